@@ -1,0 +1,57 @@
+# Everything is installed into .venv; Python >= 3.11 and make are all that is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := webhook certs tests bench examples
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv run serve test check bench lock
+
+help: ## Show these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+venv: $(STAMP) ## Make the environment in .venv
+
+# Each stamp is written last: what was interrupted is done again.
+$(STAMP): pyproject.toml $(VENV)/.locked
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.locked: requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "spotgate needs Python 3.11 or newer, and '$(PYTHON)' is not: name one, as in 'make venv PYTHON=python3.12'." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+run: venv ## Start the webhook on an embedded cluster state and send it the examples
+	$(BIN)/python examples/run.py
+
+serve: venv ## The same, and leave it serving
+	$(BIN)/python examples/run.py --serve
+
+test: venv ## Run all tests
+	$(BIN)/pytest -n auto
+
+check: venv ## Lint, check formatting, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(SOURCES)
+	$(BIN)/lint-imports
+
+bench: venv ## Measure latency and throughput
+	$(BIN)/python bench/run.py
+
+# Compiled for every platform and Python >= 3.11; dev holds runtime's very versions. `make lock UPGRADE=--upgrade` takes newer ones.
+LOCK := .lock-venv
+COMPILE = $(LOCK)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
+
+lock: ## Pin the dependencies with their hashes in requirements/
+	$(PYTHON) -m venv --clear $(LOCK)
+	$(LOCK)/bin/pip install --quiet --disable-pip-version-check uv
+	$(COMPILE) --output-file requirements/runtime.txt
+	$(COMPILE) --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+	rm -rf $(LOCK)

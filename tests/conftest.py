@@ -1,0 +1,9 @@
+"""Settings for the whole suite."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# The same examples on every machine, no database left behind; no deadline, as no test asserts a timing.
+settings.register_profile("spotgate", derandomize=True, deadline=None, database=None)
+settings.load_profile("spotgate")

@@ -1,0 +1,166 @@
+"""What is shipped: the wheel works away from the checkout, and the locked requirements are exact."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+LOCKS = ("runtime.txt", "dev.txt")
+
+POD_WITH_RESERVED_LABEL = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: labelled
+  labels: {foo.coreweave.cloud/bar: "x"}
+spec:
+  containers: [{name: main, image: busybox}]
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel, built from the checkout without the network."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    (built,) = folder.glob("spotgate-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder outside the checkout into which pip installed the wheel, without its dependencies."""
+    target = tmp_path_factory.mktemp("site")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(target),
+        str(wheel),
+    ]
+    subprocess.run(pip, check=True, capture_output=True, text=True)
+    return target
+
+
+def run_installed(installed: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run code that imports the installed wheel; PYTHONPATH comes before the checkout's editable install."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=installed,
+        env={"PYTHONPATH": str(installed)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_wheel_holds_the_packages_the_bundled_policies_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    folders = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert folders == {"webhook", "certs", "policies"}
+    assert {"webhook/py.typed", "certs/py.typed"} <= set(names)
+
+
+def test_wheel_holds_every_bundled_policy_but_not_their_tests(wheel: Path) -> None:
+    in_wheel = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("policies/")}
+    in_checkout = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "policies").rglob("*.yaml")
+        if "tests" not in path.relative_to(ROOT / "policies").parts
+    }
+    assert in_checkout
+    assert in_wheel == in_checkout
+
+
+def test_wheel_has_both_console_scripts(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+    scripts = archive.read(entry_points).decode()
+    assert "spotgate = webhook.cli:main" in scripts
+    assert "kubectl-spotgate = webhook.cli:main" in scripts
+
+
+def test_installed_package_finds_its_policies_beside_itself(installed: Path) -> None:
+    code = "import pathlib, webhook; print(pathlib.Path(webhook.__file__).parent.parent / 'policies')"
+    done = run_installed(installed, code)
+    assert done.returncode == 0, done.stderr
+    policies = Path(done.stdout.strip())
+    assert policies == installed / "policies"
+    assert list(policies.rglob("*.yaml"))
+
+
+def test_installed_command_judges_a_manifest_with_the_bundled_policies(installed: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(POD_WITH_RESERVED_LABEL)
+    code = "import sys, webhook.cli; sys.exit(webhook.cli.main())"
+    done = run_installed(installed, code, "check", str(manifest))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "foo.coreweave.cloud/bar" in done.stdout
+
+
+def locked(lock: str) -> dict[str, tuple[Requirement, int]]:
+    """Return each requirement of a lock file by its canonical name, with the number of its hashes."""
+    text = (ROOT / "requirements" / lock).read_text().replace("\\\n", " ")
+    entries: dict[str, tuple[Requirement, int]] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        requirement = Requirement(line.split(" --hash=")[0].strip())
+        hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}(?!\S)", line)
+        entries[canonicalize_name(requirement.name)] = (requirement, len(hashes))
+    return entries
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_names_no_index_and_no_address(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text()
+    assert not re.findall(r"\S*://\S*|--(?:extra-)?index-url.*|--find-links.*|--trusted-host.*| @ .*", text)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_pins_and_hashes_every_dependency(lock: str) -> None:
+    entries = locked(lock)
+    assert entries
+    unpinned = [name for name, (r, _) in entries.items() if [s.operator for s in r.specifier] != ["=="]]
+    unhashed = [name for name, (_, hashes) in entries.items() if not hashes]
+    assert (unpinned, unhashed) == ([], [])
+
+
+def test_dev_lock_holds_the_very_runtime_lock() -> None:
+    runtime, dev = locked("runtime.txt"), locked("dev.txt")
+    differing = [name for name, (r, _) in runtime.items() if name not in dev or dev[name][0].specifier != r.specifier]
+    assert differing == []
+
+
+@pytest.mark.parametrize(("lock", "groups"), [("runtime.txt", ()), ("dev.txt", ("dev",))])
+def test_lock_satisfies_the_ranges_of_pyproject(lock: str, groups: tuple[str, ...]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["project"]["dependencies"]]
+    for group in groups:
+        wanted += project["dependency-groups"][group]
+    entries = locked(lock)
+    unsatisfied = [text for text in wanted if not satisfied(Requirement(text), entries)]
+    assert unsatisfied == []
+
+
+def satisfied(wanted: Requirement, entries: dict[str, tuple[Requirement, int]]) -> bool:
+    """Tell whether the lock holds a version in the wanted range, under the same marker."""
+    entry = entries.get(canonicalize_name(wanted.name))
+    if entry is None:
+        return False
+    (pin,) = entry[0].specifier
+    return wanted.specifier.contains(pin.version) and str(wanted.marker) == str(entry[0].marker)
