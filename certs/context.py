@@ -1,0 +1,58 @@
+"""Build what a server does TLS with from a verified pair.
+
+Always a fresh context: `load_cert_chain` on a live one breaks it if the pair turns out not to match.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from certs.verify import CertificateProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from certs.verify import VerifiedKeyPair
+
+
+def server_context(verified: VerifiedKeyPair) -> ssl.SSLContext:
+    """Return a server context: TLS 1.2 or newer, HTTP/1.1, no client certificates asked for.
+
+    Raises CertificateProblem if OpenSSL won't have the pair, e.g. for a key too short for its security level.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    with _file(verified.pair.certificate_pem) as certificate, _file(verified.pair.key_pem) as key:
+        try:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            raise CertificateProblem(
+                f"OpenSSL does not accept the certificate ({error.reason})",
+                "issue it with a P-256 or RSA-2048 key and a SHA-256 signature",
+            ) from error
+    return context
+
+
+@contextmanager
+def _file(content: bytes) -> Iterator[str]:
+    """Give OpenSSL, which reads only files, a path to `content` that is ours alone and does not stay.
+
+    On Linux it is in memory, so no key reaches a disk and a read-only root file system is no hindrance.
+    """
+    if sys.platform == "linux":
+        with os.fdopen(os.memfd_create("certificate"), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name

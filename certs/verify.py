@@ -1,0 +1,176 @@
+"""Judge a certificate and its key before they are served: a bad pair must never replace a good one.
+
+Only what a TLS client such as the API server would refuse is refused: extensions that a hand-made certificate
+often lacks (key identifiers, key usage) are not asked for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from certs.authority import KeyPair
+
+_SERVER_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+
+
+class CertificateProblem(Exception):  # noqa: N818 - it tells of a certificate, not of a call that failed
+    """A certificate or key can't be used: `problem` is what is wrong, `fix` what to do about it."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}: {fix}")
+        self.problem = problem
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedKeyPair:
+    """A pair that `verify` let through, and when its certificate expires (UTC)."""
+
+    pair: KeyPair
+    not_valid_after: datetime
+
+
+def verify(
+    pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: bytes | None = None
+) -> VerifiedKeyPair:
+    """Return the pair as verified, or raise CertificateProblem with the first thing wrong with it.
+
+    `now` is timezone-aware. `names` are the DNS names and IP addresses that clients will ask for.
+    `ca_pem` is the bundle clients verify against (a webhook's caBundle): without it the chain is not judged.
+    """
+    leaf, *intermediates = _certificates(pair.certificate_pem, "the certificate file")
+    try:
+        _check_key(leaf, pair.key_pem)
+        _check_dates(leaf, now)
+        _check_usage(leaf)
+        _check_names(leaf, names)
+        if ca_pem is not None:
+            _check_chain(leaf, intermediates, ca_pem, now)
+    # The library decodes keys and extensions only when they are asked for.
+    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+        raise CertificateProblem(f"the certificate is malformed ({error})", "issue it anew") from error
+    return VerifiedKeyPair(pair, leaf.not_valid_after_utc)
+
+
+def _certificates(pem: bytes, what: str) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise CertificateProblem(
+            f"{what} holds no readable PEM certificate", "give it one or more CERTIFICATE blocks"
+        ) from error
+
+
+def _check_key(leaf: x509.Certificate, key_pem: bytes) -> None:
+    try:
+        key = load_pem_private_key(key_pem, password=None)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+        raise CertificateProblem(
+            "the key file holds no readable PEM private key", "give it one PRIVATE KEY block, not encrypted"
+        ) from error
+    if key.public_key() != leaf.public_key():
+        raise CertificateProblem(
+            "the private key does not belong to the certificate",
+            "store the two of one issuance together, and any intermediates after the certificate",
+        )
+
+
+def _check_dates(leaf: x509.Certificate, now: datetime) -> None:
+    start, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    if start <= now <= end:
+        return
+    state = "is not yet valid" if now < start else "has expired"
+    raise CertificateProblem(
+        f"the certificate {state} (from {start.isoformat()} to {end.isoformat()}; it is {now.isoformat()})",
+        "renew it, or set the clock right",
+    )
+
+
+def _check_usage(leaf: x509.Certificate) -> None:
+    try:
+        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if _SERVER_USAGES.isdisjoint(usages):
+        raise CertificateProblem(
+            "the certificate's extended key usage does not include serving TLS",
+            "issue it with extendedKeyUsage serverAuth",
+        )
+
+
+def _check_names(leaf: x509.Certificate, names: Sequence[str]) -> None:
+    held = {
+        f"DNS:{entry.value.lower()}" if isinstance(entry, x509.DNSName) else f"IP:{entry.value}"
+        for entry in _alternatives(leaf)
+    }
+    missing = [name for name in names if held.isdisjoint(_spellings(name))]
+    if missing:
+        raise CertificateProblem(
+            f"the certificate is not for {', '.join(missing)} (it is for {', '.join(sorted(held))})",
+            "issue it with the missing names among its subjectAltNames",
+        )
+
+
+def _alternatives(leaf: x509.Certificate) -> list[x509.DNSName | x509.IPAddress]:
+    """Return the names that TLS clients look at; there is at least one."""
+    try:
+        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        extension = x509.SubjectAlternativeName([])
+    names = [entry for entry in extension if isinstance(entry, x509.DNSName | x509.IPAddress)]
+    if not names:
+        raise CertificateProblem(
+            "the certificate has no DNS name or IP address among its subjectAltNames (its CN does not count)",
+            "issue it with <service>.<namespace>.svc as a subjectAltName",
+        )
+    return names
+
+
+def _spellings(name: str) -> set[str]:
+    """Return how a certificate may write a name: as it is, or with a wildcard for its first label."""
+    try:
+        return {f"IP:{ipaddress.ip_address(name)}"}
+    except ValueError:
+        parent = name.lower().partition(".")[2]
+        return {f"DNS:{name.lower()}", f"DNS:*.{parent}"}
+
+
+def _check_chain(
+    leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_pem: bytes, now: datetime
+) -> None:
+    # The library's own policies are the public web's, which private CAs need not meet: these are its least.
+    anything = verification.ExtensionPolicy.permit_all()
+    agnostic = verification.Criticality.AGNOSTIC
+    # It also wants a name to look for. Names are judged above, so any that the certificate holds will do.
+    subject = _alternatives(leaf)[0]
+    if isinstance(subject, x509.DNSName):
+        subject = x509.DNSName(subject.value.replace("*", "any", 1))
+    verifier = (
+        verification.PolicyBuilder()
+        .store(verification.Store(_certificates(ca_pem, "the CA bundle")))
+        .time(now)
+        .extension_policies(
+            ca_policy=anything.require_present(x509.BasicConstraints, agnostic, None),
+            ee_policy=anything.require_present(x509.SubjectAlternativeName, agnostic, None),
+        )
+        .build_server_verifier(subject)
+    )
+    try:
+        verifier.verify(leaf, intermediates)
+    except verification.VerificationError as error:
+        raise CertificateProblem(
+            f"the certificate does not chain to the CA bundle ({error})",
+            "put the CA that signed it into the bundle, and intermediates after it in the certificate file",
+        ) from error
