@@ -1,0 +1,178 @@
+"""Files that cannot be read: what is wrong, where, and how to mend it; never a crash."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.documents import Document, DocumentError, Limits, read_documents
+
+SYNTAX = "correct the indentation, quotes or brackets there or just above"
+TABS = "indent with spaces: YAML takes no tabs there"
+TEMPLATE = "render it first, with 'helm template' for example, and pass what comes out"
+
+
+def error(text: str | bytes, limits: Limits | None = None) -> str:
+    with pytest.raises(DocumentError) as caught:
+        read_documents(text.encode() if isinstance(text, str) else text, "f.yaml", limits=limits or Limits())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n", '5:3: duplicate key "c", first at f.yaml:3; keep one of the two'),
+        ("1: a\n'1': b\n", '2:1: duplicate key "1", first at f.yaml:1; keep one of the two'),
+        ("a: {b: 1, b: 2}\n", '1:11: duplicate key "b", first at f.yaml:1; keep one of the two'),
+        ('{"a": {"b": 1,\n "b": 2}}', '2:2: duplicate key "b", first at f.yaml:1; keep one of the two'),
+        ("a: 1\n---\nb: 1\nb: 2\n", '4:1: duplicate key "b", first at f.yaml:3; keep one of the two'),
+        ("a: !foo x\n", "1:4: tag '!foo' is not for Kubernetes; remove it"),
+        ("a: !!set {x}\n", "1:4: tag 'tag:yaml.org,2002:set' is not for Kubernetes; remove it"),
+        ("a: !!str [x]\n", "1:4: tag 'tag:yaml.org,2002:str' is not for Kubernetes; remove it"),
+        ("a: !!binary aGk=\n", "1:4: tag 'tag:yaml.org,2002:binary' is not for Kubernetes; remove it"),
+        ("a: !!int x\n", "1:4: 'x' is no int; correct the value, or remove the tag"),
+        ("a: !!bool 1\n", "1:4: '1' is no bool; correct the value, or remove the tag"),
+        ("a: .nan\n", "1:4: nan is no JSON; write a finite number, or quote it"),
+        ("a: [1, -.inf]\n", "1:8: -inf is no JSON; write a finite number, or quote it"),
+        ("null: 1\n", "1:1: null is no key; quote it"),
+        ("? [a]\n: b\n", f"1:3: a mapping or sequence is no key; {SYNTAX}"),
+        ("a: *x\n", "1:4: no anchor '&x' above; define it, or quote the text if it is no alias"),
+        ("a: &x 1\n---\nb: *x\n", "3:4: no anchor '&x' above; define it, or quote the text if it is no alias"),
+        ("a: &x {b: [*x]}\n", "1:12: what anchor '&x' names contains itself; remove the alias"),
+        ("a: 1\nb:\n  <<: 1\n", "3:7: '<<' takes a mapping or a list of mappings; name mappings, or quote the key"),
+        (
+            "a: &x [{b: 1}]\n<<: *x\n",
+            "2:5: '<<' takes a mapping or a list of mappings; name mappings, or quote the key",
+        ),
+        (
+            "a:\n\tb: 1\n",
+            f"2:1: found character that cannot start any token while scanning for the next token; {TABS}",
+        ),
+        ("a: b: c\n", f"1:5: mapping values are not allowed in this context; {SYNTAX}"),
+        ("a: [1\nb: 2\n", f"2:2: did not find expected ',' or ']' while parsing a flow sequence; {SYNTAX}"),
+        ("a: é\x01\n", "1:5: control characters are not allowed: U+0001; escape it, in double quotes"),
+        (b"a: 1\nb: x\xff\n", "2:5: the file is not UTF-8; save it as UTF-8"),
+        ("a: 1\n".encode("utf-16"), "1:1: the file is UTF-16; save it as UTF-8 (PowerShell's '>' writes UTF-16)"),
+        (
+            '{"a": "\\ud800"}',
+            f"1:10: found invalid Unicode character escape code while parsing a quoted scalar; {SYNTAX}",
+        ),
+    ],
+)
+def test_an_error_says_what_where_and_how_to_mend_it(text: str | bytes, message: str) -> None:
+    assert error(text) == f"f.yaml:{message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("metadata:\n  name: {{ .Values.name }}\n", "2:10"),
+        ("{{- if .Values.on }}\na: 1\n{{- end }}\n", "1:3"),
+        ("a:\n  {{- toYaml .Values.a | nindent 2 }}\n", "2:5"),
+        ("a: 1\n{% if x %}\nb: 2\n", "2:2"),
+    ],
+)
+def test_a_template_is_called_one(text: str, position: str) -> None:
+    message = error(text)
+    assert message.startswith(f"f.yaml:{position}: ")
+    assert message.endswith(f": this looks like a template ('{{{{ ... }}}}'); {TEMPLATE}")
+
+
+def test_braces_in_quotes_make_no_template() -> None:
+    assert error("a: '{{ $labels.pod }}'\nb: [\n").endswith(SYNTAX)
+    (document,) = read_documents(b"a: '{{ $labels.pod }}'\nb: up {{ x }}\n", "f.yaml")
+    assert document.value == {"a": "{{ $labels.pod }}", "b": "up {{ x }}"}
+
+
+def test_an_error_has_its_parts_and_survives_a_process_pool() -> None:
+    fault = DocumentError("f.yaml", 3, 4, "wrong", "mend it")
+    copy = pickle.loads(pickle.dumps(fault))  # noqa: S301 - our own bytes
+    assert (copy.file, copy.line, copy.column, copy.problem, copy.fix) == ("f.yaml", 3, 4, "wrong", "mend it")
+    assert str(copy) == "f.yaml:3:4: wrong; mend it"
+
+
+BOMB = "a0: &a0 [x, x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
+CHAIN = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 200))
+MERGES = (
+    "a: &a {" + ", ".join(f"k{i}: 1" for i in range(100)) + "}\n" + "".join(f"b{i}: {{<<: *a}}\n" for i in range(99))
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "problem"),
+    [
+        ("a: 1234", Limits(size=6), "7 bytes are more than the 6 a file may have; split it into several files"),
+        ("[1, 2, 3, 4]", Limits(nodes=4), "more than 4 values; split the file into several"),
+        ("- 1\n- 2\n- 3\n- 4\n", Limits(nodes=4), "more than 4 values; split the file into several"),
+        ("---\n" * 5, Limits(nodes=4), "more than 4 values; split the file into several"),
+        ("- &a 1\n- *a\n- *a\n- *a\n", Limits(nodes=4), "more than 4 values; split the file into several"),
+        (BOMB, Limits(), "aliases repeat more than 400000 values; write the values out, in several files"),
+        (MERGES, Limits(aliased=9000), "aliases repeat more than 9000 values; write the values out, in several files"),
+        (CHAIN, Limits(), "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep"),
+        ("[" * 101 + "]" * 101, Limits(), "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else None,
+)
+def test_a_file_has_limits(text: str, limits: Limits, problem: str) -> None:
+    assert error(text, limits).endswith(problem)
+
+
+@pytest.mark.parametrize("text", ["[" * 100 + "]" * 100, '{"a":' * 99 + "[1]" + "}" * 99, "- " * 100 + "x"])
+def test_a_hundred_levels_are_not_too_deep(text: str) -> None:
+    assert len(read_documents(text.encode(), "f.yaml")) == 1
+
+
+@pytest.mark.parametrize("deep", ["[", "{", "- ", "? ", '{"a":', "[{a: "])
+@pytest.mark.parametrize("closed", [True, False])
+def test_fifty_thousand_levels_do_not_crash_the_interpreter(deep: str, closed: bool) -> None:  # noqa: FBT001
+    program = (
+        "import sys; from webhook.documents import DocumentError, read_documents\n"
+        "try: read_documents(sys.stdin.buffer.read(), 'f.yaml')\n"
+        "except DocumentError as error: print(error)"
+    )
+    closing = "".join({"[": "]", "{": "}"}.get(char, "") for char in reversed(deep)) if closed else ""
+    text = deep * 50_000 + "1" + closing * 50_000
+    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nested deeper than 100 levels" in done.stdout
+
+
+LINE_BREAKS = [b"\n", b"\r", "\u0085".encode(), "\u2028".encode(), "\u2029".encode()]
+PIECES = st.sampled_from(
+    [
+        *"abyn01.:-?,[]{}#&*!|>'\"%@`~<\\ \n\t\r",
+        "a: ",
+        "- ",
+        "\n  ",
+        "---\n",
+        "<<: ",
+        "*a",
+        "&a ",
+        "!!int ",
+        "{{",
+        "0x",
+        "1e9",
+    ]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=3), max_size=40).map("".join) | st.binary(max_size=60))
+def test_whatever_the_bytes_there_are_documents_or_a_document_error(data: str | bytes) -> None:
+    raw = data if isinstance(data, bytes) else data.encode(errors="surrogatepass")
+    fault: DocumentError | None = None
+    documents: list[Document] = []
+    try:
+        documents = read_documents(raw, "f.yaml")
+    except DocumentError as error:
+        fault = error
+    positions = [document.position(("a", 0)) for document in documents]
+    if fault is not None:
+        positions.append((fault.line, fault.column))
+    breaks = sum(raw.count(end) for end in LINE_BREAKS)
+    assert all(1 <= line <= breaks + 2 and 1 <= column <= len(raw) + 1 for line, column in positions)
+    assert all(document.line <= document.position(("a", 0))[0] for document in documents)

@@ -1,0 +1,173 @@
+"""Where a field is: its key in a mapping, its item in a sequence."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.documents import Document, Path, field_path, parse_pointer, read_documents
+
+BLOCK = """\
+# a comment
+apiVersion: v1
+metadata:
+  labels:
+    "example.com/team": x
+    1: y
+spec:
+  containers:
+  - name: web
+    image: é𝒳
+  - {name: log, args: [a, 'b']}
+"""
+LIST = """\
+---
+kind: ConfigMap
+--- # second
+  kind: List
+  items:
+    -   kind: Pod
+        spec: {nodeName: a}
+    - kind: Pod
+"""
+MERGED = """\
+base: &base
+  grace: 30
+  nested: {a: 1}
+one:
+  <<: *base
+  own: 1
+two: *base
+three:
+  <<: [{x: 1}, *base]
+  grace: 60
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "position"),
+    [
+        ((), (2, 1)),
+        (("apiVersion",), (2, 1)),
+        (("metadata", "labels", "example.com/team"), (5, 5)),
+        (("metadata", "labels", "1"), (6, 5)),
+        (("metadata", "labels", 1), (6, 5)),
+        (("spec", "containers", 0), (9, 5)),
+        (("spec", "containers", 0, "image"), (10, 5)),
+        (("spec", "containers", 1), (11, 5)),
+        (("spec", "containers", 1, "name"), (11, 6)),
+        (("spec", "containers", 1, "args"), (11, 17)),
+        (("spec", "containers", 1, "args", 1), (11, 27)),
+        (("spec", "containers", 2), (8, 3)),
+        (("spec", "containers", "-"), (8, 3)),
+        (("spec", "containers", 0, "env", 3, "name"), (9, 5)),
+        (("spec", "containers", 0, "image", "x"), (10, 5)),
+        (("status", "phase"), (2, 1)),
+    ],
+)
+def test_a_position_is_that_of_the_key_the_item_or_the_deepest_ancestor(path: Path, position: tuple[int, int]) -> None:
+    (document,) = read_documents(BLOCK.encode(), "f.yaml")
+    assert document.line == 2
+    assert document.position(path) == position
+
+
+def test_positions_count_from_the_beginning_of_the_file_in_every_document() -> None:
+    first, second = read_documents(LIST.encode(), "f.yaml")
+    assert (first.line, first.position(("kind",))) == (2, (2, 1))
+    assert (second.line, second.position(())) == (4, (4, 3))
+    assert second.position(("items", 0)) == (6, 9)
+    assert second.position(("items", 0, "spec", "nodeName")) == (7, 16)
+    assert second.position(("items", 1, "kind")) == (8, 7)
+
+
+def test_documents_that_begin_on_the_line_of_their_separator_have_positions() -> None:
+    first, second = read_documents(b"--- {a: 1}\n--- {b: {c: 1}}\n", "f.yaml")
+    assert first.position(("a",)) == (1, 6)
+    assert second.position(("b", "c")) == (2, 10)
+
+
+@pytest.mark.parametrize(
+    ("path", "position"),
+    [
+        (("one", "grace"), (2, 3)),
+        (("one", "nested", "a"), (3, 12)),
+        (("one", "own"), (6, 3)),
+        (("two",), (7, 1)),
+        (("two", "grace"), (2, 3)),
+        (("three", "x"), (9, 9)),
+        (("three", "grace"), (10, 3)),
+    ],
+)
+def test_what_an_alias_repeats_is_where_its_anchor_is(path: Path, position: tuple[int, int]) -> None:
+    (document,) = read_documents(MERGED.encode(), "f.yaml")
+    assert document.position(path) == position
+
+
+def test_json_has_positions() -> None:
+    text = '\n{"a": "\\ud83d\\ude00", "b": [1,\n\t{"c": "\\/"}]} {"d": {\n"e": 1}}\n'
+    first, second = read_documents(text.encode(), "f.json")
+    assert (first.line, first.position(())) == (2, (2, 1))
+    assert first.position(("b", 0)) == (2, 29)
+    assert first.position(("b", 1, "c")) == (3, 3)
+    assert (second.line, second.position(("d",))) == (3, (3, 17))
+    assert second.position(("d", "e")) == (4, 1)
+
+
+def test_json_that_is_no_yaml_has_the_position_of_its_object() -> None:
+    (document,) = read_documents(json.dumps({"k" * 2000: {"a": 1}}).encode(), "f.json")
+    assert document.position(("k" * 2000, "a")) == (1, 1)
+
+
+def test_a_document_made_without_text_has_the_position_of_its_line() -> None:
+    assert Document("f.yaml", 7, {"a": 1}).position(("a",)) == (7, 1)
+
+
+def test_a_document_survives_a_process_pool() -> None:
+    (document,) = read_documents(BLOCK.encode(), "f.yaml")
+    copy = pickle.loads(pickle.dumps(document))  # noqa: S301 - our own bytes
+    assert copy == document
+    assert copy.position(("spec", "containers", 1)) == (11, 5)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ((), ""),
+        (("spec", "template", "spec", "containers", 0, "name"), "spec.template.spec.containers[0].name"),
+        (("metadata", "labels", "foo.coreweave.cloud/bar"), 'metadata.labels["foo.coreweave.cloud/bar"]'),
+        (("metadata", "labels", "app-name"), 'metadata.labels["app-name"]'),
+        (("a", 'x"é', "$b"), 'a["x\\"é"].$b'),
+        ((0, "a", ""), '[0].a[""]'),
+    ],
+)
+def test_a_path_is_written_as_kubectl_writes_fields(path: Path, text: str) -> None:
+    assert field_path(path) == text
+
+
+@pytest.mark.parametrize(
+    ("pointer", "path"),
+    [
+        ("", ()),
+        ("/", ("",)),
+        ("/spec/containers/0/name", ("spec", "containers", 0, "name")),
+        ("/a~1b/m~0n/~01", ("a/b", "m~n", "~1")),
+        ("/items/-/01", ("items", "-", "01")),
+    ],
+)
+def test_a_json_pointer_is_a_path(pointer: str, path: Path) -> None:
+    assert parse_pointer(pointer) == path
+
+
+def test_a_pointer_begins_with_a_slash() -> None:
+    with pytest.raises(ValueError, match="not a JSON pointer: 'spec'"):
+        parse_pointer("spec")
+
+
+@given(st.lists(st.integers(0, 10**6) | st.text().filter(lambda text: not text.isdigit())))
+def test_every_path_survives_its_pointer(path: list[str | int]) -> None:
+    pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+    assert parse_pointer(pointer) == tuple(path)

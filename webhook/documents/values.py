@@ -1,0 +1,100 @@
+"""Scalars as go-yaml v2 resolves them, and numbers as Go's encoding/json hands them on.
+
+Source: https://github.com/yaml/go-yaml/blob/v2/resolve.go and https://github.com/kubernetes-sigs/yaml/blob/master/yaml.go
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+_MIN_INT64: Final = -(2**63)
+_MAX_INT64: Final = 2**63 - 1
+_MAX_UINT64: Final = 2**64 - 1
+
+_WORDS: Final[dict[str, Scalar]] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_NUMERIC: Final = frozenset("+-.0123456789")
+_NOT_TEXT: Final = _NUMERIC | {word[:1] for word in _WORDS}
+
+_OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+
+_FLOAT32: Final = struct.Struct("f")
+_MAX_FLOAT32: Final = (2 - 2**-23) * 2.0**127
+
+
+@lru_cache(maxsize=4096)  # Manifests repeat their words.
+def resolve(text: str) -> Scalar:
+    """What an unquoted scalar is. Most are text, which their first character tells."""
+    if text[:1] not in _NOT_TEXT:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    return _number(text) if text[0] in _NUMERIC else text
+
+
+def _number(text: str) -> str | int | float:
+    """Go's ParseInt with base 0, else its ParseFloat, underscores left out; text if neither can hold it."""
+    digits = text.replace("_", "")
+    base = 8 if _OCTAL.fullmatch(digits) else 0 if _INTEGER.fullmatch(digits) else None
+    if base is not None and _MIN_INT64 <= (integer := int(digits, base)) <= _MAX_UINT64:
+        return integer
+    if _FLOAT.fullmatch(digits) and math.isfinite(number := float(digits)):
+        return number
+    return text
+
+
+def as_json(number: float) -> int | float:
+    """A number that Go has written as JSON and the API server's decoder has read: an int64 or a float64.
+
+    Raises:
+        ValueError: NaN and the infinities are no JSON.
+    """
+    if isinstance(number, int):
+        return number if _MIN_INT64 <= number <= _MAX_INT64 else float(number)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no JSON")
+    if not number.is_integer() or abs(number) > _MAX_INT64:
+        return number
+    # Go writes the fewest digits that read back, and zeros after them: past 2**53 that is not int(number).
+    return int(Decimal(repr(number)))
+
+
+def key_text(key: Scalar) -> str:
+    """A mapping's key as text, the way sigs.k8s.io/yaml writes keys that are none.
+
+    Raises:
+        ValueError: it takes no such key.
+    """
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int) and key <= _MAX_INT64:
+        return str(key)
+    if isinstance(key, float) and abs(key) <= _MAX_FLOAT32:
+        return _float_key(key)
+    raise ValueError("null is no key" if key is None else f"{key} is no key")
+
+
+def _float_key(key: float) -> str:
+    """strconv.FormatFloat(key, 'g', -1, 32): the fewest digits that read back, with an exponent from 1e6 on."""
+    packed = _FLOAT32.pack(key)
+    (single,) = _FLOAT32.unpack(packed)
+    digits = next(d for d in range(6, 10) if _FLOAT32.pack(float(f"{single:.{d}g}")) == packed)
+    style = f"{digits - 1}e" if digits > 6 and abs(single) >= 1e6 else f"{digits}g"  # noqa: PLR2004
+    return format(single, f".{style}")

@@ -1,0 +1,244 @@
+"""YAML files: values and their positions from libyaml's events.
+
+PyYAML's own composer recurses in C and crashes the interpreter at some thousand levels. Its events do not; the depth is
+counted here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+)
+from yaml.reader import ReaderError
+
+from webhook.documents.model import DocumentError, JSONValue, Limits
+from webhook.documents.values import Scalar, as_json, key_text, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
+Marks: TypeAlias = dict[str | int, yaml.Mark]
+
+_OPEN: Final = object()
+_TEMPLATE: Final = re.compile(r"""^[^"'#\n]*\{[{%]""", re.MULTILINE)
+_TAG: Final = "tag:yaml.org,2002:"
+_TEXT: Final = frozenset({"!", f"{_TAG}str"})
+_TAGGED: Final[dict[str, tuple[type, ...]]] = {
+    f"{_TAG}int": (int,),
+    f"{_TAG}float": (int, float),
+    f"{_TAG}bool": (bool,),
+    f"{_TAG}null": (type(None),),
+    f"{_TAG}timestamp": (str,),
+}
+
+
+class Parsed(NamedTuple):
+    """One document: its value, where the value begins, and where the document ends."""
+
+    value: JSONValue
+    start: yaml.Mark
+    end: yaml.Mark
+
+
+class YAMLReader:
+    """Reads one file.
+
+    Attributes:
+        marks: for each mapping and sequence of the document read last, by its id: where its keys or items are.
+    """
+
+    def __init__(self, text: str, file: str, limits: Limits) -> None:
+        self.marks: dict[int, Marks] = {}
+        self._text = text
+        self._file = file
+        self._limits = limits
+        self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event
+        self._anchors: dict[str, Any] = {}
+        self._nodes = 0
+        self._aliased = 0
+
+    def read(self) -> Iterator[Parsed]:
+        """The documents, empty ones included.
+
+        Raises:
+            DocumentError: the file cannot be read.
+        """
+        try:
+            self._next()  # the stream's start
+            while type(self._next()) is DocumentStartEvent:
+                self.marks, self._anchors = {}, {}
+                event = self._next()
+                value = self._value(event, 0)
+                yield Parsed(value, event.start_mark, self._next().start_mark)
+        except yaml.MarkedYAMLError as error:
+            mark: Any = error.problem_mark  # None only where PyYAML composes
+            raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
+        except ReaderError as error:
+            problem = f"{error.reason}: U+{error.character:04X}"
+            line, column = line_and_column(self._text.encode()[: error.position])
+            raise DocumentError(self._file, line, column, problem, "escape it, in double quotes") from None
+
+    def _value(self, event: Event, depth: int) -> JSONValue:
+        self._nodes += 1
+        if self._nodes > self._limits.nodes:
+            raise self._too_many(event.start_mark)
+        value = self._node(event, depth)
+        if type(value) is not int and type(value) is not float:
+            return value
+        try:
+            return as_json(value)
+        except ValueError as error:
+            raise self._error(event.start_mark, str(error), "write a finite number, or quote it") from None
+
+    def _node(self, event: Event, depth: int) -> JSONValue:
+        """The value that begins with ``event``; a number as go-yaml has it."""
+        kind = type(event)
+        value: JSONValue
+        if kind is ScalarEvent:
+            value = self._scalar(event)
+        elif kind is AliasEvent:
+            return self._alias(event, depth)
+        else:
+            if event.anchor is not None:
+                self._anchors[event.anchor] = _OPEN
+            value = self._mapping(event, depth + 1) if kind is MappingStartEvent else self._sequence(event, depth + 1)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _scalar(self, event: Event) -> Scalar:
+        text: str = event.value
+        if event.tag is None:
+            return resolve(text) if event.implicit[0] else text
+        if event.tag in _TEXT:
+            return text
+        if event.tag not in _TAGGED:
+            raise self._unknown_tag(event)
+        value = resolve(text)
+        if type(value) not in _TAGGED[event.tag]:
+            problem = f"{text!r} is no {event.tag.removeprefix(_TAG)}"
+            raise self._error(event.start_mark, problem, "correct the value, or remove the tag")
+        return value
+
+    def _sequence(self, start: Event, depth: int) -> list[JSONValue]:
+        self._descend(start.start_mark, depth)
+        if start.tag not in {None, f"{_TAG}seq"}:
+            raise self._unknown_tag(start)
+        items: list[JSONValue] = []
+        marks: Marks = {}
+        while type(event := self._next()) is not SequenceEndEvent:
+            marks[len(items)] = event.start_mark
+            items.append(self._value(event, depth))
+        self.marks[id(items)] = marks
+        return items
+
+    def _mapping(self, start: Event, depth: int) -> dict[str, JSONValue]:
+        self._descend(start.start_mark, depth)
+        if start.tag not in {None, f"{_TAG}map"}:
+            raise self._unknown_tag(start)
+        members: dict[str, JSONValue] = {}
+        marks: Marks = {}
+        merged: Marks = {}
+        while type(event := self._next()) is not MappingEndEvent:
+            if type(event) is ScalarEvent and event.value == "<<" and event.implicit[0]:
+                self._merge(members, merged, depth)
+                continue
+            key = self._key(event, depth)
+            if key in marks:
+                problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{marks[key].line + 1}"
+                raise self._error(event.start_mark, problem, "keep one of the two")
+            marks[key] = event.start_mark
+            members[key] = self._value(self._next(), depth)
+        self.marks[id(members)] = merged | marks if merged else marks
+        return members
+
+    def _key(self, event: Event, depth: int) -> str:
+        key = self._node(event, depth)
+        if isinstance(key, str):
+            return key
+        if isinstance(key, (dict, list)):
+            raise self._bad_syntax(event.start_mark, "a mapping or sequence is no key")
+        try:
+            return key_text(key)
+        except ValueError as error:
+            raise self._error(event.start_mark, str(error), "quote it") from None
+
+    def _merge(self, members: dict[str, JSONValue], marks: Marks, depth: int) -> None:
+        """``<<``, which in go-yaml v2 overrides the keys before it and yields to those after it."""
+        event = self._next()
+        value = self._value(event, depth)
+        sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
+        for source in reversed(sources):
+            if not isinstance(source, dict):
+                problem = "'<<' takes a mapping or a list of mappings"
+                raise self._error(event.start_mark, problem, "name mappings, or quote the key")
+            members.update(source)
+            marks.update(self.marks[id(source)])
+
+    def _alias(self, event: Event, depth: int) -> JSONValue:
+        if event.anchor not in self._anchors:
+            problem = f"no anchor '&{event.anchor}' above"
+            raise self._error(event.start_mark, problem, "define it, or quote the text if it is no alias")
+        value = self._anchors[event.anchor]
+        if value is _OPEN:
+            problem = f"what anchor '&{event.anchor}' names contains itself"
+            raise self._error(event.start_mark, problem, "remove the alias")
+        return self._repeat(value, depth + 1, event.start_mark)
+
+    def _repeat(self, value: JSONValue, depth: int, mark: yaml.Mark) -> JSONValue:
+        """A copy of what an alias names: a change in one place must not be one in another."""
+        self._nodes += 1
+        if self._nodes > self._limits.nodes:
+            raise self._too_many(mark)
+        self._aliased += 1
+        if self._aliased > self._limits.aliased:
+            problem = f"aliases repeat more than {self._limits.aliased} values"
+            raise self._error(mark, problem, "write the values out, in several files")
+        if not isinstance(value, (dict, list)):
+            return value
+        self._descend(mark, depth)
+        copy: JSONValue
+        if isinstance(value, dict):
+            copy = {key: self._repeat(member, depth + 1, mark) for key, member in value.items()}
+        else:
+            copy = [self._repeat(item, depth + 1, mark) for item in value]
+        self.marks[id(copy)] = self.marks[id(value)]
+        return copy
+
+    def _too_many(self, mark: yaml.Mark) -> DocumentError:
+        return self._error(mark, f"more than {self._limits.nodes} values", "split the file into several")
+
+    def _descend(self, mark: yaml.Mark, depth: int) -> None:
+        if depth > self._limits.depth:
+            problem = f"nested deeper than {self._limits.depth} levels"
+            raise self._error(mark, problem, "flatten it: no Kubernetes object is so deep")
+
+    def _unknown_tag(self, event: Event) -> DocumentError:
+        return self._error(event.start_mark, f"tag {event.tag!r} is not for Kubernetes", "remove it")
+
+    def _bad_syntax(self, mark: yaml.Mark, problem: str) -> DocumentError:
+        if _TEMPLATE.search(self._text):
+            fix = "render it first, with 'helm template' for example, and pass what comes out"
+            return self._error(mark, f"{problem}: this looks like a template ('{{{{ ... }}}}')", fix)
+        if self._text[mark.index : mark.index + 1] == "\t":
+            return self._error(mark, problem, "indent with spaces: YAML takes no tabs there")
+        return self._error(mark, problem, "correct the indentation, quotes or brackets there or just above")
+
+    def _error(self, mark: yaml.Mark, problem: str, fix: str) -> DocumentError:
+        return DocumentError(self._file, mark.line + 1, mark.column + 1, problem, fix)
+
+
+def line_and_column(before: bytes) -> tuple[int, int]:
+    """Where the character after ``before``, which is UTF-8, stands: from 1."""
+    return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode()) + 1
