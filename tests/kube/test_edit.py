@@ -1,0 +1,119 @@
+"""Every edit of a Pod, applied by an independent JSONPatch implementation: typed Pod and patched JSON stay the same."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import jsonpatch
+import msgspec
+import pytest
+
+from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
+from webhook.kube.pod import Pod, Requirement, Toleration, decode_pod
+from webhook.patch import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SPOT = Toleration(key="spot", operator="Equal", value="true", effect="NoSchedule")
+IN_POOL = Requirement(key="pool", operator="In", values=("a", "b"))
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+EDITS: dict[str, Callable[[PodEditor], None]] = {
+    "toleration": lambda editor: editor.add_toleration(SPOT),
+    "selector": lambda editor: editor.add_node_selector("example.com/pool~x", "spot"),
+    "require": lambda editor: editor.require(IN_POOL),
+    "prefer": lambda editor: editor.prefer(100, IN_POOL),
+    "grace": lambda editor: editor.set_grace(270),
+    "native sleep": lambda editor: editor.set_pre_stop(0, native_sleep(5)),
+    "exec sleep": lambda editor: editor.set_pre_stop(1, exec_sleep(5)),
+}
+
+PODS: dict[str, dict[str, Any]] = {
+    "bare": {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}},
+    "nulls": {
+        "spec": {
+            "containers": [{"name": "a", "lifecycle": None}, {"name": "b"}],
+            "tolerations": None,
+            "nodeSelector": None,
+            "affinity": None,
+        }
+    },
+    "full": {
+        "spec": {
+            "containers": [
+                {"name": "a", "lifecycle": {"postStart": {"sleep": {"seconds": 1}}}},
+                {"name": "b", "lifecycle": {}},
+            ],
+            "tolerations": [{"operator": "Exists"}],
+            "nodeSelector": {"disk": "ssd"},
+            "terminationGracePeriodSeconds": 30,
+            "affinity": {
+                "podAntiAffinity": {},
+                "nodeAffinity": {
+                    REQUIRED: {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "zone", "operator": "Exists"}]},
+                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+                            {},
+                        ]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
+                    ],
+                },
+            },
+        }
+    },
+}
+
+
+def read(value: dict[str, Any]) -> Pod:
+    return decode_pod(msgspec.json.encode(value))
+
+
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_the_patched_json_is_the_edited_pod(pod: dict[str, Any], edit: Callable[[PodEditor], None]) -> None:
+    recorder = Recorder()
+    editor = PodEditor(read(pod), recorder)
+    edit(editor)
+    edit_again = PodEditor(editor.pod, Recorder())
+    patched = jsonpatch.apply_patch(copy.deepcopy(pod), [operation.as_json() for operation in recorder.operations])
+    assert read(patched) == edit_again.pod
+    assert recorder.operations
+
+
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+def test_all_edits_together_apply_in_order(pod: dict[str, Any]) -> None:
+    recorder = Recorder()
+    editor = PodEditor(read(pod), recorder)
+    for edit in EDITS.values():
+        edit(editor)
+    patched = jsonpatch.apply_patch(copy.deepcopy(pod), [operation.as_json() for operation in recorder.operations])
+    assert read(patched) == editor.pod
+
+
+def test_an_empty_affinity_term_matches_no_node_and_keeps_doing_so() -> None:
+    recorder = Recorder()
+    editor = PodEditor(read(PODS["full"]), recorder)
+    editor.require(IN_POOL)
+    paths = [operation.path for operation in recorder.operations]
+    base = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
+    assert paths == [f"{base}/0/matchExpressions/-", f"{base}/1/matchExpressions"]
+
+
+def test_a_patch_of_a_template_carries_its_path_and_its_policy() -> None:
+    recorder = Recorder("/spec/template")
+    recorder.policy = "placement"
+    PodEditor(read(PODS["bare"]), recorder).add_node_selector("a/b~c", "d")
+    (operation,) = recorder.operations
+    assert operation.path == "/spec/template/spec/nodeSelector"
+    assert operation.policy == "placement"
+
+
+def test_slashes_and_tildes_in_keys_are_escaped() -> None:
+    recorder = Recorder()
+    PodEditor(read(PODS["full"]), recorder).add_node_selector("a/b~c", "d")
+    assert recorder.operations[0].path == "/spec/nodeSelector/a~1b~0c"

@@ -1,0 +1,108 @@
+"""The answer, as the API server's contract wants it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from webhook.context import Phase
+from webhook.decision import Decision, Finding, Outcome
+from webhook.patch import Operation
+from webhook.response import errored, respond
+
+
+def finding(outcome: Outcome = Outcome.DENY, **changes: Any) -> Finding:
+    return Finding(**{"policy": "p", "outcome": outcome, "reason": "it is wrong", **changes})
+
+
+def answer(decision: Decision, phase: Phase = Phase.VALIDATE) -> dict[str, Any]:
+    review = json.loads(respond("the-uid", decision, phase))
+    assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response: dict[str, Any] = review["response"]
+    assert response["uid"] == "the-uid"
+    return response
+
+
+PATCH = (Operation("/spec/x", 1, "p"), Operation("/spec/y", {"a": None}, "p"))
+
+
+def test_R1_nothing_to_say_is_allowed_and_says_nothing_else() -> None:
+    assert answer(Decision()) == {"uid": "the-uid", "allowed": True}
+
+
+def test_R2_patch_and_its_type_come_together_in_the_mutate_phase() -> None:
+    response = answer(Decision(patch=PATCH), Phase.MUTATE)
+    assert response["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(response["patch"])) == [
+        {"op": "add", "path": "/spec/x", "value": 1},
+        {"op": "add", "path": "/spec/y", "value": {"a": None}},
+    ]
+
+
+@pytest.mark.parametrize("decision", [Decision(patch=PATCH), Decision(findings=(finding(),), patch=PATCH)])
+def test_R2_a_validating_response_carries_neither(decision: Decision) -> None:
+    assert not {"patch", "patchType"} & answer(decision).keys()
+
+
+def test_R2_a_denial_carries_no_patch() -> None:
+    assert not {"patch", "patchType"} & answer(Decision(findings=(finding(),), patch=PATCH), Phase.MUTATE).keys()
+
+
+def test_R4_a_denial_says_what_where_and_how_to_fix_it() -> None:
+    response = answer(Decision(findings=(finding(field="spec.x", detail="because of this", fix="write that"),)))
+    assert response["allowed"] is False
+    assert response["status"] == {
+        "status": "Failure",
+        "code": 403,
+        "reason": "Forbidden",
+        "message": "[p] it is wrong (at spec.x)\n  because of this\n  Fix: write that",
+    }
+
+
+def test_R4_an_object_that_cannot_be_read_is_a_bad_request() -> None:
+    assert answer(Decision(findings=(finding(),), malformed=True))["status"]["code"] == 400
+
+
+def test_R4_a_message_of_many_findings_is_cut_at_a_line() -> None:
+    message = answer(Decision(findings=(finding(detail="x" * 100),) * 1000))["status"]["message"]
+    assert len(message) < 17_000
+    assert message.endswith("\n... and more of the same")
+
+
+def test_R5_warnings_are_short_lines_that_say_all() -> None:
+    long = " ".join(f"word{number}" for number in range(100))
+    warnings = answer(Decision(findings=(finding(Outcome.WARN, detail=long, fix="do it"),)))["warnings"]
+    assert all(len(line) <= 120 for line in warnings)
+    assert warnings[0] == "[p] it is wrong"
+    assert warnings[-1] == "  Fix: do it"
+    assert " ".join(" ".join(warnings[1:-1]).split()) == long
+
+
+def test_R5_warnings_stay_below_the_size_at_which_each_is_cut() -> None:
+    warnings = answer(Decision(findings=(finding(Outcome.WARN, detail="word " * 100),) * 100))["warnings"]
+    assert 3000 < sum(map(len, warnings)) <= 4096
+
+
+def test_R5_control_characters_and_lone_surrogates_are_taken_out() -> None:
+    said = finding(Outcome.WARN, reason="bell \x07 escape \x1b[31m newline \n surrogate \ud800 end")
+    warnings = answer(Decision(findings=(said,)))["warnings"]
+    assert all(line.isprintable() for line in warnings)
+
+
+def test_R6_audit_annotations_are_there_and_printable() -> None:
+    assert answer(Decision(audit={"p": "deny: a\x00b"}))["auditAnnotations"] == {"p": "deny: a b"}
+
+
+def test_audit_and_indeterminate_findings_are_neither_denials_nor_warnings() -> None:
+    response = answer(Decision(findings=(finding(Outcome.AUDIT), finding(Outcome.INDETERMINATE))))
+    assert response == {"uid": "the-uid", "allowed": True}
+
+
+def test_R1_a_crash_still_echoes_the_uid() -> None:
+    review = json.loads(errored("the-uid", 500, "a bug"))
+    assert review["response"]["uid"] == "the-uid"
+    assert review["response"]["allowed"] is False
+    assert review["response"]["status"]["code"] == 500

@@ -1,0 +1,92 @@
+"""The envelope: what is an AdmissionReview, and what is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from webhook.review import BadReviewError, MalformedObjectError, decode_object, decode_review, is_null
+
+REQUEST: dict[str, Any] = {
+    "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+    "kind": {"group": "", "version": "v1", "kind": "Pod"},
+    "resource": {"group": "", "version": "v1", "resource": "pods"},
+    "operation": "CREATE",
+    "namespace": "team-a",
+    "userInfo": {"username": "jane", "groups": ["system:authenticated"]},
+    "object": {"metadata": {"name": "web"}},
+    "oldObject": None,
+}
+
+
+def envelope(**changes: Any) -> dict[str, Any]:
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**REQUEST, **changes}}
+
+
+def test_a_review_is_read_without_touching_its_object() -> None:
+    request = decode_review(json.dumps(envelope()).encode())
+    assert request.uid == REQUEST["uid"]
+    assert (request.operation, request.path, request.namespace) == ("CREATE", "pods", "team-a")
+    assert request.user_info.username == "jane"
+    assert is_null(request.old_object)
+    assert decode_object(request.object) == {"metadata": {"name": "web"}}
+
+
+def test_a_subresource_is_part_of_the_path() -> None:
+    request = decode_review(json.dumps(envelope(subResource="scale")).encode())
+    assert request.path == "pods/scale"
+
+
+def test_an_absent_object_is_null() -> None:
+    body = envelope()
+    del body["request"]["object"]
+    assert is_null(decode_review(json.dumps(body).encode()).object)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "not an AdmissionReview"),
+        (b"{", "not an AdmissionReview"),
+        (b"[]", "not an AdmissionReview"),
+        (b"\xff\xfe", "not an AdmissionReview"),
+        (b"[" * 50_000, "not an AdmissionReview"),
+        (b'{"request":' + b'{"a":' * 50_000, "not an AdmissionReview"),
+        (b'{"apiVersion": NaN}', "not an AdmissionReview"),
+        (json.dumps({**envelope(), "apiVersion": "admission.k8s.io/v1beta1"}).encode(), "v1beta1"),
+        (json.dumps({**envelope(), "kind": "Pod"}).encode(), "expected admission.k8s.io/v1 AdmissionReview"),
+        (b"{}", "(no apiVersion) (no kind)"),
+        (b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}', "no `request`"),
+        (json.dumps(envelope(uid="")).encode(), "`request.uid` is empty"),
+        (json.dumps(envelope(operation="PATCH")).encode(), "`request.operation` is 'PATCH'"),
+        (json.dumps(envelope(kind="Pod")).encode(), "$.request.kind"),
+    ],
+)
+def test_what_is_no_review_is_refused_with_its_reason(body: bytes, said: str) -> None:
+    with pytest.raises(BadReviewError) as refused:
+        decode_review(body)
+    assert said in str(refused.value)
+
+
+def test_a_deeply_nested_object_is_malformed_and_no_crash() -> None:
+    body = (
+        json.dumps(envelope(object=0))
+        .encode()
+        .replace(b'"object": 0', b'"object": ' + b'{"a":' * 900 + b"1" + b"}" * 900)
+    )
+    request = decode_review(body)
+    assert isinstance(decode_object(request.object), dict)
+
+
+def test_an_object_that_is_no_object_is_malformed() -> None:
+    request = decode_review(json.dumps(envelope(object=[1])).encode())
+    with pytest.raises(MalformedObjectError, match="expected `object`"):
+        decode_object(request.object)
+
+
+def test_infinity_is_refused_where_a_number_is_read() -> None:
+    body = json.dumps(envelope(object=0)).encode().replace(b'"object": 0', b'"object": {"a": 1e400}')
+    with pytest.raises(MalformedObjectError):
+        decode_object(decode_review(body).object)

@@ -1,0 +1,65 @@
+"""What the rules may know of a cluster: known, empty and unknown are three different things.
+
+``None`` always means *unknown* here. An empty tuple of pools means that the cluster was looked at and has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What of the cluster a policy must know to judge a request.
+
+    Attributes:
+        namespaces: labels of the request's namespace.
+        pools: the node pools.
+        fresh: the pools as they are now in the API server, not as a cache last saw them.
+    """
+
+    namespaces: bool = False
+    pools: bool = False
+    fresh: bool = False
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            self.namespaces or other.namespaces, self.pools or other.pools, self.fresh or other.fresh
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One immutable look at a cluster.
+
+    Attributes:
+        pools: every node pool that any reader reads; None: unknown.
+        why_unknown: why, when pools are unknown, as a sentence ("the API server did not answer within 1.0 s").
+        remedy: what makes them known, as an instruction ("pass --state with the node pools' manifests").
+        namespaces: labels of each namespace by its name; a name that is not there is an unknown namespace.
+        providers: names of the providers that the cluster shows, by their pools or by labels of its Nodes.
+        oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
+    """
+
+    pools: tuple[Pool, ...] | None = None
+    why_unknown: str = "no cluster state was given"
+    remedy: str = "give the node pools"
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    providers: frozenset[str] = frozenset()
+    oldest_kubelet: tuple[int, int] | None = None
+
+
+class ClusterState(Protocol):
+    """A cluster, or what stands for one. Built for one bundle, whose providers say how pools are read."""
+
+    def view(self) -> ClusterView:
+        """The newest view at hand; never waits."""
+
+    async def fresh(self) -> ClusterView:
+        """The view with the pools read now. What could not be read is unknown in it; it never raises."""

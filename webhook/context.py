@@ -1,0 +1,54 @@
+"""Everything a decision depends on beside the review and the bundle: frozen before deciding starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from webhook.cluster.protocol import ClusterView
+
+ASSUMED_VERSION: Final = (1, 34)
+"""Where nobody says which Kubernetes it is: the oldest minor version that upstream still supports."""
+
+
+UNKNOWN: Final = ClusterView()
+"""A cluster nobody looked at."""
+
+
+class Phase(StrEnum):
+    """Which of the two admission phases is asked."""
+
+    MUTATE = "mutate"
+    VALIDATE = "validate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The frozen surroundings of one decision.
+
+    Attributes:
+        phase: mutate yields patches, validate yields findings.
+        now: for expiry dates; aware, UTC.
+        api_server: (major, minor) of the API server.
+        oldest_kubelet: (major, minor) of the oldest kubelet.
+        view: the cluster, as far as it is known.
+        offline: unknown things are ``indeterminate`` instead of denied or warned (command line).
+        patch_templates: in the mutate phase, also patch the pod templates inside workloads (command line).
+        trace: keep the steps for ``explain``.
+    """
+
+    phase: Phase
+    now: datetime
+    api_server: tuple[int, int] = ASSUMED_VERSION
+    oldest_kubelet: tuple[int, int] = ASSUMED_VERSION
+    view: ClusterView = UNKNOWN
+    offline: bool = False
+    patch_templates: bool = False
+    trace: bool = False
+
+
+def utc_now() -> datetime:
+    """The clock, for those who build a `Context`."""
+    return datetime.now(tz=UTC)

@@ -1,0 +1,136 @@
+"""What came of a review: findings, patch operations, audit annotations, and the trace that ``explain`` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.patch import Operation
+
+
+class Outcome(IntEnum):
+    """How much a finding weighs, in ascending order of what it does to the request."""
+
+    AUDIT = 0
+    INDETERMINATE = 1
+    WARN = 2
+    DENY = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A bare finding, as a rule emits it: before enforcement, exemptions and break-glass.
+
+    Attributes:
+        reason: one short sentence that is always shown; at most about 100 characters.
+        field: the offending field, as ``metadata.labels["a/b"]``, relative to what the rule was given.
+        detail: what a person needs to understand it; may be empty.
+        fix: what to do about it, as an instruction; may be empty.
+        outcome: the most this finding may become; the policy's enforcement can only lower it.
+        unknown: the rule could not know what it needs, and does not accuse the object.
+    """
+
+    reason: str
+    field: str = ""
+    detail: str = ""
+    fix: str = ""
+    outcome: Outcome = Outcome.DENY
+    unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A settled finding: what is wrong, how much it weighs here, where, and how to fix it."""
+
+    policy: str
+    outcome: Outcome
+    reason: str
+    detail: str = ""
+    field: str = ""
+    fix: str = ""
+
+    def message(self) -> str:
+        """The finding for a person: reason and field on the first line, detail and fix below."""
+        lines = [f"[{self.policy}] {self.reason}" + (f" (at {self.field})" if self.field else "")]
+        if self.detail:
+            lines.append(f"  {self.detail}")
+        if self.fix:
+            lines.append(f"  Fix: {self.fix}")
+        return "\n".join(lines)
+
+
+class Trace(Protocol):
+    """Where rules say why they did or did not act.
+
+    ``say`` takes a %-format and its arguments and formats only when somebody listens.
+    """
+
+    def say(self, text: str, *args: object) -> None:
+        """Note one step."""
+
+
+class Silence:
+    """The trace nobody reads."""
+
+    __slots__ = ()
+
+    def say(self, text: str, *args: object) -> None:
+        """Drop it."""
+
+
+SILENCE: Final = Silence()
+
+
+class Recording:
+    """A trace that keeps what was said, as ``(policy, where, text)``; the engine sets policy and where."""
+
+    __slots__ = ("policy", "steps", "where")
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, str, str]] = []
+        self.policy = ""
+        self.where = ""
+
+    def say(self, text: str, *args: object) -> None:
+        """Keep it."""
+        self.steps.append((self.policy, self.where, text % args if args else text))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to one review.
+
+    Attributes:
+        findings: in the order of the policies' names, then of the rule.
+        patch: JSONPatch operations (RFC 6902) for the object of the request, each with the policy it came from.
+        audit: audit annotations; keys without ``/``, the same for the same review.
+        malformed: the object could not be read; the request is refused for that.
+        unknown: how many findings stand for something that could not be known.
+        steps: the trace, empty unless asked for.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    patch: tuple[Operation, ...] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
+    malformed: bool = False
+    unknown: int = 0
+    steps: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def denied(self) -> bool:
+        """True where at least one finding denies."""
+        return any(finding.outcome is Outcome.DENY for finding in self.findings)
+
+    def of(self, outcome: Outcome) -> tuple[Finding, ...]:
+        """The findings with this outcome."""
+        return tuple(finding for finding in self.findings if finding.outcome is outcome)
+
+
+NOTHING: Final = Decision()

@@ -1,0 +1,52 @@
+"""Whole-string globs (``*``, ``?``, ``[...]``), compiled once: what policy files use instead of regular expressions."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_META = frozenset("*?[")
+
+
+class Globs:
+    """A set of globs. Names without a wildcard are looked up in a set; the others share one compiled expression."""
+
+    __slots__ = ("_exact", "_match", "patterns")
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(patterns)
+        self._exact = frozenset(pattern for pattern in self.patterns if not _META & set(pattern))
+        wild = [fnmatch.translate(pattern) for pattern in self.patterns if pattern not in self._exact]
+        self._match = re.compile("|".join(wild)).match if wild else None
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    def __repr__(self) -> str:
+        return f"Globs({self.patterns!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Globs) and self.patterns == other.patterns
+
+    def __hash__(self) -> int:
+        return hash(self.patterns)
+
+    def match(self, text: str) -> bool:
+        """True where one of the globs is the whole of ``text``; letter case matters."""
+        return text in self._exact or (self._match is not None and self._match(text) is not None)
+
+
+def problem_with(pattern: str) -> str:
+    """What is wrong with a glob, or nothing: empty ones and unclosed ``[`` would silently match nothing."""
+    if not pattern:
+        return "an empty glob matches nothing"
+    if pattern != pattern.strip() or any(character.isspace() for character in pattern):
+        return f"{pattern!r} has white space in it"
+    opened = pattern.find("[")
+    if opened >= 0 and pattern.find("]", opened + 2) < 0:
+        return f"{pattern!r} opens a `[` that it does not close"
+    return ""

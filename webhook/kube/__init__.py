@@ -1,0 +1,1 @@
+"""Kubernetes' own objects and semantics, as far as the rules read them."""

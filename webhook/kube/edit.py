@@ -1,0 +1,148 @@
+"""The changes spotgate makes to Pods. This is the only place that writes patch operations.
+
+Each method changes the typed Pod and records the smallest operation for it: missing parents are created, lists are
+appended to, nothing there is overwritten unless the method says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.kube.pod import (
+    Affinity,
+    ExecAction,
+    Handler,
+    Lifecycle,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PreferredTerm,
+    Requirement,
+    Sleep,
+    Toleration,
+)
+
+if TYPE_CHECKING:
+    from webhook.patch import Recorder
+
+_AFFINITY: Final = ("spec", "affinity")
+_NODE: Final = (*_AFFINITY, "nodeAffinity")
+_REQUIRED: Final = (*_NODE, "requiredDuringSchedulingIgnoredDuringExecution")
+_PREFERRED: Final = (*_NODE, "preferredDuringSchedulingIgnoredDuringExecution")
+
+
+def _json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
+    return _without_none(msgspec.to_builtins(value))
+
+
+def _without_none(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(item) for item in value]
+    return value
+
+
+class PodEditor:
+    """A Pod and the record of what was changed on it."""
+
+    __slots__ = ("_recorder", "pod")
+
+    def __init__(self, pod: Pod, recorder: Recorder) -> None:
+        self.pod = pod
+        self._recorder = recorder
+
+    def add_toleration(self, toleration: Toleration) -> None:
+        """Append a toleration. The caller has seen that none there covers it."""
+        spec = self.pod.spec
+        value = msgspec.to_builtins(toleration)
+        if spec.tolerations is None:
+            spec.tolerations = [toleration]
+            self._recorder.add(("spec", "tolerations"), [value])
+        else:
+            spec.tolerations.append(toleration)
+            self._recorder.add(("spec", "tolerations", "-"), value)
+
+    def add_node_selector(self, key: str, value: str) -> None:
+        """Add one entry to ``nodeSelector``. The caller has seen that the key is not there."""
+        spec = self.pod.spec
+        if spec.nodeSelector is None:
+            spec.nodeSelector = {key: value}
+            self._recorder.add(("spec", "nodeSelector"), {key: value})
+        else:
+            spec.nodeSelector[key] = value
+            self._recorder.add(("spec", "nodeSelector", key), value)
+
+    def require(self, requirement: Requirement) -> None:
+        """AND a requirement into every term of the required node affinity; a term is made where there is none.
+
+        A term without any requirement matches no node and is left alone: with one it would begin to match.
+        """
+        affinity = self._node_affinity()
+        required = affinity.requiredDuringSchedulingIgnoredDuringExecution
+        if required is None:
+            required = NodeSelector([NodeSelectorTerm([requirement])])
+            affinity.requiredDuringSchedulingIgnoredDuringExecution = required
+            self._recorder.add(_REQUIRED, _json(required))
+            return
+        for index, term in enumerate(required.nodeSelectorTerms):
+            if not term.matchExpressions and not term.matchFields:
+                continue
+            path = (*_REQUIRED, "nodeSelectorTerms", index, "matchExpressions")
+            if term.matchExpressions is None:
+                term.matchExpressions = [requirement]
+                self._recorder.add(path, [_json(requirement)])
+            else:
+                term.matchExpressions.append(requirement)
+                self._recorder.add((*path, "-"), _json(requirement))
+
+    def prefer(self, weight: int, *requirements: Requirement) -> None:
+        """Append a preferred node affinity term with these requirements, which AND."""
+        affinity = self._node_affinity()
+        term = PreferredTerm(weight, NodeSelectorTerm(list(requirements)))
+        preferred = affinity.preferredDuringSchedulingIgnoredDuringExecution
+        if preferred is None:
+            affinity.preferredDuringSchedulingIgnoredDuringExecution = [term]
+            self._recorder.add(_PREFERRED, [_json(term)])
+        else:
+            preferred.append(term)
+            self._recorder.add((*_PREFERRED, "-"), _json(term))
+
+    def set_grace(self, seconds: int) -> None:
+        """Set ``terminationGracePeriodSeconds``, whatever it was."""
+        self.pod.spec.terminationGracePeriodSeconds = seconds
+        self._recorder.add(("spec", "terminationGracePeriodSeconds"), seconds)
+
+    def set_pre_stop(self, index: int, handler: Handler) -> None:
+        """Give the container at ``spec.containers[index]``, which has none, a preStop hook."""
+        container = self.pod.spec.containers[index]
+        path = ("spec", "containers", index, "lifecycle")
+        if container.lifecycle is None:
+            container.lifecycle = Lifecycle(preStop=handler)
+            self._recorder.add(path, {"preStop": _json(handler)})
+        else:
+            container.lifecycle.preStop = handler
+            self._recorder.add((*path, "preStop"), _json(handler))
+
+    def _node_affinity(self) -> NodeAffinity:
+        spec = self.pod.spec
+        if spec.affinity is None:
+            spec.affinity = Affinity()
+            self._recorder.add(_AFFINITY, {})
+        if spec.affinity.nodeAffinity is None:
+            spec.affinity.nodeAffinity = NodeAffinity()
+            self._recorder.add(_NODE, {})
+        return spec.affinity.nodeAffinity
+
+
+def native_sleep(seconds: int) -> Handler:
+    """A preStop that needs nothing in the image; API server and kubelet 1.30 or newer."""
+    return Handler(sleep=Sleep(seconds))
+
+
+def exec_sleep(seconds: int) -> Handler:
+    """A preStop for older clusters; needs a shell in the image, and does not suit Windows."""
+    return Handler(exec=ExecAction(("/bin/sh", "-c", f"sleep {seconds}")))

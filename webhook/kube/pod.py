@@ -1,0 +1,239 @@
+"""The fields of a Pod that spotgate reads, typed; everything else is skipped while decoding.
+
+Field names are the API's own. ``None`` is an absent or null field. A wrong type is a `MalformedObjectError` that names
+the field.
+
+Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#pod-v1-core
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from webhook.review import MalformedObjectError
+
+DEFAULT_GRACE_SECONDS: Final = 30
+"""What the API server writes into ``terminationGracePeriodSeconds`` before any webhook sees the Pod."""
+
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+
+
+class OwnerReference(msgspec.Struct, frozen=True):
+    """Who made the object; ``controller`` marks the one that manages it."""
+
+    kind: str = ""
+    name: str = ""
+    apiVersion: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(msgspec.Struct):
+    """Metadata of any object."""
+
+    name: str = ""
+    generateName: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    ownerReferences: list[OwnerReference] | None = None
+    deletionTimestamp: str | None = None
+
+
+class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A toleration. Empty operator: ``Equal``; empty effect: all effects; empty key with ``Exists``: all keys."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    tolerationSeconds: int | None = None
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """A node selector requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(msgspec.Struct):
+    """Requirements that AND. A term with none of either matches no node."""
+
+    matchExpressions: list[Requirement] | None = None
+    matchFields: list[Requirement] | None = None
+
+
+class NodeSelector(msgspec.Struct):
+    """Terms that OR."""
+
+    nodeSelectorTerms: list[NodeSelectorTerm]
+
+
+class PreferredTerm(msgspec.Struct):
+    """A preference with its weight (1 to 100)."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(msgspec.Struct):
+    """Node affinity, without what only matters while running."""
+
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: list[PreferredTerm] | None = None
+
+
+class Affinity(msgspec.Struct):
+    """Affinity; Pod (anti-)affinity is not read."""
+
+    nodeAffinity: NodeAffinity | None = None
+
+
+class Sleep(msgspec.Struct, frozen=True):
+    """The native sleep of a lifecycle handler, in seconds."""
+
+    seconds: int = 0
+
+
+class ExecAction(msgspec.Struct, frozen=True):
+    """A command run in the container."""
+
+    command: tuple[str, ...] | None = None
+
+
+class Handler(msgspec.Struct):
+    """A lifecycle handler: at most one of these is set."""
+
+    sleep: Sleep | None = None
+    exec: ExecAction | None = None
+    httpGet: dict[str, Any] | None = None
+    tcpSocket: dict[str, Any] | None = None
+
+
+class Lifecycle(msgspec.Struct):
+    """A container's hooks."""
+
+    preStop: Handler | None = None
+    postStart: Handler | None = None
+
+
+class ResourceClaimRef(msgspec.Struct, frozen=True):
+    """A container's use of one of the Pod's resource claims."""
+
+    name: str = ""
+
+
+class Resources(msgspec.Struct):
+    """Compute resources; quantities stay as they are written."""
+
+    limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
+    claims: list[ResourceClaimRef] | None = None
+
+
+class ContainerPort(msgspec.Struct, frozen=True):
+    """A declared port."""
+
+    containerPort: int = 0
+
+
+class Container(msgspec.Struct):
+    """A container of any of the three lists."""
+
+    name: str = ""
+    image: str = ""
+    ports: list[ContainerPort] | None = None
+    lifecycle: Lifecycle | None = None
+    resources: Resources | None = None
+    restartPolicy: str | None = None
+
+
+class PodOS(msgspec.Struct, frozen=True):
+    """The operating system: linux or windows."""
+
+    name: str = ""
+
+
+class SchedulingGate(msgspec.Struct, frozen=True):
+    """A gate that keeps the Pod from being scheduled."""
+
+    name: str = ""
+
+
+class PodSpec(msgspec.Struct):
+    """The fields of a Pod's spec that decide where it runs and how it stops."""
+
+    containers: list[Container] = []
+    initContainers: list[Container] | None = None
+    ephemeralContainers: list[Container] | None = None
+    nodeName: str | None = None
+    nodeSelector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    terminationGracePeriodSeconds: int | None = None
+    schedulerName: str | None = None
+    schedulingGates: list[SchedulingGate] | None = None
+    os: PodOS | None = None
+    priorityClassName: str | None = None
+    resourceClaims: list[dict[str, Any]] | None = None
+
+
+class Pod(msgspec.Struct):
+    """A Pod, or a pod template: both have metadata and spec."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels; empty where there are none."""
+        return self.metadata.labels or {}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations; empty where there are none."""
+        return self.metadata.annotations or {}
+
+    @property
+    def grace_seconds(self) -> int:
+        """The termination grace period that holds, in seconds."""
+        grace = self.spec.terminationGracePeriodSeconds
+        return DEFAULT_GRACE_SECONDS if grace is None else grace
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages it."""
+        for owner in self.metadata.ownerReferences or ():
+            if owner.controller:
+                return owner
+        return None
+
+
+_decoder: Final = msgspec.json.Decoder(Pod)
+
+
+def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
+    """A Pod from JSON.
+
+    Raises:
+        MalformedObjectError: a field has the wrong type.
+    """
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise MalformedObjectError.of(error) from None
+
+
+def pod_from_template(template: object, field: str) -> Pod:
+    """A Pod from the plain value of a pod template that stands at ``field``.
+
+    Raises:
+        MalformedObjectError: a field has the wrong type.
+    """
+    try:
+        return msgspec.convert(template, Pod)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise MalformedObjectError.of(error, field) from None

@@ -1,0 +1,36 @@
+"""Label selectors (metav1.LabelSelector), compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class LabelSelector:
+    """Requirements on labels that AND: ``(key, operator, values)`` with In, NotIn, Exists, DoesNotExist."""
+
+    __slots__ = ("_requirements",)
+
+    def __init__(self, requirements: Iterable[tuple[str, str, Iterable[str]]]) -> None:
+        self._requirements = tuple(
+            (key, operator, frozenset(values)) for key, operator, values in requirements
+        )
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """True where all requirements hold. As in Kubernetes, NotIn also holds where the label is absent."""
+        for key, operator, values in self._requirements:
+            value = labels.get(key)
+            match operator:
+                case "In":
+                    holds = value in values
+                case "NotIn":
+                    holds = value not in values
+                case "Exists":
+                    holds = value is not None
+                case _:
+                    holds = value is None
+            if not holds:
+                return False
+        return True

@@ -1,0 +1,92 @@
+"""Pod templates inside other kinds: where they are, as data (``WorkloadTemplates``)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
+
+
+class TemplatePath:
+    """A field path such as ``spec.workerGroupSpecs[*].template`` or ``spec.mpiReplicaSpecs.*.template``.
+
+    Raises:
+        ValueError: the text is no such path.
+    """
+
+    __slots__ = ("_segments", "text")
+
+    def __init__(self, text: str) -> None:
+        segments: list[str] = []
+        for part in text.split("."):
+            found = _SEGMENT.fullmatch(part)
+            if found is None:
+                raise ValueError(
+                    f"{text!r} is no template path: {part!r} is neither a field, 'field[*]' nor '*'"
+                )
+            segments.append(found[1])
+            if found[2]:
+                segments.append("[*]")
+        self.text = text
+        self._segments = tuple(segments)
+
+    def find(self, value: object) -> Iterator[FoundTemplate]:
+        """Every template that is there, with its path and its identity."""
+        yield from self._walk(value, 0, (), ())
+
+    def _walk(
+        self, value: object, depth: int, path: tuple[str | int, ...], identity: tuple[str | int, ...]
+    ) -> Iterator[FoundTemplate]:
+        if depth == len(self._segments):
+            if isinstance(value, dict):
+                yield FoundTemplate(path, identity, value)
+            return
+        segment = self._segments[depth]
+        if segment == "[*]":
+            for index, item in enumerate(value if isinstance(value, list) else ()):
+                yield from self._walk(item, depth + 1, (*path, index), (*identity, _name_of(item, index)))
+        elif segment == "*":
+            for key, item in value.items() if isinstance(value, dict) else ():
+                yield from self._walk(item, depth + 1, (*path, key), (*identity, key))
+        elif isinstance(value, dict) and segment in value:
+            yield from self._walk(value[segment], depth + 1, (*path, segment), (*identity, segment))
+
+
+def _name_of(item: object, index: int) -> str | int:
+    """How a list item is told from its siblings: its name where it has one, so that reordering does not matter."""
+    if isinstance(item, dict):
+        for key in ("name", "groupName"):
+            if isinstance(name := item.get(key), str):
+                return name
+    return index
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTemplate:
+    """A pod template in an object: where it is, what tells it from others, and its plain value."""
+
+    path: tuple[str | int, ...]
+    identity: tuple[str | int, ...]
+    value: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A kind of workload and its templates; ``owner_*`` is the controller that its Pods name."""
+
+    group: str
+    kind: str
+    resource: str
+    owner_api_version: str
+    owner_kind: str
+    paths: tuple[TemplatePath, ...]
+
+    def templates(self, value: dict[str, Any]) -> Iterator[FoundTemplate]:
+        """Every pod template in an object of this kind."""
+        for path in self.paths:
+            yield from path.find(value)

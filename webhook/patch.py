@@ -1,0 +1,57 @@
+"""JSONPatch (RFC 6902), recorded while an object is changed: nothing is compared afterwards.
+
+Only ``add`` is ever emitted. On a member that is there ``add`` replaces it, so one operation fits an object before and
+after the API server's defaulting. Whole arrays are never replaced: ``/-`` appends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One ``add``, and the policy that wanted it.
+
+    Attributes:
+        path: a JSON pointer into the object of the request.
+        value: JSON; finite numbers only.
+        policy: name of the policy it came from.
+    """
+
+    path: str
+    value: Any
+    policy: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The operation as RFC 6902 writes it."""
+        return {"op": "add", "path": self.path, "value": self.value}
+
+
+def pointer(segments: Iterable[str | int]) -> str:
+    """Segments as a JSON pointer, ``~`` and ``/`` escaped (RFC 6901)."""
+    return "".join(f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments)
+
+
+class Recorder:
+    """Collects operations for one place in an object (its root, or a pod template inside it).
+
+    Attributes:
+        policy: the policy at work; the engine sets it.
+        operations: what was recorded, in order.
+    """
+
+    __slots__ = ("operations", "policy", "prefix")
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.policy = ""
+        self.operations: list[Operation] = []
+
+    def add(self, path: tuple[str | int, ...], value: Any) -> None:  # noqa: ANN401 - JSON
+        """Record ``add`` of ``value`` at ``path`` below the prefix."""
+        self.operations.append(Operation(self.prefix + pointer(path), value, self.policy))

@@ -1,0 +1,100 @@
+"""The AdmissionReview that is sent back. Nothing else builds one.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response
+"""
+
+from __future__ import annotations
+
+import base64
+import textwrap
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from webhook.context import Phase
+from webhook.decision import Outcome
+from webhook.review import API_VERSION, KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.decision import Decision, Finding
+
+WARNING_LENGTH: Final = 120
+"""Characters of one warning that every client shows whole (the API's own advice)."""
+
+WARNINGS_TOTAL: Final = 4096
+"""Runes of all warnings together; beyond it the API server cuts each to 256."""
+
+MESSAGE_LENGTH: Final = 16 * 1024
+"""Characters of a denial. It travels in a Status, is printed on a terminal and logged; a Pod with a thousand bad labels
+must not make megabytes of it."""
+
+
+def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
+    """The answer to a review that was decided."""
+    denials = decision.of(Outcome.DENY)
+    response: dict[str, Any] = {"uid": uid, "allowed": not denials}
+    if denials:
+        code, reason = (400, "BadRequest") if decision.malformed else (403, "Forbidden")
+        response["status"] = _status(code, reason, _message(denials))
+    elif decision.patch and phase is Phase.MUTATE:
+        patch = orjson.dumps([operation.as_json() for operation in decision.patch])
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(patch).decode()
+    if warnings := _warnings(decision.of(Outcome.WARN)):
+        response["warnings"] = warnings
+    if decision.audit:
+        response["auditAnnotations"] = {key: _printable(text) for key, text in decision.audit.items()}
+    return _review(response)
+
+
+def errored(uid: str, code: int, message: str) -> bytes:
+    """The answer to a review that could not be decided. ``uid`` may be empty where none could be read."""
+    return _review({"uid": uid, "allowed": False, "status": _status(code, "InternalError", message)})
+
+
+def _review(response: dict[str, Any]) -> bytes:
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _status(code: int, reason: str, message: str) -> dict[str, Any]:
+    return {"status": "Failure", "code": code, "reason": reason, "message": message}
+
+
+def _message(denials: Iterable[Finding]) -> str:
+    text = "\n".join(_printable(finding.message(), keep="\n") for finding in denials)
+    if len(text) <= MESSAGE_LENGTH:
+        return text
+    return text[: text.rfind("\n", 0, MESSAGE_LENGTH)] + "\n... and more of the same"
+
+
+def _warnings(findings: Iterable[Finding]) -> list[str]:
+    """Findings as lines that clients show whole; a finding that does not fit any more is left out as a whole."""
+    warnings: list[str] = []
+    left = WARNINGS_TOTAL
+    for finding in findings:
+        text = _printable(finding.message(), keep="\n")
+        lines = [
+            line
+            for part in text.split("\n")
+            for line in (
+                [part]
+                if len(part) <= WARNING_LENGTH
+                else textwrap.wrap(part, WARNING_LENGTH, subsequent_indent="    ", break_on_hyphens=False)
+            )
+        ]
+        needed = sum(map(len, lines))
+        if needed > left:
+            break
+        left -= needed
+        warnings += lines
+    return warnings
+
+
+def _printable(text: str, keep: str = "") -> str:
+    """Without control characters and lone surrogates, for which the API server would drop a warning silently."""
+    if text.isprintable():
+        return text
+    clean = (c if c in keep or c.isprintable() else " " for c in text)
+    return "".join(clean)

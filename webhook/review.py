@@ -1,0 +1,152 @@
+"""The AdmissionReview as the API server sends it (admission.k8s.io/v1).
+
+Only the envelope is decoded here. ``object`` and ``old_object`` stay raw JSON until a policy that matches asks
+for them: a request that nobody matches never pays for its body.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+_NULL: Final = msgspec.Raw(b"null")
+
+
+class BadReviewError(Exception):
+    """The bytes are no AdmissionReview that can be answered. The text says what is wrong with them."""
+
+
+class GroupVersionKind(msgspec.Struct, frozen=True):
+    """The kind of the object in the request."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class GroupVersionResource(msgspec.Struct, frozen=True):
+    """The resource the request goes to; never with a subresource."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class UserInfo(msgspec.Struct, frozen=True):
+    """Who asks. An empty ``username`` is an unknown user (offline), who has no exemption."""
+
+    username: str = ""
+    groups: tuple[str, ...] | None = None
+
+
+class Request(msgspec.Struct, rename="camel", kw_only=True):
+    """The ``request`` of an AdmissionReview."""
+
+    uid: str
+    operation: str
+    kind: GroupVersionKind
+    resource: GroupVersionResource
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    user_info: UserInfo = UserInfo()
+    object: msgspec.Raw = _NULL
+    old_object: msgspec.Raw = _NULL
+    dry_run: bool | None = None
+
+    @property
+    def path(self) -> str:
+        """The resource as rules name it: ``pods``, ``nodepools/scale``."""
+        return (
+            f"{self.resource.resource}/{self.sub_resource}" if self.sub_resource else self.resource.resource
+        )
+
+    def describe(self) -> str:
+        """One phrase for a person: ``CREATE pods team-a/web``."""
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.operation} {self.path} {where}".rstrip()
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: Request | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Envelope)
+
+
+def decode_review(data: bytes) -> Request:
+    """Read an AdmissionReview.
+
+    Raises:
+        BadReviewError: not JSON, another group, version or kind, or a request without what must be there.
+    """
+    try:
+        envelope = _decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise BadReviewError(f"not an AdmissionReview: {reason}") from None
+    if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
+        got = f"{envelope.api_version or '(no apiVersion)'} {envelope.kind or '(no kind)'}"
+        raise BadReviewError(f"expected {API_VERSION} {KIND}, got {got}")
+    request = envelope.request
+    if request is None:
+        raise BadReviewError("the AdmissionReview has no `request`")
+    if not request.uid:
+        raise BadReviewError("`request.uid` is empty")
+    if request.operation not in OPERATIONS:
+        raise BadReviewError(
+            f"`request.operation` is {request.operation!r}, not one of {', '.join(sorted(OPERATIONS))}"
+        )
+    return request
+
+
+def is_null(raw: msgspec.Raw) -> bool:
+    """True where the request carries no such object (``null`` or absent)."""
+    return len(raw) <= len(b"null") and bytes(raw) in {b"", b"null"}
+
+
+def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
+    """The object as plain JSON values.
+
+    Raises:
+        MalformedObjectError: it is no JSON object.
+    """
+    try:
+        return _object_decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise MalformedObjectError.of(error) from None
+
+
+_object_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class MalformedObjectError(Exception):
+    """The object in the request does not have the types its kind demands.
+
+    Attributes:
+        problem: what is wrong, e.g. ``expected `array`, got `str```.
+        field: where, e.g. ``spec.tolerations``; empty when the object as a whole is wrong.
+    """
+
+    def __init__(self, problem: str, field: str) -> None:
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.problem = problem
+        self.field = field
+
+    @classmethod
+    def of(cls, error: Exception, prefix: str = "") -> MalformedObjectError:
+        """From msgspec's error, whose text ends in `` - at `$.spec.tolerations` ``."""
+        if isinstance(error, RecursionError):
+            return cls("nested too deeply", prefix)
+        problem, _, at = str(error).partition(" - at `$")
+        field = at.rstrip("`").replace("[...]", "[*]").lstrip(".")
+        return cls(problem[:1].lower() + problem[1:], ".".join(part for part in (prefix, field) if part))
