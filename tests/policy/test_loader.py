@@ -1,0 +1,179 @@
+"""Policy files: every mistake is found, together, with its file, line, field and a suggestion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from webhook.policy.common import PolicySpec
+from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
+from webhook.policy.loader import PolicyDocument, load_documents, policy_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.policy.errors import Problem
+
+KINDS = {"Example": PolicySpec, "CapacityProvider": CapacityProviderSpec, "WorkloadTemplates": WorkloadTemplatesSpec}
+
+HEAD = "apiVersion: spotgate.dev/v1\nkind: Example\nmetadata: {name: example}\n"
+
+
+def load(folder: Path, **files: str) -> tuple[list[PolicyDocument], list[Problem]]:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    problems: list[Problem] = []
+    return load_documents(policy_files([folder]), KINDS, problems), problems
+
+
+def test_a_policy_is_read_with_all_its_common_parts(tmp_path: Path) -> None:
+    (policy,), problems = load(
+        tmp_path,
+        a=HEAD
+        + """
+spec:
+  enforcement: warn
+  match:
+    resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]
+    namespaces: {include: ["team-*"], exclude: [team-x]}
+    namespaceSelector: {matchLabels: {tier: batch}}
+    objectSelector: {matchExpressions: [{key: app, operator: Exists}]}
+  exempt:
+    - users: [jane]
+      serviceAccounts: ["ci:deploy"]
+      reason: agreed with the platform team
+      expires: 2027-01-31
+  breakGlass: {groups: [sre]}
+""",
+    )
+    assert not problems
+    spec: PolicySpec = policy.spec
+    assert spec.enforcement == "warn"
+    assert str(spec.exempt[0].expires) == "2027-01-31"
+    assert spec.match.namespaces.include == ("team-*",)
+
+
+@pytest.mark.parametrize(
+    ("spec", "line", "said"),
+    [
+        ("spec: {enforcment: warn}", 4, "spec.enforcment: unknown field `enforcment`, did you mean `enforcement`?"),
+        ("spec: {enforcement: warning}", 4, "spec.enforcement: 'warning' is not one of deny, warn, audit or off, did you mean `warn`?"),
+        ("spec:\n  match:\n    namespace: [a]", 6, "unknown field `namespace`, did you mean `namespaces`?"),
+        ("spec:\n  match:\n    namespaces: {include: ['']}", 6, "spec.match.namespaces.include[0]: an empty glob"),
+        ("spec:\n  match:\n    namespaces: {exclude: ['a[b']}", 6, "opens a `[` that it does not close"),
+        ("spec: {exempt: [{users: [a]}]}", 4, "spec.exempt[0].reason: is missing"),
+        ("spec: {exempt: [{reason: because}]}", 4, "name at least one of users, groups"),
+        ("spec: {exempt: [{users: [a], reason: b, expires: 31.01.2027}]}", 4, "spec.exempt[0].expires: "),
+        ("spec: {exempt: [{users: [a], reason: b, expires: 2027}]}", 4, "a date is written as 2027-01-31"),
+        ("spec: {exempt: [{users: [a], reason: b, expires: 2027-02-30}]}", 4, "spec.exempt[0].expires: "),
+        ("spec: {exempt: [{serviceAccounts: [ci-deploy], reason: b}]}", 4, "spec.exempt[0].serviceAccounts[0]: "),
+        ("spec: {match: {objectSelector: {matchExpressions: [{key: a, operator: In}]}}}", 4, "operator In needs `values`"),
+        ("spec: {match: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [PATCH]}]}}", 4, "'PATCH' is not one of"),
+        ("spec: {match: {resourceRules: []}}", 4, "spec.match.resourceRules: "),
+        ("spec: {breakGlass: {groups: []}}", 4, "spec.breakGlass.groups: "),
+        ("spec: []", 4, "spec: "),
+        ("specs: {}", 4, "unknown field `specs`, did you mean `spec`?"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_said_with_line_field_and_suggestion(tmp_path: Path, spec: str, line: int, said: str) -> None:
+    loaded, problems = load(tmp_path, a=HEAD + spec)
+    assert not loaded
+    assert any(said in str(problem) for problem in problems), [str(problem) for problem in problems]
+    assert {problem.line for problem in problems} == {line}
+
+
+def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
+    loaded, problems = load(
+        tmp_path,
+        a=HEAD + "spec: {enforcment: warn, exempt: [{users: [x]}]}",
+        b="apiVersion: spotgate.dev/v1\nkind: Exmaple\n",
+        c="a: [b",
+        d=HEAD.replace("name: example", "name: Example_1"),
+        e=HEAD,
+    )
+    assert [policy.name for policy in loaded] == ["example"]
+    texts = [str(problem) for problem in sorted(problems)]
+    assert len(texts) == 5
+    assert "a.yaml:4" in texts[0]
+    assert "b.yaml:2:1: kind: unknown kind 'Exmaple', did you mean `Example`?" in texts[2]
+    assert "c.yaml:" in texts[3]
+    assert "metadata.name" in texts[4]
+
+
+def test_a_name_can_be_given_only_once(tmp_path: Path) -> None:
+    _, problems = load(tmp_path, a=HEAD, b="# moved\n" + HEAD)
+    (problem,) = problems
+    assert (problem.line, problem.field) == (4, "metadata.name")
+    assert "is also the name of Example at" in problem.text
+    assert "a.yaml:3" in problem.text
+
+
+def test_other_documents_do_not_belong_into_a_policy_folder(tmp_path: Path) -> None:
+    _, problems = load(tmp_path, a="apiVersion: v1\nkind: Pod\n")
+    assert "expected spotgate.dev/v1, got 'v1'" in str(problems[0])
+
+
+def test_policy_tests_and_hidden_files_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "case.yaml").write_text("not: a policy")
+    (tmp_path / ".hidden.yaml").write_text("not: a policy")
+    loaded, problems = load(tmp_path, a="apiVersion: spotgate.dev/v1\nkind: PolicyTest\n", b=HEAD)
+    assert [policy.name for policy in loaded] == ["example"]
+    assert not problems
+
+
+def test_a_mounted_configmap_is_read_once(tmp_path: Path) -> None:
+    data = tmp_path / "..2026_11_21"
+    data.mkdir()
+    (data / "a.yaml").write_text(HEAD)
+    (tmp_path / "..data").symlink_to(data.name)
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    loaded, problems = load(tmp_path)
+    assert [policy.name for policy in loaded] == ["example"]
+    assert not problems
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    problems: list[Problem] = []
+    assert not load_documents([tmp_path / "none.yaml"], KINDS, problems)
+    assert "can't be read: No such file or directory" in str(problems[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("templates: ['spec..template']", "is no template path"),
+        ("templates: ['spec.items[0].template']", "is no template path"),
+        ("templates: []", "templates: "),
+    ],
+)
+def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, said: str) -> None:
+    document = (
+        HEAD.replace("Example", "WorkloadTemplates") + "spec:\n  workloads:\n    - {group: a, kind: A, resource: as, "
+    )
+    _, problems = load(tmp_path, a=f"{document}{text}}}\n")
+    assert said in str(problems[0])
+    assert problems[0].line == 6
+
+
+def test_a_reader_expression_is_checked_at_load(tmp_path: Path) -> None:
+    document = (
+        HEAD.replace("Example", "CapacityProvider")
+        + """
+spec:
+  title: X
+  poolNameLabel: x
+  interruption: {cordonSeconds: 0, drainSeconds: 1, removalSeconds: 2}
+  gracePeriod: {budgetSeconds: 10, safetyMarginSeconds: 1}
+  nodePools:
+    - group: a
+      versions: [v1]
+      kind: A
+      resource: as
+      capacity: {from: "spec.[", values: {spot: spot}, default: on-demand}
+      size: {desired: spec.n}
+"""
+    )
+    _, problems = load(tmp_path, a=document)
+    assert "spec.nodePools[0].capacity.from: not a JMESPath expression" in str(problems[0])

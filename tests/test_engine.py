@@ -1,0 +1,431 @@
+"""What the engine does with bare violations and edits: each step of it, alone, with the smallest rules that show it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import jsonpatch
+import pytest
+
+from webhook.cluster.protocol import ClusterView, Needs
+from webhook.context import Context, Phase
+from webhook.decision import Decision, Outcome, Violation
+from webhook.engine import decide, needs
+from webhook.globs import Globs
+from webhook.index import Index, Policy
+from webhook.kube.pod import Toleration
+from webhook.kube.templates import TemplatePath, Workload
+from webhook.policy.common import ExemptSpec, MatchSpec
+from webhook.policy.match import Exemption, Matcher
+from webhook.review import Request, decode_review
+from webhook.rules.protocol import PODS_CREATE, ResourceRule, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.kube.edit import PodEditor
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+WRONG = Violation(reason="it is wrong", field="spec.x", fix="make it right")
+REPLICASET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+POOLS = ResourceRule(api_groups=("example.com",), resources=("pools", "pools/scale"), operations=("*",))
+
+
+@dataclass(frozen=True)
+class Says:
+    """A rule that says what it is told to say."""
+
+    violations: tuple[Violation, ...] = (WRONG,)
+
+    def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
+        subject.trace.say("it looked at %s in %s", subject.operation, context.phase)
+        return self.violations
+
+
+@dataclass(frozen=True)
+class Tolerates:
+    """A rule that adds one toleration, and says so when it is missing."""
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        del context
+        if not subject.pod.spec.tolerations:
+            editor.add_toleration(Toleration(key="spot", operator="Exists"))
+
+    def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
+        del context
+        if not subject.pod.spec.tolerations:
+            yield Violation(reason="no toleration", field="spec.tolerations")
+
+
+@dataclass(frozen=True)
+class JudgesPools:
+    """A rule about an object of its own."""
+
+    def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
+        del context
+        value = subject.object or subject.old_object or {}
+        if value.get("spec", {}).get("bad"):
+            yield WRONG
+
+
+def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
+    defaults: dict[str, Any] = {
+        "kind": "Test",
+        "enforcement": Outcome.DENY,
+        "rules": (PODS_CREATE,),
+        "exclude": (),
+        "matcher": Matcher(MatchSpec()),
+        "exemptions": (),
+        "break_glass": Globs(()),
+        "controller_denies": False,
+        "mutator": rule if hasattr(rule, "mutate") else None,
+        "validator": rule if hasattr(rule, "validate") else None,
+        "needs": Needs(),
+        "template_outcome": Outcome.WARN,
+        "unknown_outcome": Outcome.WARN,
+    }
+    return Policy(name=name, **{**defaults, **changes})
+
+
+DEPLOYMENTS = Workload("apps", "Deployment", "deployments", "apps/v1", "ReplicaSet", (TemplatePath("spec.template"),))
+RAY = Workload(
+    "ray.io",
+    "RayCluster",
+    "rayclusters",
+    "ray.io/v1",
+    "RayCluster",
+    (TemplatePath("spec.head.template"), TemplatePath("spec.workers[*].template")),
+)
+
+
+def index(*policies: Policy) -> Index:
+    return Index(policies, [DEPLOYMENTS, RAY], {}, "spotgate-system")
+
+
+def request(
+    obj: Any = None, *, resource: str = "pods", group: str = "", operation: str = "CREATE", **changes: Any
+) -> Request:
+    resource, _, subresource = resource.partition("/")
+    body = {
+        "uid": "u",
+        "operation": operation,
+        "kind": {"group": group, "version": "v1", "kind": "X"},
+        "resource": {"group": group, "version": "v1", "resource": resource},
+        "subResource": subresource,
+        "namespace": "team-a",
+        "userInfo": {"username": "jane", "groups": ["devs"]},
+        "object": obj,
+        **changes,
+    }
+    return decode_review(
+        json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": body}).encode()
+    )
+
+
+def validate(index: Index, request: Request, **changes: Any) -> Decision:
+    return decide(request, index, replace(Context(phase=Phase.VALIDATE, now=NOW), **changes))
+
+
+def mutate(index: Index, request: Request, **changes: Any) -> Decision:
+    return decide(request, index, replace(Context(phase=Phase.MUTATE, now=NOW), **changes))
+
+
+POD = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a"}]}}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a"}]}}
+DEPLOYMENT = {"metadata": {"name": "web"}, "spec": {"replicas": 1, "template": TEMPLATE}}
+
+
+def outcomes(decision: Decision) -> list[str]:
+    return [str(finding.outcome) for finding in decision.findings]
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "said", "expected"),
+    [
+        (Outcome.DENY, Outcome.DENY, "deny"),
+        (Outcome.DENY, Outcome.WARN, "warn"),
+        (Outcome.WARN, Outcome.DENY, "warn"),
+        (Outcome.AUDIT, Outcome.DENY, "audit"),
+        (Outcome.AUDIT, Outcome.WARN, "audit"),
+    ],
+)
+def test_enforcement_only_lowers_what_a_rule_says(enforcement: Outcome, said: Outcome, expected: str) -> None:
+    rule = Says((replace(WRONG, outcome=said),))
+    decision = validate(index(policy(rule, enforcement=enforcement)), request(POD))
+    assert outcomes(decision) == [expected]
+    assert decision.audit == {"policy": f"{expected}: it is wrong"}
+
+
+def test_a_request_that_nobody_matches_is_not_even_decoded() -> None:
+    decision = validate(index(policy(Says())), request("no object at all", resource="configmaps"))
+    assert decision == Decision()
+
+
+def test_a_subresource_is_matched_only_where_a_rule_names_it() -> None:
+    pools = index(policy(JudgesPools(), rules=(POOLS,)))
+    bad = {"spec": {"bad": True}}
+    assert outcomes(validate(pools, request(bad, group="example.com", resource="pools/scale", operation="UPDATE"))) == [
+        "deny"
+    ]
+    assert (
+        outcomes(validate(pools, request(bad, group="example.com", resource="pools/status", operation="UPDATE"))) == []
+    )
+
+
+def test_wildcards_match_resources_nobody_declared() -> None:
+    everything = ResourceRule(api_groups=("*",), resources=("*",), operations=("CREATE",))
+    wild = index(policy(Says(), rules=(everything,), exclude=(replace(everything, resources=("secrets",)),)))
+    assert outcomes(validate(wild, request(POD, group="a", resource="bs"))) == ["deny"]
+    assert outcomes(validate(wild, request(POD, group="a", resource="secrets"))) == []
+    assert outcomes(validate(wild, request(POD, group="a", resource="bs/status"))) == []
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "kube-node-lease", "spotgate-system"])
+def test_system_namespaces_are_never_touched(namespace: str) -> None:
+    both = index(policy(Tolerates()))
+    assert not validate(both, request(POD, namespace=namespace)).findings
+    assert not mutate(both, request(POD, namespace=namespace)).patch
+
+
+def test_an_edit_becomes_a_patch_that_names_its_policy_and_a_second_pass_makes_none() -> None:
+    both = index(policy(Tolerates(), name="adds"))
+    decision = mutate(both, request(POD))
+    assert [operation.policy for operation in decision.patch] == ["adds"]
+    patched = jsonpatch.apply_patch(POD, [operation.as_json() for operation in decision.patch])
+    assert not mutate(both, request(patched)).patch
+    assert not validate(both, request(patched)).findings
+
+
+def test_under_audit_nothing_is_changed_but_recorded() -> None:
+    both = index(policy(Tolerates(), enforcement=Outcome.AUDIT))
+    assert not mutate(both, request(POD)).patch
+    assert outcomes(validate(both, request(POD))) == ["audit"]
+
+
+def test_a_workload_is_judged_by_the_pods_it_will_make_after_mutation() -> None:
+    decision = validate(index(policy(Tolerates())), request(DEPLOYMENT, group="apps", resource="deployments"))
+    assert not decision.findings
+
+
+def test_a_finding_on_a_template_is_a_warning_at_the_path_of_the_workload() -> None:
+    decision = validate(index(policy(Says())), request(DEPLOYMENT, group="apps", resource="deployments"))
+    assert [(str(each.outcome), each.field) for each in decision.findings] == [("warn", "spec.template.spec.x")]
+
+
+def test_a_kind_may_deny_on_templates_too() -> None:
+    strict = index(policy(Says(), template_outcome=Outcome.DENY))
+    assert outcomes(validate(strict, request(DEPLOYMENT, group="apps", resource="deployments"))) == ["deny"]
+
+
+def test_templates_are_patched_only_where_it_is_asked_for() -> None:
+    both = index(policy(Tolerates()))
+    workload = request(DEPLOYMENT, group="apps", resource="deployments")
+    assert not mutate(both, workload).patch
+    (operation,) = mutate(both, workload, patch_templates=True).patch
+    assert operation.path == "/spec/template/spec/tolerations"
+
+
+def test_an_update_that_leaves_a_template_as_it_is_says_nothing_of_it() -> None:
+    says = index(policy(Says()))
+    scaled = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 5}}
+    unchanged = request(scaled, group="apps", resource="deployments", operation="UPDATE", oldObject=DEPLOYMENT)
+    assert not validate(says, unchanged).findings
+    relabelled = {**DEPLOYMENT, "spec": {"template": {**TEMPLATE, "metadata": {}}}}
+    changed = request(relabelled, group="apps", resource="deployments", operation="UPDATE", oldObject=DEPLOYMENT)
+    assert outcomes(validate(says, changed)) == ["warn"]
+
+
+def test_templates_in_a_reordered_list_are_told_by_their_names() -> None:
+    def cluster(*names: str) -> dict[str, Any]:
+        workers = [{"groupName": name, "template": {"metadata": {"labels": {"n": name}}, "spec": {}}} for name in names]
+        return {"spec": {"head": {"template": TEMPLATE}, "workers": workers}}
+
+    update = request(
+        cluster("b"), group="ray.io", resource="rayclusters", operation="UPDATE", oldObject=cluster("a", "b")
+    )
+    assert not validate(index(policy(Says())), update).findings
+    create = request(cluster("a", "b"), group="ray.io", resource="rayclusters")
+    fields = [finding.field for finding in validate(index(policy(Says())), create).findings]
+    assert fields == ["spec.head.template.spec.x", "spec.workers[0].template.spec.x", "spec.workers[1].template.spec.x"]
+
+
+@pytest.mark.parametrize("user", [REPLICASET_CONTROLLER, "system:kube-controller-manager"])
+def test_a_built_in_controller_is_warned_and_not_denied(user: str) -> None:
+    decision = validate(index(policy(Says())), request(POD, userInfo={"username": user}))
+    assert outcomes(decision) == ["warn"]
+    assert decision.audit["controller-created"] == user
+
+
+def test_a_policy_may_insist_on_denying_controllers() -> None:
+    strict = index(policy(Says(), controller_denies=True))
+    assert outcomes(validate(strict, request(POD, userInfo={"username": REPLICASET_CONTROLLER}))) == ["deny"]
+
+
+@pytest.mark.parametrize("name", ["namespace-controller", "generic-garbage-collector"])
+def test_who_cleans_up_is_never_denied(name: str) -> None:
+    strict = index(policy(Says(), controller_denies=True))
+    user = {"username": f"system:serviceaccount:kube-system:{name}"}
+    assert outcomes(validate(strict, request(POD, userInfo=user))) == ["warn"]
+
+
+def test_a_service_account_of_that_name_elsewhere_is_no_controller() -> None:
+    user = {"username": "system:serviceaccount:team-a:replicaset-controller"}
+    assert outcomes(validate(index(policy(Says())), request(POD, userInfo=user))) == ["deny"]
+
+
+BROKEN = {**POD, "metadata": {"annotations": {"spotgate.dev/break-glass": "outage 42"}}}
+
+
+def test_break_glass_turns_a_denial_into_a_warning_for_named_groups_and_is_audited() -> None:
+    guarded = index(policy(Says(), break_glass=Globs(("sre",))))
+    decision = validate(guarded, request(BROKEN, userInfo={"username": "jane", "groups": ["sre"]}))
+    assert outcomes(decision) == ["warn"]
+    assert decision.audit["break-glass"] == "jane: outage 42"
+
+
+def test_break_glass_by_anybody_else_is_refused_and_audited() -> None:
+    guarded = index(policy(Says(), break_glass=Globs(("sre",))))
+    decision = validate(guarded, request(BROKEN))
+    assert outcomes(decision) == ["deny"]
+    assert decision.audit["break-glass-refused"] == "jane: outage 42"
+
+
+def test_break_glass_on_delete_is_read_from_the_old_object() -> None:
+    guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=Globs(("devs",))))
+    old = {"metadata": BROKEN["metadata"], "spec": {"bad": True}}
+    decision = validate(
+        guarded, request(None, group="example.com", resource="pools", operation="DELETE", oldObject=old)
+    )
+    assert outcomes(decision) == ["warn"]
+
+
+def exempt(**parts: Any) -> Exemption:
+    return Exemption(ExemptSpec.model_validate({"reason": "agreed", **parts}))
+
+
+@pytest.mark.parametrize(
+    ("parts", "let_through"),
+    [
+        ({"users": ["jane"]}, True),
+        ({"users": ["jo*"]}, False),
+        ({"groups": ["devs"]}, True),
+        ({"namespaces": ["team-*"]}, True),
+        ({"names": ["web"]}, True),
+        ({"users": ["jane"], "namespaces": ["team-b"]}, False),
+        ({"users": ["jane"], "expires": "2026-11-21"}, True),
+        ({"users": ["jane"], "expires": "2026-11-20"}, False),
+        ({"serviceAccounts": ["team-a:*"]}, False),
+    ],
+)
+def test_the_parts_of_an_exemption_and_until_its_last_day(parts: dict[str, Any], *, let_through: bool) -> None:
+    exempting = index(policy(Says(), exemptions=(exempt(**parts),)))
+    decision = validate(exempting, request(POD, name="web"))
+    assert (not decision.findings) is let_through
+
+
+def test_two_exemptions_never_add_up_to_a_wider_one() -> None:
+    both = (exempt(users=["jane"], namespaces=["team-b"]), exempt(users=["joe"], namespaces=["team-a"]))
+    assert outcomes(validate(index(policy(Says(), exemptions=both)), request(POD))) == ["deny"]
+
+
+def test_an_unknown_user_has_no_exemption() -> None:
+    exempting = index(policy(Says(), exemptions=(exempt(users=["*"], groups=["*"]),)))
+    assert outcomes(validate(exempting, request(POD, userInfo={}))) == ["deny"]
+
+
+def test_a_service_account_is_exempt_by_namespace_and_name() -> None:
+    exempting = index(policy(Says(), exemptions=(exempt(serviceAccounts=["ci:deploy*"]),)))
+    user = {"username": "system:serviceaccount:ci:deployer"}
+    assert not validate(exempting, request(POD, userInfo=user)).findings
+
+
+UNKNOWN = replace(WRONG, unknown=True)
+
+
+@pytest.mark.parametrize(("at_most", "expected"), [(Outcome.WARN, "warn"), (Outcome.DENY, "deny")])
+def test_the_unknown_is_counted_and_never_a_pass(at_most: Outcome, expected: str) -> None:
+    decision = validate(index(policy(Says((UNKNOWN,)), unknown_outcome=at_most)), request(POD))
+    assert outcomes(decision) == [expected]
+    assert decision.unknown == 1
+
+
+def test_offline_the_unknown_is_indeterminate() -> None:
+    decision = validate(index(policy(Says((UNKNOWN,)), unknown_outcome=Outcome.DENY)), request(POD), offline=True)
+    assert outcomes(decision) == ["indeterminate"]
+
+
+def test_a_pod_of_the_wrong_types_is_refused_with_the_field() -> None:
+    malformed = {"spec": {"tolerations": "all"}}
+    for decision in (
+        mutate(index(policy(Tolerates())), request(malformed)),
+        validate(index(policy(Tolerates())), request(malformed)),
+    ):
+        assert decision.malformed
+        assert decision.denied
+        assert decision.findings[0].field == "spec.tolerations"
+        assert not decision.patch
+
+
+def test_a_template_that_cannot_be_read_is_said_and_not_passed_over() -> None:
+    bad = {"spec": {"template": {"spec": {"tolerations": 5}}}}
+    workload = request(bad, group="apps", resource="deployments")
+    decision = validate(index(policy(Tolerates())), workload)
+    assert [(str(each.outcome), each.field) for each in decision.findings] == [
+        ("warn", "spec.template.spec.tolerations")
+    ]
+    assert decision.unknown == 1
+    assert validate(index(policy(Tolerates())), workload, offline=True).malformed
+
+
+def match(**parts: Any) -> Matcher:
+    return Matcher(MatchSpec.model_validate(parts))
+
+
+VIEW = ClusterView(namespaces={"team-a": {"tier": "batch"}})
+
+
+@pytest.mark.parametrize(
+    ("parts", "looks"),
+    [
+        ({"namespaces": {"include": ["team-*"]}}, True),
+        ({"namespaces": {"include": ["prod-*"]}}, False),
+        ({"namespaces": {"exclude": ["team-a"]}}, False),
+        ({"namespaceSelector": {"matchLabels": {"tier": "batch"}}}, True),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["batch"]}]}},
+            False,
+        ),
+        ({"objectSelector": {"matchLabels": {"app": "web"}}}, False),
+        ({"objectSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}, True),
+    ],
+)
+def test_the_parts_of_match_restrict(parts: dict[str, Any], *, looks: bool) -> None:
+    decision = validate(index(policy(Says(), matcher=match(**parts))), request(POD), view=VIEW)
+    assert bool(decision.findings) is looks
+
+
+def test_an_unknown_namespace_has_only_its_name() -> None:
+    by_name = match(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "team-a"}})
+    assert validate(index(policy(Says(), matcher=by_name)), request(POD)).findings
+
+
+def test_needs_are_those_of_the_policies_that_match() -> None:
+    both = index(
+        policy(Says(), needs=Needs(namespaces=True)),
+        policy(JudgesPools(), name="p", rules=(POOLS,), needs=Needs(pools=True, fresh=True)),
+    )
+    assert needs(request(POD), both, Phase.VALIDATE) == Needs(namespaces=True)
+    assert needs(request({}, group="example.com", resource="pools"), both, Phase.VALIDATE).fresh
+    assert needs(request({}, resource="secrets"), both, Phase.VALIDATE) == Needs()
+
+
+def test_the_trace_says_who_looked_and_why_not() -> None:
+    skipped = policy(Says(), name="skipped", matcher=match(namespaces={"exclude": ["team-a"]}))
+    decision = validate(index(policy(Says(), name="looked"), skipped), request(POD), trace=True)
+    assert decision.steps == (
+        ("looked", "", "it looked at CREATE in validate"),
+        ("skipped", "", "match.namespaces.exclude names namespace team-a"),
+    )

@@ -1,0 +1,228 @@
+"""A bundle: policy files loaded, validated, compiled and indexed as one whole. A bad one is refused whole.
+
+Facts (capacity providers, pod templates) that a folder does not bring itself come from the policies that ship with
+spotgate; a document of the same kind and name replaces the shipped one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+import webhook.rules
+from webhook.capacity.compile import compile_provider
+from webhook.decision import Outcome
+from webhook.globs import Globs
+from webhook.index import Index, Policy
+from webhook.kube.templates import TemplatePath, Workload
+from webhook.policy.common import Enforcement, SpecError
+from webhook.policy.errors import PolicyErrors, Problem
+from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
+from webhook.policy.loader import load_documents, policy_files
+from webhook.policy.match import Exemption, Matcher
+from webhook.rules.protocol import Facts, Mutator, PolicyKind, ResourceRule, Validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from webhook.capacity.provider import Provider
+    from webhook.capacity.reader import PoolReader
+    from webhook.policy.common import PolicySpec, ResourceRuleSpec
+    from webhook.policy.loader import PolicyDocument
+
+SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
+"""The policies that ship with spotgate: beside the packages, in a checkout as in site-packages."""
+
+_SHIPPED_FACTS: Final = (SHIPPED / "providers", SHIPPED / "workloads.yaml")
+
+DEFAULT_NAMESPACE: Final = "spotgate-system"
+
+_FACTS: Final[Mapping[str, type[BaseModel]]] = {
+    "CapacityProvider": CapacityProviderSpec,
+    "WorkloadTemplates": WorkloadTemplatesSpec,
+}
+
+
+@cache
+def policy_kinds() -> Mapping[str, PolicyKind]:
+    """Every policy kind there is: the ``KIND`` of each module in `webhook.rules`, by name."""
+    kinds: dict[str, PolicyKind] = {}
+    for module in pkgutil.iter_modules(webhook.rules.__path__):
+        kind = getattr(importlib.import_module(f"webhook.rules.{module.name}"), "KIND", None)
+        if isinstance(kind, PolicyKind):
+            kinds[kind.name] = kind
+    return dict(sorted(kinds.items()))
+
+
+def document_kinds() -> dict[str, type[BaseModel]]:
+    """The model of ``spec`` for every kind of document that a policy file may hold."""
+    return {**_FACTS, **{name: kind.spec for name, kind in policy_kinds().items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What is enforced.
+
+    Attributes:
+        index: the compiled policies.
+        hash: of all files it was made of; the same files give the same hash.
+        documents: the policies as they were written, for ``explain`` and the webhook configuration.
+    """
+
+    index: Index
+    hash: str
+    documents: tuple[PolicyDocument, ...]
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The compiled policies that are not switched off, by kind and name."""
+        return self.index.policies
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """The capacity providers by name."""
+        return self.index.providers
+
+    @property
+    def readers(self) -> tuple[PoolReader, ...]:
+        """The readers of all node-pool kinds."""
+        return tuple(reader for provider in self.providers.values() for reader in provider.readers)
+
+
+def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundle:
+    """Load the policies in these files and folders; none given: the shipped ones.
+
+    Args:
+        paths: files, and folders of which every ``*.yaml`` below is read.
+        own_namespace: where spotgate itself runs; default: the Pod's (``POD_NAMESPACE``), else spotgate-system.
+
+    Raises:
+        PolicyErrors: everything that is wrong, with file, line and field.
+    """
+    problems: list[Problem] = []
+    files = policy_files(paths or (SHIPPED,))
+    facts_files = [file for file in policy_files(_SHIPPED_FACTS) if file not in files]
+    documents = load_documents(files, document_kinds(), problems)
+    base = load_documents(facts_files, _FACTS, problems)
+    brought = {(document.kind, document.name) for document in documents}
+    documents = [*(each for each in base if (each.kind, each.name) not in brought), *documents]
+
+    providers = {
+        each.name: compile_provider(each.name, each.spec) for each in documents if each.kind == "CapacityProvider"
+    }
+    workloads = {
+        (item.group, item.kind): item
+        for each in documents
+        if each.kind == "WorkloadTemplates"
+        for item in _workloads(each)
+    }
+    facts = Facts(providers, tuple(workloads.values()))
+    written = [each for each in documents if each.kind not in _FACTS]
+    if not written and not problems:
+        where = ", ".join(map(str, paths or (SHIPPED,)))
+        problems.append(Problem(where, 0, 0, "", "holds no policy; name a folder with policy files (*.yaml)"))
+    policies: list[Policy] = []
+    for document in written:
+        try:
+            policy = _compile(document, facts)
+        except SpecError as error:
+            problems.append(document.spec_problem(error))
+            continue
+        if document.spec.enforcement is not Enforcement.OFF:
+            policies.append(policy)
+    if problems:
+        raise PolicyErrors(problems)
+
+    namespace = own_namespace or os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE
+    policies.sort(key=lambda policy: (policy.kind, policy.name))
+    return Bundle(
+        index=Index(policies, facts.workloads, providers, namespace),
+        hash=_hash(documents),
+        documents=tuple(documents),
+    )
+
+
+def _compile(document: PolicyDocument, facts: Facts) -> Policy:
+    kind = policy_kinds()[document.kind]
+    spec: PolicySpec = document.spec
+    rule = kind.compile(spec, facts)
+    mutator = rule if isinstance(rule, Mutator) else None
+    if mutator is not None:
+        _refuse_what_cannot_be_mutated(spec)
+    declared = spec.match.resource_rules
+    return Policy(
+        name=document.name,
+        kind=document.kind,
+        enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
+        rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),
+        exclude=tuple(map(_rule, spec.match.exclude_resource_rules)),
+        matcher=Matcher(spec.match),
+        exemptions=tuple(map(Exemption, spec.exempt)),
+        break_glass=Globs(spec.break_glass.groups if spec.break_glass else ()),
+        controller_denies=spec.controller_created == "deny",
+        mutator=mutator,
+        validator=rule if isinstance(rule, Validator) else None,
+        needs=kind.needs,
+        template_outcome=kind.template_outcome,
+        unknown_outcome=kind.unknown_outcome,
+    )
+
+
+def _rule(spec: ResourceRuleSpec) -> ResourceRule:
+    return ResourceRule(
+        api_groups=spec.api_groups,
+        api_versions=spec.api_versions,
+        resources=spec.resources,
+        operations=spec.operations,
+    )
+
+
+def _refuse_what_cannot_be_mutated(spec: PolicySpec) -> None:
+    """The API server refuses changes to a Pod's scheduling and shutdown after CREATE: a patch would fail the request.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
+    """
+    for number, rule in enumerate(spec.match.resource_rules or ()):
+        path = ("match", "resourceRules", number)
+        if rule.operations != ("CREATE",):
+            raise SpecError(
+                (*path, "operations"),
+                "this kind changes Pods, which can only be done on CREATE: write [CREATE]",
+            )
+        if rule.api_groups != ("",) or rule.resources != ("pods",):
+            raise SpecError(
+                path,
+                'this kind changes Pods alone: write apiGroups: [""] and resources: [pods]; '
+                "the pod templates of workloads are judged with them",
+            )
+
+
+def _hash(documents: Iterable[PolicyDocument]) -> str:
+    digest = hashlib.sha256()
+    for each in sorted(documents, key=lambda document: (document.kind, document.name)):
+        digest.update(orjson.dumps(each.document.value, option=orjson.OPT_SORT_KEYS))
+    return digest.hexdigest()[:16]
+
+
+def _workloads(document: PolicyDocument) -> Iterable[Workload]:
+    spec: WorkloadTemplatesSpec = document.spec
+    for item in spec.workloads:
+        owner = item.pod_owner
+        yield Workload(
+            group=item.group,
+            kind=item.kind,
+            resource=item.resource,
+            owner_api_version=owner.api_version if owner else item.group,
+            owner_kind=owner.kind if owner else item.kind,
+            paths=tuple(TemplatePath(text) for text in item.templates),
+        )

@@ -1,0 +1,92 @@
+"""A capacity provider, compiled from its `CapacityProvider` document: the facts rules ask for, ready to ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.capacity.pool import Taint
+    from webhook.capacity.reader import PoolReader
+    from webhook.globs import Globs
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A node label."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What happens to a reclaimed node, in seconds after the notice."""
+
+    cordon: int
+    drain: int
+    removal: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One provider's facts.
+
+    Attributes:
+        name: of its document.
+        title: for people, e.g. ``CoreWeave CKS``.
+        spot_labels: the labels it gives every spot node, the preferred one first; empty where it has none (CKS).
+        spot_taints: the taints it puts on spot nodes of its own accord.
+        pool_label: key of the label that names a node's pool.
+        forbidden_taints: what must never be tolerated: a taint whose key (and value, effect, where given) matches.
+        gpu_taints: taints that keep Pods without GPUs off GPU nodes.
+        gpu_resources: extended resources that are GPUs.
+        hands_off_schedulers: scheduler names whose Pods are never touched (SUNK).
+        system_namespaces: namespaces of the provider's own, never touched, by name.
+        system_namespace_labels: the same, by label.
+        timeline: of a reclaim.
+        grace_budget: seconds an ordinary Pod gets to stop at most.
+        safety_margin: seconds to keep free of that.
+        readers: one for each kind of node pool it has.
+    """
+
+    name: str
+    title: str
+    spot_labels: tuple[Label, ...]
+    spot_taints: tuple[Taint, ...]
+    pool_label: str
+    forbidden_taints: tuple[TaintPattern, ...]
+    gpu_taints: tuple[TaintPattern, ...]
+    gpu_resources: Globs
+    hands_off_schedulers: Globs
+    system_namespaces: Globs
+    system_namespace_labels: tuple[Label, ...]
+    timeline: Timeline
+    grace_budget: int
+    safety_margin: int
+    readers: tuple[PoolReader, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TaintPattern:
+    """A pattern for taints: the key, and value and effect where they are given (empty: any)."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def matches(self, taint: Taint) -> bool:
+        """True where the taint is of this pattern."""
+        return (
+            taint.key == self.key
+            and (not self.value or taint.value == self.value)
+            and (not self.effect or taint.effect == self.effect)
+        )
+
+
+def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], PoolReader]:
+    """All readers by the API group and plural resource name of the node pools they read, in that order."""
+    readers = {(reader.group, reader.resource): reader for provider in providers for reader in provider.readers}
+    return dict(sorted(readers.items()))

@@ -1,0 +1,335 @@
+"""Deciding: pure and synchronous.
+
+Server, command line, policy tests and audit all call `decide`; only what they fetch beforehand differs.
+
+Rules emit bare violations and change Pods through an editor. Everything that turns those into an answer is here, once:
+system namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, break-glass, and the unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.context import Phase
+from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
+from webhook.documents import field_path
+from webhook.kube.edit import PodEditor
+from webhook.kube.pod import OwnerReference, Pod, decode_pod, pod_from_template
+from webhook.patch import Recorder, pointer
+from webhook.review import MalformedObjectError, decode_object, is_null
+from webhook.rules.protocol import NO_NEEDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.cluster.protocol import Needs
+    from webhook.context import Context
+    from webhook.decision import Trace
+    from webhook.index import Index, Policy
+    from webhook.kube.templates import FoundTemplate, Workload
+    from webhook.patch import Operation
+    from webhook.review import Request
+
+BREAK_GLASS: Final = "spotgate.dev/break-glass"
+ENGINE: Final = "spotgate"
+"""The name under which the engine itself speaks, where no policy does."""
+
+_ACCOUNT: Final = "system:serviceaccount:kube-system:"
+
+BUILT_IN_CONTROLLERS: Final = frozenset(
+    {"system:kube-controller-manager"}
+    | {
+        f"{_ACCOUNT}{name}-controller"
+        for name in ("replicaset", "replication", "deployment", "statefulset", "daemon-set", "job", "cronjob")
+    }
+)
+"""They replace the Pods of workloads that may be older than a policy; they can't read a denial."""
+
+NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
+"""They clean up; a denial would leave a namespace or an orphan behind for ever."""
+
+
+def needs(request: Request, index: Index, phase: Phase) -> Needs:
+    """What of the cluster must be known to decide this request."""
+    route = index.route(phase, request)
+    return route.needs if route is not None else NO_NEEDS
+
+
+def decide(request: Request, index: Index, context: Context) -> Decision:
+    """Judge one review: patch operations in the mutate phase, findings in the validate phase.
+
+    Never raises for what is in the request: an object that can't be read is a decision too.
+    """
+    route = index.route(context.phase, request)
+    if route is None:
+        return NOTHING
+    evaluation = _Evaluation(request, index, context)
+    if index.system_namespace(request.namespace, context.view):
+        evaluation.trace.say("namespace %s is a system namespace: never touched", request.namespace)
+        return evaluation.decision()
+    try:
+        if context.phase is Phase.MUTATE:
+            evaluation.mutate(route.direct)
+            if context.patch_templates and route.workload is not None:
+                evaluation.mutate_templates(route.workload, route.projected)
+        else:
+            evaluation.validate(route.direct)
+            if route.workload is not None:
+                evaluation.validate_templates(route.workload, route.projected)
+    except MalformedObjectError as error:
+        return _malformed(error)
+    return evaluation.decision()
+
+
+def _malformed(error: MalformedObjectError) -> Decision:
+    finding = Finding(
+        policy=ENGINE,
+        outcome=Outcome.DENY,
+        reason=f"the object can't be read: {error.problem}",
+        field=error.field,
+        fix="give the field the type that its kind has in the Kubernetes API",
+    )
+    return Decision(findings=(finding,), malformed=True)
+
+
+class _Subject:
+    """The object of the request, or one pod template in it, decoded when a rule first asks."""
+
+    __slots__ = ("_object", "_old_object", "_old_pod", "_pod", "operation", "request", "template", "trace")
+
+    def __init__(self, request: Request, trace: Trace) -> None:
+        self.request = request
+        self.trace = trace
+        self.operation = request.operation
+        self.template = False
+        self._pod: Pod | None = None
+        self._old_pod: Pod | None = None
+        self._object: dict[str, Any] | None = None
+        self._old_object: dict[str, Any] | None = None
+
+    @classmethod
+    def of_template(cls, request: Request, trace: Trace, pod: Pod, old_pod: Pod | None) -> _Subject:
+        subject = cls(request, trace)
+        subject.operation = "CREATE"
+        subject.template = True
+        subject._pod = pod
+        subject._old_pod = old_pod
+        return subject
+
+    @property
+    def pod(self) -> Pod:
+        if self._pod is None:
+            self._pod = decode_pod(self.request.object)
+        return self._pod
+
+    @property
+    def old_pod(self) -> Pod | None:
+        if self._old_pod is None and not self.template and not is_null(self.request.old_object):
+            self._old_pod = decode_pod(self.request.old_object)
+        return self._old_pod
+
+    @property
+    def object(self) -> dict[str, Any] | None:
+        if self._object is None and not is_null(self.request.object):
+            self._object = decode_object(self.request.object)
+        return self._object
+
+    @property
+    def old_object(self) -> dict[str, Any] | None:
+        if self._old_object is None and not is_null(self.request.old_object):
+            self._old_object = decode_object(self.request.old_object)
+        return self._old_object
+
+    def labels(self) -> Iterator[Mapping[str, str]]:
+        """Labels of the object and of the old one, as an object selector sees them."""
+        if self.template:
+            yield self.pod.labels
+            return
+        for raw in (self.request.object, self.request.old_object):
+            if not is_null(raw):
+                yield _decode_metadata(raw).get("labels") or {}
+
+
+class _Metadata(msgspec.Struct):
+    metadata: dict[str, Any] = {}
+
+
+_metadata_decoder: Final = msgspec.json.Decoder(_Metadata)
+
+
+def _decode_metadata(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        return _metadata_decoder.decode(raw).metadata
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise MalformedObjectError.of(error) from None
+
+
+class _Evaluation:
+    """One decision in the making."""
+
+    def __init__(self, request: Request, index: Index, context: Context) -> None:
+        self.request = request
+        self.index = index
+        self.context = context
+        self.recording = Recording() if context.trace else None
+        self.trace: Trace = self.recording or SILENCE
+        self.subject = _Subject(request, self.trace)
+        self.findings: list[Finding] = []
+        self.operations: list[Operation] = []
+        self.audit: dict[str, str] = {}
+        self.unknown = 0
+
+    def decision(self) -> Decision:
+        for finding in self.findings:
+            said = f"{finding.outcome}: {finding.reason}"
+            self.audit[finding.policy] = "; ".join(filter(None, (self.audit.get(finding.policy), said)))
+        steps = tuple(self.recording.steps) if self.recording is not None else ()
+        return Decision(
+            findings=tuple(self.findings),
+            patch=tuple(self.operations),
+            audit=self.audit,
+            unknown=self.unknown,
+            steps=steps,
+        )
+
+    def mutate(self, policies: tuple[Policy, ...]) -> None:
+        recorder = Recorder()
+        self._mutate(policies, self.subject, recorder)
+        self.operations += recorder.operations
+
+    def validate(self, policies: tuple[Policy, ...]) -> None:
+        self._validate(policies, self.subject, "")
+
+    def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
+        for found, subject in self._templates(workload):
+            recorder = Recorder(pointer(found.path))
+            self._mutate(policies, subject, recorder)
+            self.operations += recorder.operations
+
+    def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
+        for found, subject in self._templates(workload):
+            self._mutate(policies, subject, Recorder())
+            self._validate(policies, subject, field_path(found.path))
+
+    def _templates(self, workload: Workload) -> Iterator[tuple[FoundTemplate, _Subject]]:
+        """Each pod template as the Pod it will become. One that an UPDATE leaves as it is says nothing new."""
+        value = self.subject.object or {}
+        old_value = self.subject.old_object or {}
+        before = {found.identity: found.value for found in workload.templates(old_value)}
+        owner = OwnerReference(
+            kind=workload.owner_kind,
+            apiVersion=workload.owner_api_version,
+            name=self.request.name,
+            controller=True,
+        )
+        for found in workload.templates(value):
+            old = before.get(found.identity)
+            if old == found.value:
+                continue
+            where = field_path(found.path)
+            try:
+                pod = pod_from_template(found.value, where)
+                old_pod = pod_from_template(old, where) if old is not None else None
+            except MalformedObjectError as error:
+                if self.context.offline:
+                    raise
+                # The API server has no types for most custom resources: their own controller refuses the Pods.
+                self._unreadable(error)
+                continue
+            pod.metadata.namespace = self.request.namespace
+            pod.metadata.ownerReferences = [owner]
+            yield found, _Subject.of_template(self.request, self.trace, pod, old_pod)
+
+    def _unreadable(self, error: MalformedObjectError) -> None:
+        self.unknown += 1
+        reason = f"the pod template can't be read and was not judged: {error.problem}"
+        self.findings.append(Finding(policy=ENGINE, outcome=Outcome.WARN, reason=reason, field=error.field))
+
+    def _mutate(self, policies: tuple[Policy, ...], subject: _Subject, recorder: Recorder) -> None:
+        editor: PodEditor | None = None
+        for policy in policies:
+            if policy.mutator is None or not self._looks(policy, subject):
+                continue
+            if policy.enforcement is Outcome.AUDIT:
+                subject.trace.say("enforcement is audit: nothing is changed")
+                continue
+            if editor is None:
+                editor = PodEditor(subject.pod, recorder)
+            recorder.policy = policy.name
+            policy.mutator.mutate(subject, editor, self.context)
+
+    def _validate(self, policies: tuple[Policy, ...], subject: _Subject, where: str) -> None:
+        for policy in policies:
+            if policy.validator is None or not self._looks(policy, subject):
+                continue
+            for violation in policy.validator.validate(subject, self.context):
+                self.findings.append(self._settle(policy, violation, subject, where))
+
+    def _looks(self, policy: Policy, subject: _Subject) -> bool:
+        """Does the policy look at this subject, and is the subject not exempt from it?"""
+        request = self.request
+        if self.recording is not None:
+            self.recording.policy = policy.name
+        if not subject.template and not policy.matches_version(request):
+            self.trace.say("match.resourceRules does not name version %s", request.resource.version)
+            return False
+        if not policy.matcher.trivial:
+            why_not = policy.matcher.why_not(
+                request.namespace,
+                lambda: self.index.namespace_labels(request.namespace, self.context.view),
+                subject.labels,
+            )
+            if why_not:
+                self.trace.say("%s", why_not)
+                return False
+        for exemption in policy.exemptions:
+            if exemption.covers(request, self.context.now.date()):
+                self.trace.say("exempt: %s", exemption.reason)
+                return False
+        return True
+
+    def _settle(self, policy: Policy, violation: Violation, subject: _Subject, where: str) -> Finding:
+        """Turn a bare violation into a finding: only ever downwards, and each step for a reason of its own."""
+        outcome = min(violation.outcome, policy.enforcement)
+        detail = violation.detail
+        if subject.template:
+            outcome = min(outcome, policy.template_outcome)
+        if violation.unknown:
+            self.unknown += 1
+            outcome = Outcome.INDETERMINATE if self.context.offline else min(outcome, policy.unknown_outcome)
+        if outcome is Outcome.DENY:
+            lowered = self._why_not_denied(policy)
+            if lowered:
+                outcome = Outcome.WARN
+                detail = " ".join(filter(None, (detail, f"Not denied: {lowered}.")))
+        field = ".".join(filter(None, (where, violation.field)))
+        return Finding(
+            policy=policy.name,
+            outcome=outcome,
+            reason=violation.reason,
+            detail=detail,
+            field=field,
+            fix=violation.fix,
+        )
+
+    def _why_not_denied(self, policy: Policy) -> str:
+        """Why a denial is only a warning for this requester; empty: it stays one. It is always in the audit log."""
+        user = self.request.user_info.username
+        if user in NEVER_DENIED:
+            return f"{user} cleans up"
+        if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
+            self.audit["controller-created"] = user
+            return f"{user} replaces the Pods of workloads that may be older than the policy"
+        if not policy.break_glass:
+            return ""
+        raw = self.request.old_object if is_null(self.request.object) else self.request.object
+        reason = (_decode_metadata(raw).get("annotations") or {}).get(BREAK_GLASS)
+        if not reason:
+            return ""
+        if any(policy.break_glass.match(group) for group in self.request.user_info.groups or ()):
+            self.audit["break-glass"] = f"{user}: {reason}"
+            return f"break-glass by {user}: {reason}"
+        self.audit["break-glass-refused"] = f"{user}: {reason}"
+        return ""

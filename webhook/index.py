@@ -1,0 +1,213 @@
+"""Compiled policies, indexed by phase, operation, group and resource: a request nobody matches costs one look-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from webhook.cluster.protocol import Needs
+from webhook.context import Phase
+from webhook.globs import Globs
+from webhook.policy.match import resource_matches
+from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from webhook.capacity.provider import Label, Provider
+    from webhook.cluster.protocol import ClusterView
+    from webhook.decision import Outcome
+    from webhook.kube.templates import Workload
+    from webhook.policy.match import Exemption, Matcher
+    from webhook.review import Request
+    from webhook.rules.protocol import ResourceRule
+
+SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
+"""Never touched, whatever a policy says: a webhook that stops these stops the recovery of the cluster."""
+
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+_MEMO: Final = 4096
+"""Routes kept for resources that only wildcard rules match; a cluster has a few hundred resources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A compiled policy.
+
+    Attributes:
+        enforcement: the most a finding may become.
+        rules: what it matches; ``exclude`` is taken out of it.
+        matcher: the rest of ``match``.
+        exemptions: who and what is let through.
+        break_glass: groups that may turn a denial into a warning.
+        controller_denies: a denial stays one when a built-in controller asks.
+        mutator: the rule, if it changes Pods.
+        validator: the rule, if it judges.
+        needs: what of the cluster the rule asks.
+        template_outcome: the most a finding on a pod template may become.
+        unknown_outcome: the most a finding about something unknown may become on the server.
+    """
+
+    name: str
+    kind: str
+    enforcement: Outcome
+    rules: tuple[ResourceRule, ...]
+    exclude: tuple[ResourceRule, ...]
+    matcher: Matcher
+    exemptions: tuple[Exemption, ...]
+    break_glass: Globs
+    controller_denies: bool
+    mutator: Mutator | None
+    validator: Validator | None
+    needs: Needs
+    template_outcome: Outcome
+    unknown_outcome: Outcome
+
+    def matches(self, operation: str, group: str, path: str) -> bool:
+        """Does it look at requests of this kind?"""
+        return _any(self.rules, operation, group, path) and not _any(self.exclude, operation, group, path)
+
+    def matches_version(self, request: Request) -> bool:
+        """Does one of its rules name the request's API version?"""
+        version = request.resource.version
+        return any(
+            "*" in rule.api_versions or version in rule.api_versions
+            for rule in self.rules
+            if _covers(rule, request.operation, request.resource.group, request.path)
+        )
+
+
+def _covers(rule: ResourceRule, operation: str, group: str, path: str) -> bool:
+    return (
+        (operation in rule.operations or "*" in rule.operations)
+        and (group in rule.api_groups or "*" in rule.api_groups)
+        and any(resource_matches(pattern, path) for pattern in rule.resources)
+    )
+
+
+def _any(rules: Iterable[ResourceRule], operation: str, group: str, path: str) -> bool:
+    return any(_covers(rule, operation, group, path) for rule in rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What happens to requests of one kind.
+
+    Attributes:
+        direct: policies that look at the object itself.
+        projected: policies that look at its pod templates.
+        workload: where the pod templates are.
+        needs: what all of them together ask of the cluster.
+        versions: some policy names API versions, so they must be compared.
+    """
+
+    direct: tuple[Policy, ...]
+    projected: tuple[Policy, ...]
+    workload: Workload | None
+    needs: Needs
+    versions: bool
+
+
+Key = tuple[str, str, str, str]
+"""(phase, operation, API group, resource or resource/subresource)"""
+
+
+class Index:
+    """All policies of a bundle, ready to be asked."""
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        workloads: Iterable[Workload],
+        providers: Mapping[str, Provider],
+        own_namespace: str,
+    ) -> None:
+        self.policies = tuple(policies)
+        self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
+        self.providers = providers
+        self.system_namespaces = Globs(
+            (
+                *SYSTEM_NAMESPACES,
+                own_namespace,
+                *(g for p in providers.values() for g in p.system_namespaces.patterns),
+            )
+        )
+        self.system_namespace_labels: tuple[Label, ...] = tuple(
+            label for provider in providers.values() for label in provider.system_namespace_labels
+        )
+        self._wildcards = any(
+            "*" in item
+            for policy in policies
+            for rule in policy.rules
+            for item in (*rule.api_groups, *rule.resources)
+        )
+        self._routes: dict[Key, Route | None] = {}
+        for phase in Phase:
+            for operation, group, path in self._declared():
+                self._routes[phase, operation, group, path] = self._route(phase, operation, group, path)
+
+    def route(self, phase: Phase, request: Request) -> Route | None:
+        """What happens to this request; None: nobody looks at it."""
+        key = (phase, request.operation, request.resource.group, request.path)
+        if key in self._routes:
+            return self._routes[key]
+        if not self._wildcards:
+            return None
+        route = self._route(*key)
+        if len(self._routes) < _MEMO:
+            self._routes[key] = route
+        return route
+
+    def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
+        """A namespace's labels; of an unknown one only its name."""
+        return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
+
+    def system_namespace(self, namespace: str, view: ClusterView) -> bool:
+        """Is the namespace one of those that are never touched?"""
+        if not namespace:
+            return False
+        if self.system_namespaces.match(namespace):
+            return True
+        labels = view.namespaces.get(namespace)
+        return labels is not None and any(
+            labels.get(each.key) == each.value for each in self.system_namespace_labels
+        )
+
+    def _declared(self) -> set[tuple[str, str, str]]:
+        operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+        declared = {
+            (operation, group, path)
+            for policy in self.policies
+            for rule in policy.rules
+            for operation, group, path in product(operations, rule.api_groups, rule.resources)
+        }
+        declared |= {(operation, *key) for key in self.workloads for operation in ("CREATE", "UPDATE")}
+        return {(operation, group, path) for operation, group, path in declared if "*" not in group + path}
+
+    def _route(self, phase: str, operation: str, group: str, path: str) -> Route | None:
+        mutate = phase == Phase.MUTATE
+        able = [
+            policy for policy in self.policies if (policy.mutator if mutate else policy.validator) is not None
+        ]
+        direct = tuple(policy for policy in able if policy.matches(operation, group, path))
+        workload = self.workloads.get((group, path)) if operation in {"CREATE", "UPDATE"} else None
+        projected = tuple(
+            policy
+            for policy in (self.policies if workload is not None else ())
+            if policy.matches("CREATE", "", "pods") and not _any(policy.exclude, operation, group, path)
+        )
+        if mutate:
+            projected = tuple(policy for policy in projected if policy.mutator is not None)
+        if not direct and not projected:
+            return None
+        chosen = (*direct, *projected)
+        return Route(
+            direct,
+            projected,
+            workload,
+            reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
+            any(rule.api_versions != ("*",) for policy in chosen for rule in policy.rules),
+        )

@@ -1,0 +1,1 @@
+"""Policy documents: their models, and loading them with errors that say file, line and field."""

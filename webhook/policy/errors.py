@@ -1,0 +1,40 @@
+"""Everything that is wrong with a set of policy files, reported together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One mistake.
+
+    Attributes:
+        file: the policy file.
+        line: 1-based; 0 where there is no line (an unreadable folder).
+        column: 1-based.
+        field: where in the document, e.g. ``spec.match.namespaces.include[0]``; may be empty.
+        text: what is wrong, and what would be right.
+    """
+
+    file: str
+    line: int
+    column: int
+    field: str
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{where}: {self.field}: {self.text}" if self.field else f"{where}: {self.text}"
+
+
+class PolicyErrors(Exception):  # noqa: N818 - it is several
+    """The policy files can't be used. ``str()`` has a line for each problem, ordered by file and line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(map(str, self.problems)))

@@ -1,0 +1,222 @@
+"""Policy files into validated documents: every mistake in every file, with file, line, field and a suggestion."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from webhook.documents import Document, DocumentError, field_path, read_documents
+from webhook.policy.common import API_VERSION, Metadata, Model
+from webhook.policy.errors import PolicyErrors, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from webhook.policy.common import SpecError
+
+M = TypeVar("M", bound=BaseModel)
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+_KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml"})
+"""They lie beside policies to put them into a ConfigMap."""
+
+_TESTS: Final = frozenset({"PolicyTest"})
+"""Kinds that may lie beside policies and are none."""
+
+
+class Header(Model):
+    """What every policy document has beside its ``spec``."""
+
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDocument:
+    """A validated document: its kind, name, spec model, and where it stands for later errors."""
+
+    kind: str
+    name: str
+    spec: Any
+    document: Document
+
+    def problem(self, path: tuple[str | int, ...], text: str) -> Problem:
+        """A mistake at this field of the document."""
+        line, column = self.document.position(path)
+        return Problem(self.document.file, line, column, field_path(path), text)
+
+    def spec_problem(self, error: SpecError) -> Problem:
+        """A mistake that compiling the spec brought up."""
+        return self.problem(("spec", *error.path), error.problem)
+
+
+def policy_files(paths: Iterable[Path]) -> list[Path]:
+    """Every policy file below the paths, in a stable order, without hidden files, ``tests`` folders and kustomizations.
+
+    A ConfigMap volume's ``..data`` folders are hidden too; its visible links are followed.
+    """
+    files: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            files |= dict.fromkeys(file for file in sorted(path.rglob("*")) if _is_policy_file(file, path))
+        else:
+            files[path] = None
+    return list(files)
+
+
+def _is_policy_file(file: Path, folder: Path) -> bool:
+    if file.suffix not in SUFFIXES or file.name in _KUSTOMIZATIONS or not file.is_file():
+        return False
+    return not any(part.startswith(".") or part == "tests" for part in file.relative_to(folder).parts)
+
+
+def load_documents(
+    files: Sequence[Path], kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
+) -> list[PolicyDocument]:
+    """Read and validate the files; what is wrong goes to ``problems``.
+
+    Args:
+        files: as `policy_files` gives them.
+        kinds: the model of ``spec`` for each kind there is.
+        problems: where mistakes are added.
+    """
+    loaded: list[PolicyDocument] = []
+    for file in files:
+        try:
+            documents = read_documents(file.read_bytes(), str(file))
+        except OSError as error:
+            problems.append(Problem(str(file), 0, 0, "", f"can't be read: {error.strerror or error}"))
+            continue
+        except DocumentError as error:
+            problems.append(
+                Problem(
+                    error.file,
+                    error.line,
+                    error.column,
+                    "",
+                    "; ".join(filter(None, (error.problem, error.fix))),
+                )
+            )
+            continue
+        validated = (_validate(document, kinds, problems) for document in documents)
+        loaded.extend(policy for policy in validated if policy is not None)
+    problems.extend(_duplicates(loaded))
+    return loaded
+
+
+def _validate(
+    document: Document, kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
+) -> PolicyDocument | None:
+    value = document.value
+
+    def problem(path: tuple[str | int, ...], text: str) -> None:
+        line, column = document.position(path)
+        problems.append(Problem(document.file, line, column, field_path(path), text))
+
+    if not isinstance(value, dict):
+        problem((), "a policy document is a mapping with apiVersion, kind, metadata and spec")
+        return None
+    kind = value.get("kind")
+    if value.get("apiVersion") != API_VERSION:
+        problem(
+            ("apiVersion",), f"expected {API_VERSION}, got {value.get('apiVersion')!r}{_tests_hint(value)}"
+        )
+        return None
+    if kind in _TESTS:
+        return None
+    if not isinstance(kind, str) or kind not in kinds:
+        known = ", ".join(sorted(kinds))
+        problem(("kind",), f"unknown kind {kind!r}{did_you_mean(str(kind), kinds)}; there are: {known}")
+        return None
+    model = kinds[kind]
+    before = len(problems)
+    for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
+        problem((key,), f"unknown field `{key}`{did_you_mean(key, ('metadata', 'spec'))}")
+    header = _model(Header, {"metadata": value.get("metadata", {})}, (), problem)
+    spec = _model(model, value.get("spec", {}), ("spec",), problem)
+    if header is None or spec is None or len(problems) > before:
+        return None
+    return PolicyDocument(kind, header.metadata.name, spec, document)
+
+
+def _tests_hint(value: Mapping[str, Any]) -> str:
+    return "; only policy files belong in a policy folder" if "apiVersion" in value else ""
+
+
+def _model(model: type[M], value: object, prefix: tuple[str | int, ...], problem: Any) -> M | None:  # noqa: ANN401
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        for item in error.errors(include_url=False, include_context=True):
+            path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
+            problem(path, _text(item, model))
+        return None
+
+
+def _text(item: Any, model: type[BaseModel]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    match item["type"]:
+        case "extra_forbidden":
+            name = str(item["loc"][-1])
+            return f"unknown field `{name}`{did_you_mean(name, _fields_at(model, item['loc'][:-1]))}"
+        case "missing":
+            return "is missing"
+        case "literal_error" | "enum":
+            expected = item["ctx"]["expected"].replace("'", "")
+            return f"{item['input']!r} is not one of {expected}{did_you_mean(str(item['input']), _words(expected))}"
+        case "value_error":
+            return str(item["ctx"]["error"])
+        case _:
+            return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {item['input']!r}"[:300]
+
+
+def _words(expected: str) -> list[str]:
+    return expected.replace(" or ", ", ").split(", ")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``, did you mean `x`?`` where something known is close to the word; else nothing."""
+    by_case = {each.casefold(): each for each in known}
+    close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
+    return f", did you mean `{by_case[close[0]]}`?" if close else ""
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """The fields that the model at this path has."""
+    current: type[BaseModel] | None = model
+    for part in path:
+        if current is None:
+            return []
+        if isinstance(part, int):
+            continue
+        field = next((f for name, f in current.model_fields.items() if part in {name, f.alias}), None)
+        current = next(_models_in(field.annotation), None) if field is not None else current
+    return (
+        [field.alias or name for name, field in current.model_fields.items()] if current is not None else []
+    )
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - a type expression
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in {tuple, list, dict, Union, types.UnionType} or get_args(annotation):
+        for argument in get_args(annotation):
+            yield from _models_in(argument)
+
+
+def _duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
+    first: dict[str, PolicyDocument] = {}
+    for policy in loaded:
+        other = first.setdefault(policy.name, policy)
+        if other is not policy:
+            line, _ = other.document.position(("metadata", "name"))
+            yield policy.problem(
+                ("metadata", "name"),
+                f"{policy.name!r} is also the name of {other.kind} at {other.document.file}:{line}",
+            )
+
+
+__all__ = ["PolicyDocument", "PolicyErrors", "did_you_mean", "load_documents", "policy_files"]

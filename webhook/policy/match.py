@@ -1,0 +1,116 @@
+"""``match`` and ``exempt``, compiled: does a policy look at this request, and is the request let through?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.globs import Globs
+from webhook.kube.selectors import LabelSelector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import date
+
+    from webhook.policy.common import ExemptSpec, LabelSelectorSpec, MatchSpec
+    from webhook.review import Request
+
+SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+
+
+def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
+    """A selector from its document; None stays None: no restriction."""
+    if spec is None:
+        return None
+    equal = ((key, "In", (value,)) for key, value in spec.match_labels.items())
+    return LabelSelector(
+        [*equal, *((item.key, item.operator, item.values) for item in spec.match_expressions)]
+    )
+
+
+class Matcher:
+    """The parts of ``match`` that the index does not answer: API versions, namespaces, selectors."""
+
+    __slots__ = ("_exclude", "_include", "_namespace_selector", "_object_selector", "trivial")
+
+    def __init__(self, spec: MatchSpec) -> None:
+        self._include = Globs(spec.namespaces.include)
+        self._exclude = Globs(spec.namespaces.exclude)
+        self._namespace_selector = compile_selector(spec.namespace_selector)
+        self._object_selector = compile_selector(spec.object_selector)
+        self.trivial = not (
+            self._include or self._exclude or self._namespace_selector or self._object_selector
+        )
+
+    def why_not(
+        self,
+        namespace: str,
+        namespace_labels: Callable[[], Mapping[str, str]],
+        labels: Callable[[], Iterable[Mapping[str, str]]],
+    ) -> str:
+        """Why the policy does not look at the object, in the words of the policy file; empty when it does.
+
+        A cluster-scoped object has no namespace, and the namespace parts do not restrict it, as in Kubernetes.
+
+        Args:
+            namespace: of the request; empty for cluster-scoped objects.
+            namespace_labels: gives the labels of that namespace.
+            labels: gives the labels of the object, and of the old one.
+        """
+        if namespace:
+            if self._include and not self._include.match(namespace):
+                return f"match.namespaces.include does not name namespace {namespace}"
+            if self._exclude.match(namespace):
+                return f"match.namespaces.exclude names namespace {namespace}"
+            if self._namespace_selector is not None and not self._namespace_selector.matches(
+                namespace_labels()
+            ):
+                return f"match.namespaceSelector does not select namespace {namespace}"
+        selector = self._object_selector
+        if selector is not None and not any(selector.matches(each) for each in labels()):
+            return "match.objectSelector does not select the object"
+        return ""
+
+
+class Exemption:
+    """One entry of ``exempt``."""
+
+    __slots__ = ("_groups", "_names", "_namespaces", "_service_accounts", "_users", "expires", "reason")
+
+    def __init__(self, spec: ExemptSpec) -> None:
+        self._users = Globs(spec.users)
+        self._groups = Globs(spec.groups)
+        self._service_accounts = Globs(spec.service_accounts)
+        self._namespaces = Globs(spec.namespaces)
+        self._names = Globs(spec.names)
+        self.reason: str = spec.reason
+        self.expires: date | None = spec.expires
+
+    def covers(self, request: Request, today: date) -> bool:
+        """True where every part of the entry holds today. An unknown user has none by user, group or account."""
+        if self.expires is not None and today > self.expires:
+            return False
+        user = request.user_info.username
+        if self._users and not self._users.match(user):
+            return False
+        if self._groups and not any(self._groups.match(group) for group in request.user_info.groups or ()):
+            return False
+        if self._service_accounts:
+            account = user.removeprefix(SERVICE_ACCOUNT)
+            if account == user or not self._service_accounts.match(account):
+                return False
+        if self._namespaces and not (request.namespace and self._namespaces.match(request.namespace)):
+            return False
+        return not self._names or bool(request.name and self._names.match(request.name))
+
+
+def resource_matches(pattern: str, path: str) -> bool:
+    """Does a resource of a rule match ``pods`` or ``nodepools/scale``? As in Kubernetes: ``*`` leaves subresources out.
+
+    Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules
+    """
+    if pattern in {path, "*/*"}:
+        return True
+    resource, slash, subresource = path.partition("/")
+    if not slash:
+        return pattern == "*"
+    return pattern in {f"{resource}/*", f"*/{subresource}"}
