@@ -1,0 +1,80 @@
+"""What tests of rules share: the shipped providers, Pods as JSON, and the smallest subject a rule can be shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonpatch
+import msgspec
+import yaml
+
+from webhook.capacity.compile import compile_provider
+from webhook.decision import SILENCE, Trace
+from webhook.kube.edit import PodEditor
+from webhook.kube.pod import OwnerReference, Pod, decode_pod
+from webhook.patch import Recorder
+from webhook.policy.facts import CapacityProviderSpec
+from webhook.review import GroupVersionKind, GroupVersionResource, Request
+
+if TYPE_CHECKING:
+    from webhook.capacity.provider import Provider
+
+PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
+
+PODS = GroupVersionResource("", "v1", "pods")
+
+
+def shipped_provider(name: str) -> Provider:
+    """A provider as its shipped document has it."""
+    document = yaml.safe_load((PROVIDERS / f"{name}.yaml").read_text())
+    return compile_provider(name, CapacityProviderSpec.model_validate(document["spec"]))
+
+
+def request_for(namespace: str = "team-a", operation: str = "CREATE", **changes: Any) -> Request:
+    """A request for a Pod; its body does not matter to rules."""
+    return Request(
+        uid="u",
+        operation=operation,
+        kind=GroupVersionKind("", "v1", "Pod"),
+        namespace=namespace,
+        **{"resource": PODS, **changes},
+    )
+
+
+@dataclass
+class FakeSubject:
+    """A Pod as a rule sees it."""
+
+    pod: Pod
+    request: Request = field(default_factory=request_for)
+    operation: str = "CREATE"
+    trace: Trace = SILENCE
+    template: bool = False
+    old_pod: Pod | None = None
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+
+
+def subject_of(value: dict[str, Any], **changes: Any) -> FakeSubject:
+    """The subject that a Pod in JSON is."""
+    return FakeSubject(pod=decode_pod(msgspec.json.encode(value)), **changes)
+
+
+def owned_by(kind: str, api_version: str) -> list[dict[str, Any]]:
+    """``metadata.ownerReferences`` with one controller."""
+    return [msgspec.to_builtins(OwnerReference(kind, "owner", api_version, controller=True))]
+
+
+def patched(value: dict[str, Any], subject: FakeSubject, mutate: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What ``mutate(subject, editor)`` makes of a Pod, by way of its patch, and the patch.
+
+    The editor's own view of the Pod and the independently patched JSON are the same.
+    """
+    recorder = Recorder()
+    mutate(subject, PodEditor(subject.pod, recorder))
+    patch = [operation.as_json() for operation in recorder.operations]
+    result: dict[str, Any] = jsonpatch.apply_patch(value, patch)
+    assert decode_pod(msgspec.json.encode(result)) == subject.pod
+    return result, patch

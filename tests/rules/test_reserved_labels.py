@@ -1,0 +1,373 @@
+"""ReservedLabels, compiled from the shipped documents: which labels it rejects, where, and what it advises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.rules.conftest import FakeSubject, request_for
+from webhook.bundle import load_bundle
+from webhook.context import Context, Phase, utc_now
+from webhook.decision import Outcome, Recording, Violation
+from webhook.kube.pod import ObjectMeta, Pod
+from webhook.policy.common import Enforcement, SpecError
+from webhook.review import GroupVersionResource
+from webhook.rules.protocol import Facts
+from webhook.rules.reserved_labels import KIND, ReservedLabels, ReservedLabelsSpec
+
+POLICIES = Path(__file__).parents[2] / "policies"
+DOCUMENTS = {
+    each["metadata"]["name"]: each for each in yaml.safe_load_all((POLICIES / "reserved-labels.yaml").read_text())
+}
+SHIPPED = load_bundle()
+FACTS = Facts(SHIPPED.providers, tuple(SHIPPED.index.workloads.values()))
+CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now())
+
+NODE_POOLS = GroupVersionResource("compute.coreweave.com", "v1alpha1", "nodepools")
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+NODES = GroupVersionResource("", "v1", "nodes")
+
+ALLOWED_ON_PODS = (
+    "qos.coreweave.cloud/interruptable",
+    "qos.coreweave.com/graceful-interruptible",
+    "qos.coreweave.cloud/latency",
+    "metadata.coreweave.cloud/job",
+    "sandbox.coreweave.com/sandbox-organization-id",
+)
+
+
+def spec_of(name: str) -> ReservedLabelsSpec:
+    return ReservedLabelsSpec.model_validate(DOCUMENTS[name]["spec"])
+
+
+def compiled(name: str = "reserved-labels") -> ReservedLabels:
+    rule = KIND.compile(spec_of(name), FACTS)
+    assert isinstance(rule, ReservedLabels)
+    return rule
+
+
+RULE = compiled()
+
+
+def judge(subject: FakeSubject, rule: ReservedLabels = RULE) -> list[Violation]:
+    return list(rule.validate(subject, CONTEXT))
+
+
+def labelled(labels: dict[str, str] | None) -> Pod:
+    return Pod(metadata=ObjectMeta(name="web", labels=labels))
+
+
+def of_pod(*keys: str, old: dict[str, str] | None = None, **changes: Any) -> FakeSubject:
+    """A Pod with these labels, all "true"; ``old`` are those of the Pod before an UPDATE."""
+    operation = "CREATE" if old is None else "UPDATE"
+    old_pod = None if old is None else labelled(old)
+    subject = FakeSubject(
+        labelled(dict.fromkeys(keys, "true")), request_for(operation=operation), operation, old_pod=old_pod
+    )
+    return replace(subject, **changes)
+
+
+def of_object(
+    resource: GroupVersionResource, value: dict[str, Any] | None, old: dict[str, Any] | None = None
+) -> FakeSubject:
+    """Any other object."""
+    operation = "CREATE" if old is None else "UPDATE" if value is not None else "DELETE"
+    request = request_for(operation=operation, resource=resource)
+    return FakeSubject(Pod(), request, operation, object=value, old_object=old)
+
+
+def with_labels(**fields: Any) -> dict[str, Any]:
+    """A node pool with ``metadata.labels`` and ``spec.nodeLabels``."""
+    return {"metadata": {"labels": fields.get("labels")}, "spec": {"nodeLabels": fields.get("node_labels")}}
+
+
+@pytest.mark.parametrize(
+    ("key", "reserved"),
+    [
+        ("foo.coreweave.cloud/bar", True),
+        ("foo.coreweave.com/bar", True),
+        ("a.b.coreweave.com/bar", True),
+        ("coreweave.com/bar", True),
+        ("coreweave.cloud/", True),
+        ("node.coreweave.cloud/reserved", True),
+        ("sunk.coreweave.com/anything", True),
+        ("notcoreweave.com/bar", False),
+        ("coreweave.com.example.org/bar", False),
+        ("coreweave.comm/bar", False),
+        ("coreweave/bar", False),
+        ("example.com/foo.coreweave.com", False),
+        ("foo.coreweave.com", False),
+        ("coreweave.com", False),
+        ("app", False),
+        ("gpu.nvidia.com/class", False),
+        ("spotgate.dev/capacity", False),
+    ],
+)
+def test_a_domain_is_matched_on_a_label_boundary_of_the_prefix(key: str, *, reserved: bool) -> None:
+    assert bool(judge(of_pod("app.kubernetes.io/name", key))) is reserved
+
+
+def test_the_finding_names_the_key_the_field_and_the_way_out() -> None:
+    assert judge(of_pod("foo.coreweave.cloud/bar")) == [
+        Violation(
+            reason="label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud",
+            field='metadata.labels["foo.coreweave.cloud/bar"]',
+            detail="Labels in coreweave.cloud and its subdomains belong to the platform, which rejects those that users set.",
+            fix="remove it, or use a domain of your own, e.g. example.com/bar",
+            outcome=Outcome.DENY,
+        )
+    ]
+
+
+@pytest.mark.parametrize("key", ALLOWED_ON_PODS)
+def test_what_coreweave_reads_on_pods_is_allowed_there_and_on_workloads_but_not_on_node_pools(key: str) -> None:
+    assert not judge(of_pod(key))
+    assert not judge(of_object(DEPLOYMENTS, {"metadata": {"labels": {key: "true"}}}))
+    assert judge(of_object(NODE_POOLS, with_labels(node_labels={key: "true"})))
+    assert judge(of_object(NODE_POOLS, with_labels(labels={key: "true"})))
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("qos.coreweave.cloud/interruptible", "qos.coreweave.cloud/interruptable"),
+        ("qos.coreweave.com/interruptible", "qos.coreweave.cloud/interruptable"),
+        ("qos.coreweave.com/interruptable", "qos.coreweave.cloud/interruptable"),
+        ("qos.coreweave.com/graceful-interruptable", "qos.coreweave.com/graceful-interruptible"),
+        ("qos.coreweave.cloud/graceful-interruptible", "qos.coreweave.com/graceful-interruptible"),
+        ("qos.coreweave.cloud/graceful-interruptable", "qos.coreweave.com/graceful-interruptible"),
+        ("qos.coreweave.cloud/interuptable", "qos.coreweave.cloud/interruptable"),
+        ("coreweave.com/graceful-interuptible", "qos.coreweave.com/graceful-interruptible"),
+        ("sandbox.coreweave.cloud/sandbox-organisation-id", "sandbox.coreweave.com/sandbox-organization-id"),
+    ],
+)
+def test_a_misspelling_is_answered_with_the_key_that_was_meant(key: str, meant: str) -> None:
+    (violation,) = judge(of_pod(key))
+    assert violation.fix.startswith(f"did you mean {meant}? Otherwise remove it, or use a domain of your own")
+
+
+@pytest.mark.parametrize("key", ["foo.coreweave.cloud/bar", "qos.coreweave.cloud/foo", "node.coreweave.cloud/state"])
+def test_a_key_that_resembles_none_gets_no_hint(key: str) -> None:
+    (violation,) = judge(of_pod(key))
+    assert "did you mean" not in violation.fix
+
+
+def test_a_hint_is_not_given_where_the_right_key_is_not_allowed_either() -> None:
+    (violation,) = judge(of_object(NODE_POOLS, with_labels(node_labels={"qos.coreweave.cloud/interruptible": "true"})))
+    assert violation.fix == "remove it, or use a domain of your own, e.g. example.com/interruptible"
+
+
+def test_a_hint_is_not_given_where_other_keys_are_allowed_but_not_the_right_one() -> None:
+    allow = [
+        {"resources": ["pods"], "labels": ["a.coreweave.com/right"]},
+        {"resources": ["nodepools"], "labels": ["a.coreweave.com/other"]},
+    ]
+    hints = {"a.coreweave.com/wrong": "a.coreweave.com/right"}
+    spec = ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], "allow": allow, "hints": hints})
+    rule = KIND.compile(spec, FACTS)
+    value = {"metadata": {"labels": {"a.coreweave.com/wrong": "x"}}}
+    assert isinstance(rule, ReservedLabels)
+    (on_node_pool,) = judge(of_object(NODE_POOLS, value), rule)
+    (on_pod,) = judge(of_pod("a.coreweave.com/wrong"), rule)
+    assert on_pod.fix.startswith("did you mean a.coreweave.com/right?")
+    assert on_node_pool.fix == "remove it, or use a domain of your own, e.g. example.com/wrong"
+
+
+def test_each_offending_key_has_a_finding_and_they_come_in_the_order_of_the_keys() -> None:
+    keys = ("z.coreweave.com/a", "b.coreweave.com/a", "a.coreweave.cloud/a")
+    found = [each.field for each in judge(of_pod(*keys))]
+    assert found == [f'metadata.labels["{key}"]' for key in sorted(keys)]
+    assert [each.field for each in judge(of_pod(*reversed(keys)))] == found
+
+
+def test_a_node_pool_is_judged_by_its_own_labels_and_by_those_it_gives_its_nodes() -> None:
+    value = with_labels(
+        labels={"c.coreweave.com/x": "1", "app": "x"},
+        node_labels={"b.coreweave.com/x": "1", "c.coreweave.com/x": "1", "example.com/x": "1"},
+    )
+    assert [each.field for each in judge(of_object(NODE_POOLS, value))] == [
+        'spec.nodeLabels["b.coreweave.com/x"]',
+        'metadata.labels["c.coreweave.com/x"]',
+        'spec.nodeLabels["c.coreweave.com/x"]',
+    ]
+
+
+def test_a_node_label_whose_value_is_no_string_is_judged_all_the_same() -> None:
+    assert judge(of_object(NODE_POOLS, with_labels(node_labels={"b.coreweave.com/x": None})))
+
+
+@pytest.mark.parametrize(
+    ("old", "found"),
+    [
+        ({}, 1),
+        ({"foo.coreweave.com/bar": "other"}, 1),
+        ({"foo.coreweave.com/bar": "true"}, 0),
+        ({"foo.coreweave.com/bar": "true", "foo.coreweave.com/gone": "true"}, 0),
+    ],
+)
+def test_an_update_answers_only_for_what_it_adds_or_changes(old: dict[str, str], found: int) -> None:
+    key = "foo.coreweave.com/bar"
+    new = {key: "true"}
+    assert len(judge(of_pod(key, old=old))) == found
+    assert len(judge(of_object(DEPLOYMENTS, {"metadata": {"labels": new}}, {"metadata": {"labels": old}}))) == found
+    assert len(judge(of_object(NODE_POOLS, with_labels(node_labels=new), with_labels(node_labels=old)))) == found
+
+
+def test_a_label_moved_from_one_place_to_another_was_not_there_before() -> None:
+    labels = {"foo.coreweave.com/bar": "true"}
+    subject = of_object(NODE_POOLS, with_labels(node_labels=labels), with_labels(labels=labels))
+    assert [each.field for each in judge(subject)] == ['spec.nodeLabels["foo.coreweave.com/bar"]']
+
+
+def test_removing_reserved_labels_and_deleting_what_has_them_is_always_allowed() -> None:
+    old = {"foo.coreweave.com/bar": "true"}
+    assert not judge(of_pod("app", old=old))
+    assert not judge(of_object(NODE_POOLS, with_labels(), with_labels(node_labels=old)))
+    assert not judge(of_object(NODE_POOLS, None, with_labels(node_labels=old)))
+    assert not judge(of_pod("foo.coreweave.com/bar", operation="DELETE"))
+
+
+def test_an_object_that_is_being_deleted_is_judged_like_any_other() -> None:
+    value = with_labels(node_labels={"foo.coreweave.com/bar": "true"})
+    value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert judge(of_object(NODE_POOLS, value, with_labels()))
+
+
+def test_a_pod_template_counts_as_a_pod_whatever_it_is_part_of() -> None:
+    request = request_for(resource=DEPLOYMENTS)
+    template = of_pod("qos.coreweave.cloud/interruptable", "foo.coreweave.com/bar", request=request, template=True)
+    assert [each.field for each in judge(template)] == ['metadata.labels["foo.coreweave.com/bar"]']
+    assert KIND.template_outcome is Outcome.DENY
+
+
+def test_a_pod_template_answers_only_for_what_an_update_adds_to_it() -> None:
+    request = request_for(resource=DEPLOYMENTS, operation="UPDATE")
+    old = labelled({"foo.coreweave.com/bar": "true"})
+    template = of_pod("foo.coreweave.com/bar", "new.coreweave.com/bar", request=request, template=True, old_pod=old)
+    assert [each.field for each in judge(template)] == ['metadata.labels["new.coreweave.com/bar"]']
+
+
+def test_a_resource_that_is_called_pods_in_another_group_is_read_as_an_object() -> None:
+    pod_metrics = GroupVersionResource("metrics.k8s.io", "v1beta1", "pods")
+    assert judge(of_object(pod_metrics, {"metadata": {"labels": {"foo.coreweave.com/bar": "x"}}}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": []},
+        {"metadata": {"labels": []}},
+        {"spec": "x"},
+        {"spec": {"nodeLabels": "x"}},
+    ],
+)
+def test_an_object_without_labels_or_with_none_that_can_be_read_is_passed(value: dict[str, Any]) -> None:
+    assert not judge(of_object(NODE_POOLS, value))
+
+
+def test_the_trace_says_why_a_reserved_label_is_passed() -> None:
+    trace = Recording()
+    old = {"foo.coreweave.com/bar": "true"}
+    judge(of_pod("foo.coreweave.com/bar", "qos.coreweave.cloud/interruptable", old=old, trace=trace))
+    assert [text for _, _, text in trace.steps] == [
+        "label foo.coreweave.com/bar is reserved, and was there before",
+        "label qos.coreweave.cloud/interruptable is reserved, and allowed on pods",
+        "the request adds no reserved label",
+    ]
+
+
+def test_node_labels_are_only_audited_and_never_those_of_kubelets_and_system_controllers() -> None:
+    spec = spec_of("reserved-node-labels")
+    assert spec.enforcement is Enforcement.AUDIT
+    exempt = [(entry.groups, entry.users, entry.service_accounts) for entry in spec.exempt]
+    assert (("system:nodes",), (), ()) in exempt
+    assert ((), (), ("kube-system:*", "cw-*:*")) in exempt
+    node = of_object(NODES, {"metadata": {"labels": {"node.coreweave.cloud/state": "production"}}})
+    assert [each.field for each in judge(node, compiled("reserved-node-labels"))] == [
+        'metadata.labels["node.coreweave.cloud/state"]'
+    ]
+
+
+def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() -> None:
+    (workloads,) = yaml.safe_load_all((POLICIES / "workloads.yaml").read_text())
+    kinds = {(item["group"], item["resource"]) for item in workloads["spec"]["workloads"]}
+    rules = KIND.rules(FACTS)
+    matched = {(group, resource) for rule in rules for group in rule.api_groups for resource in rule.resources}
+    assert matched == kinds | {("", "pods"), ("compute.coreweave.com", "nodepools")}
+    assert {rule.operations for rule in rules} == {("CREATE", "UPDATE")}
+
+
+def test_globs_allow_a_family_of_labels_and_are_no_hints() -> None:
+    allow = [{"resources": ["pods"], "labels": ["team.coreweave.com/*"]}]
+    spec = ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], "allow": allow})
+    rule = KIND.compile(spec, FACTS)
+    assert isinstance(rule, ReservedLabels)
+    (violation,) = judge(of_pod("team.coreweave.com/cost", "other.coreweave.com/cost", "x.coreweave.cloud/y"), rule)
+    assert violation.field == 'metadata.labels["other.coreweave.com/cost"]'
+    assert "did you mean" not in violation.fix
+
+
+@pytest.mark.parametrize(
+    "domain", ["*.coreweave.com", ".coreweave.com", "coreweave", "coreweave.com/", "CoreWeave.com", ""]
+)
+def test_a_domain_is_written_alone(domain: str) -> None:
+    with pytest.raises(ValueError, match=r"is no domain: write it alone, as coreweave\.com"):
+        ReservedLabelsSpec.model_validate({"domains": [domain]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "problem"),
+    [
+        (
+            {"allow": [{"resources": ["pods"], "labels": ["a.coreweave.com/x", "a.coreweave.con/x"]}]},
+            ("allow", 0, "labels", 1),
+            "'a.coreweave.con/x' is in none of the `domains`: it is never rejected; remove it or mend its domain",
+        ),
+        (
+            {"hints": {"example.com/x": "a.coreweave.com/x"}},
+            ("hints", "example.com/x"),
+            "'example.com/x' is in none of the `domains`: it is never rejected; remove it or mend its domain",
+        ),
+        (
+            {"hints": {"a.coreweave.com/y": "a.coreweave.com/x"}},
+            ("hints", "a.coreweave.com/y"),
+            "'a.coreweave.com/x' is not allowed on any resource: list it under `allow`",
+        ),
+    ],
+)
+def test_an_entry_that_could_never_take_effect_is_refused(
+    spec: dict[str, Any], path: tuple[str | int, ...], problem: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        KIND.compile(ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], **spec}), FACTS)
+    assert (caught.value.path, caught.value.problem) == (path, problem)
+
+
+prefixes = st.sampled_from(
+    ("", "app/", "coreweave.com/", "x.coreweave.com/", "notcoreweave.com/", "y.coreweave.cloud/")
+)
+label_maps = st.dictionaries(
+    st.builds(str.__add__, prefixes, st.text("abc.", min_size=1, max_size=3)), st.sampled_from(("1", "2")), max_size=6
+)
+
+
+@given(label_maps, label_maps)
+def test_the_findings_are_the_changed_keys_in_reserved_domains(new: dict[str, str], old: dict[str, str]) -> None:
+    reserved = [key for key in new if "coreweave" in key and "notcoreweave" not in key]
+    expected = sorted(key for key in reserved if old.get(key) != new[key])
+    subject = of_object(DEPLOYMENTS, {"metadata": {"labels": new}}, {"metadata": {"labels": old}})
+    assert [each.field for each in judge(subject)] == [f'metadata.labels["{key}"]' for key in expected]
+
+
+@given(label_maps)
+def test_an_update_that_changes_nothing_is_passed(labels: dict[str, str]) -> None:
+    value = with_labels(labels=labels, node_labels=labels)
+    assert not judge(of_object(NODE_POOLS, value, value))
