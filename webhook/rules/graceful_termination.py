@@ -1,0 +1,276 @@
+"""Policy kind ``GracefulTermination``: a Pod on spot capacity stops properly within the time that a reclaim leaves it.
+
+Intent:
+    ``preStop + shutdown <= grace period <= budget``. A reclaimed node does not wait: a grace period beyond the budget
+    is a promise that is broken when it counts, and Kubernetes' default of 30 s wastes most of what CKS gives.
+
+Reads:
+    Pods that target spot (`webhook.capacity.targeting`), on CREATE: ``spec.terminationGracePeriodSeconds``, lifecycle
+    hooks of all containers, the controlling owner, declared ports, GPU requests, ``spec.os``, label
+    ``spotgate.dev/workload-class``, annotation ``spotgate.dev/keep``; the pools it can land on; the versions of API
+    server and oldest kubelet.
+
+Writes:
+    ``spec.terminationGracePeriodSeconds``: the class's, at most the budget, where it is 30 (the API server writes that
+    before any webhook runs, so it counts as not tuned). Every other value is the user's and is only ever lowered, by
+    ``overBudget: clamp``. Never lowered to where an existing sleep would use it up: half a remedy mends nothing on
+    spot, and takes the time to shut down from every roll-out.
+    ``spec.containers[*].lifecycle.preStop``: the class's sleep, where there is no preStop and it is shorter than the
+    grace period. Init containers, sidecars and ephemeral containers get none.
+
+Finds, after that: grace periods over the budget, sleeps that leave no time to shut down, sleeps that can't be injected,
+unknown words in label and annotation, and changes that are not there.
+
+Source:
+    https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
+    period); https://docs.coreweave.com/products/cks/nodes/spot-node-pools (the window);
+    https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ (native sleep).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from webhook.capacity.budget import Budgets
+from webhook.capacity.targeting import NotTargeting, kept, target_of
+from webhook.capacity.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS, derive_class
+from webhook.cluster.protocol import Needs
+from webhook.globs import Globs
+from webhook.kube.containers import is_windows, longest_sleep, without_pre_stop
+from webhook.kube.edit import exec_sleep, native_sleep
+from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.policy.common import Flag, Glob, Model, PolicySpec, Seconds, SpecError
+from webhook.policy.loader import did_you_mean
+from webhook.rules.graceful_termination_plan import Plan
+from webhook.rules.protocol import PODS_CREATE, PolicyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.provider import Provider
+    from webhook.capacity.targeting import Target
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.kube.edit import PodEditor
+    from webhook.kube.pod import Handler, Pod
+    from webhook.rules.protocol import Facts, Subject
+
+NATIVE_SLEEP: Final = (1, 30)
+"""From when on ``lifecycle.preStop.sleep`` is on by default, in API server and kubelet alike."""
+
+MOST_GRACE: Final = 86400
+"""A day, as for every number of seconds in a policy."""
+
+
+def _check_grace(value: object) -> object:
+    if value != "budget" and (type(value) is not int or not 1 <= value <= MOST_GRACE):
+        raise ValueError(f"{value!r} is neither a number of seconds from 1 to {MOST_GRACE} nor the word `budget`")
+    return value
+
+
+GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
+ClassName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+
+
+class ClassSpec(Model):
+    """How the Pods of one workload class stop."""
+
+    grace_seconds: GraceSeconds = Field(
+        description="Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."
+    )
+    pre_stop_seconds: Seconds = Field(
+        description="Sleep before SIGTERM, while endpoints are removed; less than graceSeconds. 0: none."
+    )
+
+
+DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
+    name: ClassSpec.model_validate({"graceSeconds": grace, "preStopSeconds": sleep})
+    for name, grace, sleep in (
+        (STATELESS, 60, 5),
+        (QUEUE_WORKER, 120, 5),
+        (CHECKPOINTING, "budget", 0),
+        (BATCH, 30, 0),
+    )
+}
+
+
+class GracefulTerminationSpec(PolicySpec):
+    """Injects preStop sleeps, and fits grace periods to the provider's budget and the workload's class."""
+
+    provider: str = Field(
+        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
+    )
+    tolerating_is_targeting: Flag = Field(
+        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+    )
+    untuned: Literal["fit-budget", "raise-only"] = Field(
+        default="fit-budget",
+        description="What a Pod at Kubernetes' default of 30 s gets: its class's grace period, at most the budget; "
+        "`raise-only`: the same, but never less than 30 s.",
+    )
+    over_budget: Literal["warn", "clamp", "deny"] = Field(
+        default="warn",
+        description="What comes of a grace period that the user has set and that is longer than the budget. `clamp` "
+        "lowers it to the budget, unless a lifecycle hook sleeps that long.",
+    )
+    method: Literal["auto", "sleep", "exec"] = Field(
+        default="auto",
+        description="How a preStop sleeps: Kubernetes' own `sleep` (1.30), `exec` of a shell, or what the cluster has "
+        "(auto). Windows Pods never get `exec`.",
+    )
+    classes: dict[ClassName, ClassSpec] = Field(
+        default=dict(DEFAULT_CLASSES),
+        description="Workload classes. These are there without being listed; those listed are added or replaced.",
+    )
+    training_operators: tuple[Glob, ...] = Field(
+        default=tuple(f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")),
+        description="Owners whose Pods are `checkpointing` if they request GPUs, as `Kind.group` (globs). Jobs of any "
+        "group (Kubernetes, JobSet, Volcano) need not be listed.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GracefulTermination:
+    """The compiled rule."""
+
+    spec: GracefulTerminationSpec
+    classes: Mapping[str, ClassSpec]
+    training_operators: Globs
+    providers: Mapping[str, Provider]
+    budgets: Budgets
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        """Set grace period and preStop sleeps as planned."""
+        plan = self.plan(subject, context)
+        if plan is None:
+            return
+        if plan.grace != subject.pod.grace_seconds:
+            editor.set_grace(plan.grace)
+        if plan.handler is not None:
+            for index in plan.sleepless:
+                editor.set_pre_stop(index, plan.handler)
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        """What the plan does not mend, and what of it is not there."""
+        plan = self.plan(subject, context)
+        if plan is None:
+            return iter(())
+        return plan.violations(subject.pod, self.classes, deny=self.spec.over_budget == "deny")
+
+    def plan(self, subject: Subject, context: Context) -> Plan | None:
+        """What is to be done about a Pod; None: it is left alone. The trace says why."""
+        say = subject.trace.say
+        target = self._target(subject, context)
+        if isinstance(target, NotTargeting):
+            say("left alone: %s", target.because)
+            return None
+        budget = self.budgets.of(target)
+        if budget is None:
+            say("left alone: it targets spot (%s), but no capacity provider is in play", target.because)
+            return None
+        say("targets spot: %s", target.because)
+        say("the budget is %d s: %s", budget.seconds, budget)
+
+        pod = subject.pod
+        named = pod.labels.get(CLASS_LABEL, "")
+        name, because = (
+            (named, "its label")
+            if named in self.classes
+            else derive_class(pod, self.training_operators, gpu=target.gpu is True)
+        )
+        workload_class = self.classes[name]
+        say("class %s: %s", name, because)
+
+        keeps = kept(pod)
+        grace = self._grace(pod, workload_class, budget.seconds, keeps)
+        say("grace period: is %d s, is to be %d s", pod.grace_seconds, grace)
+
+        sleep = workload_class.pre_stop_seconds
+        sleepless = without_pre_stop(pod) if 0 < sleep < grace and "pre-stop" not in keeps else ()
+        handler, no_handler = self._handler(pod, sleep, context) if sleepless else (None, "no container is to have it")
+        say("preStop sleep of %d s: %s", sleep, no_handler or "is to be injected")
+        return Plan(
+            budget=budget,
+            workload_class=name,
+            unknown_class="" if named in self.classes else named,
+            grace=grace,
+            sleep=sleep,
+            sleepless=sleepless,
+            handler=handler,
+            no_handler=no_handler,
+            keeps=keeps,
+        )
+
+    def _target(self, subject: Subject, context: Context) -> Target | NotTargeting:
+        request = subject.request
+        if not subject.template and (subject.operation != "CREATE" or request.path != "pods"):
+            return NotTargeting("grace period and hooks can only be set when a Pod is created")
+        return target_of(
+            subject.pod,
+            context.view.namespaces.get(request.namespace, {}),
+            context.view,
+            self.providers,
+            provider=self.spec.provider,
+            tolerating=self.spec.tolerating_is_targeting,
+        )
+
+    def _grace(self, pod: Pod, workload_class: ClassSpec, budget: int, keeps: frozenset[str]) -> int:
+        """The grace period that the Pod is to have."""
+        current = pod.grace_seconds
+        if "grace-period" in keeps:
+            return current
+        if current == DEFAULT_GRACE_SECONDS:
+            wanted = workload_class.grace_seconds
+            grace = budget if wanted == "budget" else min(wanted, budget)
+            if self.spec.untuned == "raise-only":
+                grace = max(grace, DEFAULT_GRACE_SECONDS)
+        elif current > budget and self.spec.over_budget == "clamp":
+            grace = budget
+        else:
+            return current
+        if grace < current and grace <= (longest := longest_sleep(pod)):
+            most = min(current, budget)
+            return most if longest < most else current
+        return grace
+
+    def _handler(self, pod: Pod, seconds: int, context: Context) -> tuple[Handler | None, str]:
+        """A hook that sleeps, or why there can be none."""
+        oldest = min(context.api_server, context.oldest_kubelet)
+        if oldest >= NATIVE_SLEEP and self.spec.method != "exec":
+            return native_sleep(seconds), ""
+        if self.spec.method == "sleep":
+            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook (1.30 has)"
+        if is_windows(pod):
+            return None, "a Windows Pod has no /bin/sh"
+        return exec_sleep(seconds), ""
+
+
+def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination:
+    providers = facts.providers
+    if spec.provider and spec.provider not in providers:
+        known = ", ".join(sorted(providers))
+        hint = did_you_mean(spec.provider, providers)
+        raise SpecError(("provider",), f"there is no CapacityProvider `{spec.provider}`{hint}; there are: {known}")
+    for name, each in spec.classes.items():
+        if each.grace_seconds != "budget" and 0 < each.pre_stop_seconds >= each.grace_seconds:
+            problem = f"a sleep of {each.pre_stop_seconds} s leaves nothing of {each.grace_seconds} s to shut down in"
+            raise SpecError(("classes", name, "preStopSeconds"), f"{problem}; it must be less than graceSeconds")
+    return GracefulTermination(
+        spec=spec,
+        classes={**DEFAULT_CLASSES, **spec.classes},
+        training_operators=Globs(spec.training_operators),
+        providers=providers,
+        budgets=Budgets(providers),
+    )
+
+
+KIND: Final = PolicyKind(
+    name="GracefulTermination",
+    spec=GracefulTerminationSpec,
+    compile=_compile,
+    rules=lambda _: (PODS_CREATE,),
+    needs=Needs(namespaces=True, pools=True),
+)
