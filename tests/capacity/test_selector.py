@@ -1,0 +1,141 @@
+"""Which label keeps a Pod to some spot pools: the first that admits these and no other node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pools import ALL, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from webhook.capacity.pool import CapacityType, Pool
+from webhook.capacity.provider import Label
+from webhook.capacity.selector import select
+from webhook.capacity.supply import supply_of
+
+if TYPE_CHECKING:
+    from webhook.kube.pod import Requirement
+
+TIER = Label("example.com/tier", "spot")
+
+
+def selected(chosen: tuple[str, ...], *pools: Pool, named: tuple[Label, ...] = (), shown: tuple[str, ...] = ()) -> str:
+    """The requirements as text: ``key=value, key in a|b``."""
+    supply = supply_of(view_of(*pools, shown=shown), ALL)
+    nodes = tuple(each for each in supply.spot if each.pool is not None and each.pool.name in chosen)
+    unseen = tuple(each for each in supply.unseen if each.provider.name in chosen)
+    return ", ".join(map(_text, select(nodes or unseen, supply, named)))
+
+
+def _text(requirement: Requirement) -> str:
+    assert requirement.operator == "In"
+    return f"{requirement.key}={'|'.join(requirement.values or ())}"
+
+
+A = cks_pool("a", labels={"example.com/tier": "spot", "example.com/team": "x"})
+B = cks_pool("b", labels={"example.com/tier": "spot"})
+C = cks_pool("c")
+OTHER_VALUE = cks_pool("o", spot=False, labels={"example.com/tier": "paid", "example.com/team": "x"})
+SAME_VALUE = cks_pool("o", spot=False, labels={"example.com/tier": "spot"})
+
+
+@pytest.mark.parametrize(
+    ("chosen", "pools", "expected"),
+    [
+        (("a",), (A, OTHER_VALUE), "example.com/tier=spot"),
+        (("a", "b"), (A, B, OTHER_VALUE), "example.com/tier=spot"),
+        (("a",), (A, B), "example.com/team=x"),
+        (("b",), (A, B), f"{POOL_LABEL}=b"),
+        (("a",), (A, SAME_VALUE), "example.com/team=x"),
+        (("b",), (B, SAME_VALUE), f"{POOL_LABEL}=b"),
+        (("a", "b"), (A, B, SAME_VALUE), f"{POOL_LABEL}=a|b"),
+        (("a", "c"), (A, B, C), f"{POOL_LABEL}=a|c"),
+        (("c",), (C,), f"{POOL_LABEL}=c"),
+        (("c",), (C, cks_pool("o", spot=False, gpu=False)), f"{POOL_LABEL}=c"),
+    ],
+)
+def test_a_label_that_all_give_and_no_other_pool_gives_comes_before_the_pool_names(
+    chosen: tuple[str, ...], pools: tuple[Pool, ...], expected: str
+) -> None:
+    assert selected(chosen, *pools) == expected
+
+
+def test_what_describes_the_machine_is_not_chosen_though_it_may_fit() -> None:
+    zoned = cks_pool("z", labels={"topology.kubernetes.io/zone": "a", "kubernetes.io/arch": "amd64"})
+    assert selected(("z",), zoned, cks_pool("o", spot=False, gpu=False)) == f"{POOL_LABEL}=z"
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ((), "example.com/team=x"),
+        ((TIER,), "example.com/tier=spot"),
+        ((Label("example.com/none", "x"), TIER), "example.com/tier=spot"),
+        ((Label("example.com/tier", "paid"),), "example.com/team=x"),
+        ((Label("node.kubernetes.io/instance-type", "gd-8xh100ib-i128"),), "node.kubernetes.io/instance-type=gd-8xh100ib-i128"),
+        ((Label("example.com/cluster", "x"),), "example.com/team=x"),
+    ],
+)  # fmt: skip
+def test_a_label_named_in_the_policy_comes_first_if_it_tells_the_pools_apart(
+    named: tuple[Label, ...], expected: str
+) -> None:
+    everywhere = {"example.com/cluster": "x"}
+    spot = cks_pool("a", labels={**A.labels, **everywhere})
+    other = cks_pool("o", spot=False, gpu=False, labels=everywhere)
+
+    assert selected(("a",), spot, other, named=named) == expected
+
+
+@pytest.mark.parametrize(
+    "labels", [{"example.com/tier": "two words"}, {"-bad": "spot"}, {"example.com/tier": "x" * 64}]
+)
+def test_what_the_api_server_would_refuse_is_not_chosen(labels: dict[str, str]) -> None:
+    assert selected(("a",), cks_pool("a", labels=labels)) == f"{POOL_LABEL}=a"
+    assert not selected(("x" * 64,), cks_pool("x" * 64, labels=labels))
+
+
+K1, K2 = (other_pool(KARPENTER, name, labels={"example.com/tier": "spot"}) for name in ("k1", "k2"))
+BOTH = other_pool(KARPENTER, "both", capacity=CapacityType.BOTH)
+BOTH_2 = other_pool(KARPENTER, "both-2", capacity=CapacityType.BOTH)
+MIXED = other_pool(KARPENTER, "mixed", capacity=CapacityType.BOTH, labels={"example.com/tier": "spot"})
+PAID = other_pool(KARPENTER, "paid", capacity=CapacityType.ON_DEMAND)
+KARPENTER_SPOT = "karpenter.sh/capacity-type=spot"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "pools", "expected"),
+    [
+        (("k1", "k2"), (K1, K2, PAID), KARPENTER_SPOT),
+        (("k1",), (K1, K2, PAID), "karpenter.sh/nodepool=k1"),
+        (("k1", "k2"), (K1, K2, BOTH), "example.com/tier=spot"),
+        (("both",), (BOTH, PAID), KARPENTER_SPOT),
+        (("both",), (BOTH, BOTH_2), f"{KARPENTER_SPOT}, karpenter.sh/nodepool=both"),
+        (("both", "k1"), (BOTH, BOTH_2, K1), f"{KARPENTER_SPOT}, karpenter.sh/nodepool=both|k1"),
+        (("both", "both-2"), (BOTH, BOTH_2, PAID), KARPENTER_SPOT),
+    ],
+)
+def test_the_providers_spot_label_comes_before_all_and_keeps_to_the_spot_nodes_of_mixed_pools(
+    chosen: tuple[str, ...], pools: tuple[Pool, ...], expected: str
+) -> None:
+    assert selected(chosen, *pools) == expected
+
+
+@pytest.mark.parametrize(
+    ("chosen", "pools", "expected"),
+    [
+        (("k1", "e"), (K1, other_pool(EKS, "e", labels={"example.com/tier": "spot"})), "example.com/tier=spot"),
+        (("k1", "e"), (K1, other_pool(EKS, "e")), ""),
+        (("both", "e"), (BOTH, other_pool(EKS, "e")), ""),
+        (("mixed", "e"), (MIXED, BOTH, other_pool(EKS, "e", labels={"example.com/tier": "spot"})), ""),
+        (("twin",), (other_pool(KARPENTER, "twin"), other_pool(KARPENTER, "twin", capacity=CapacityType.ON_DEMAND), K1), ""),
+    ],
+)  # fmt: skip
+def test_nothing_is_chosen_where_nothing_tells_them_apart(
+    chosen: tuple[str, ...], pools: tuple[Pool, ...], expected: str
+) -> None:
+    assert selected(chosen, *pools) == expected
+
+
+def test_unseen_pools_are_selected_by_the_spot_label_of_their_one_provider() -> None:
+    assert selected(("gke",), shown=("gke",)) == "cloud.google.com/gke-spot=true"
+    assert not selected(("gke", "eks"), shown=("gke", "eks"))
+    assert selected(("eks",), K1, PAID, shown=("eks",)) == "eks.amazonaws.com/capacityType=SPOT"

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.kube.quantity import canonical_quantity
+
+
+# As a kube-apiserver 1.36 answered.
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        (1, "1"),
+        (0.5, "500m"),
+        (1000, "1k"),
+        (1.25, "1250m"),
+        (1e-7, "1e-3"),
+        (123456789, "123456789"),
+        ("0.5", "500m"),
+        (".5", "500m"),
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("1.0005", "1001m"),
+        ("1n", "1m"),
+        ("100k", "100k"),
+        ("1024M", "1024M"),
+        ("0", "0"),
+        ("0Mi", "0"),
+        ("1023", "1023"),
+        ("1024", "1024"),
+        ("2048Mi", "2Gi"),
+        ("1500Mi", "1500Mi"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Ki", "512"),
+        ("1.1Ki", "1126400m"),
+        ("1Ei", "1Ei"),
+        ("1e3", "1e3"),
+        ("12e6", "12e6"),
+        ("1500e-3", "1500e-3"),
+        ("1e5", "100e3"),
+        ("1E", "1E"),
+    ],
+)
+def test_a_quantity_is_written_as_the_api_server_writes_it(written: object, canonical: str) -> None:
+    assert canonical_quantity(written) == canonical
+
+
+@pytest.mark.parametrize(
+    "value", ["abc", "1 Gi", "1Ki5", "0x1", "", "-", ".", "1e999999999", "9" * 30, True, None, [], {}]
+)
+def test_what_is_no_quantity_stays(value: Any) -> None:
+    assert canonical_quantity(value) is value
+
+
+@given(st.from_regex(r"-?\d{1,15}(\.\d{0,6})?([numkMGTP]|[KMGTP]i|e-?\d)?", fullmatch=True))
+def test_the_canonical_form_is_its_own(text: str) -> None:
+    canonical = canonical_quantity(text)
+
+    assert canonical_quantity(canonical) == canonical

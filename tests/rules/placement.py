@@ -1,0 +1,99 @@
+"""What tests of ``SpotPlacement`` share: a small CKS cluster, Pods, and the rule at work on them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tests.pools import ONLY_CKS, cks_pool, view_of
+from tests.rules.conftest import owned_by, patched, subject_of
+from webhook.context import Context, Phase
+from webhook.decision import Outcome
+from webhook.rules.protocol import Facts
+from webhook.rules.spot_placement import KIND, SpotPlacement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.pool import Pool
+    from webhook.capacity.provider import Provider
+    from webhook.cluster.protocol import ClusterView
+    from webhook.decision import Violation
+
+JSON = dict[str, Any]
+
+SPOT = {"spotgate.dev/capacity": "spot"}
+PREFERRED = {"spotgate.dev/capacity": "spot-preferred"}
+ON_DEMAND = {"spotgate.dev/capacity": "on-demand"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFER = "preferredDuringSchedulingIgnoredDuringExecution"
+
+TAINTS = ("spot=true:NoSchedule", "is_gpu=true:PreferNoSchedule")
+GPU_SPOT = cks_pool("gpu-spot", labels={"example.com/tier": "spot"}, taints=TAINTS)
+GPU_SPOT_2 = cks_pool("gpu-spot-2", taints=("batch:NoExecute",))
+CPU_SPOT = cks_pool("cpu-spot", gpu=False, taints=("spot=true:NoSchedule",))
+GPU = cks_pool("gpu", spot=False, labels={"example.com/tier": "paid"})
+CPU = cks_pool("cpu-control-plane", spot=False, gpu=False)
+CLUSTER = (CPU, CPU_SPOT, GPU, GPU_SPOT)
+
+TOLERATE_SPOT = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+TOLERATE_GPU = {"key": "is_gpu", "operator": "Equal", "value": "true", "effect": "PreferNoSchedule"}
+TOLERATE_BATCH = {"key": "batch", "operator": "Exists", "effect": "NoExecute"}
+
+
+def rule(providers: Mapping[str, Provider] = ONLY_CKS, **spec: Any) -> SpotPlacement:
+    compiled = KIND.compile(KIND.spec.model_validate(spec), Facts(providers))
+    assert isinstance(compiled, SpotPlacement)
+    return compiled
+
+
+def context_of(view: ClusterView) -> Context:
+    return Context(phase=Phase.MUTATE, now=datetime(2026, 11, 21, tzinfo=UTC), view=view)
+
+
+def pod_of(
+    *, labels: JSON | None = None, annotations: JSON | None = None, owner: str = "", gpu: bool = False, **spec: Any
+) -> JSON:
+    metadata: JSON = {"name": "pod", "namespace": "team-a", "labels": labels or {}, "annotations": annotations or {}}
+    if owner:
+        metadata["ownerReferences"] = owned_by(owner, "apps/v1")
+    resources = {"limits": {"nvidia.com/gpu": "8"}} if gpu else {}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "app", "resources": resources}], **spec}}
+
+
+def required(*terms: list[JSON]) -> JSON:
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}}
+
+
+def expression(key: str, operator: str, *values: str) -> JSON:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def placed(
+    pod: JSON, view: ClusterView, placement: SpotPlacement | None = None
+) -> tuple[JSON, list[JSON], list[Violation]]:
+    """The Pod after mutation, the patch, and what validation then says; a second mutation changes nothing."""
+    placement = placement or rule()
+    context = context_of(view)
+    result, patch = patched(pod, subject_of(pod), lambda subject, editor: placement.mutate(subject, editor, context))
+    again = patched(result, subject_of(result), lambda subject, editor: placement.mutate(subject, editor, context))
+    assert again[1] == []
+    return result, patch, list(placement.validate(subject_of(result), context))
+
+
+def changes(pod: JSON, *pools: Pool, **how: Any) -> JSON:
+    """What of the spec is other than before; nothing is left to be said."""
+    view = how.pop("view", None) or view_of(*(pools or CLUSTER))
+    result, _, violations = placed(pod, view, rule(**how))
+    assert violations == []
+    return {key: value for key, value in result["spec"].items() if pod["spec"].get(key) != value}
+
+
+def said(pod: JSON, view: ClusterView | None = None, **how: Any) -> Violation:
+    """The one thing that is said about a Pod, which is left as it was."""
+    result, patch, violations = placed(pod, view or view_of(*CLUSTER), rule(**how))
+    assert (result, patch) == (pod, [])
+    (violation,) = violations
+    assert violation.outcome is Outcome.WARN
+    assert len(violation.reason) <= 110
+    return violation

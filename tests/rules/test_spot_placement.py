@@ -1,0 +1,275 @@
+"""What a Pod that targets spot gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.pools import ALL, CKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.rules.placement import (
+    CLUSTER,
+    CPU_SPOT,
+    GPU_SPOT,
+    GPU_SPOT_2,
+    JSON,
+    ON_DEMAND,
+    PREFER,
+    PREFERRED,
+    SPOT,
+    TOLERATE_BATCH,
+    TOLERATE_GPU,
+    TOLERATE_SPOT,
+    changes,
+    expression,
+    placed,
+    pod_of,
+    required,
+    rule,
+)
+from webhook.capacity.pool import CapacityType, Gpu
+from webhook.cluster.protocol import ClusterView, Needs
+from webhook.policy.common import SpecError
+from webhook.rules.protocol import PODS_CREATE, Facts, Mutator, Validator
+from webhook.rules.spot_placement import KIND
+
+
+def test_a_gpu_pod_gets_the_tolerations_and_the_label_of_the_gpu_spot_pool() -> None:
+    assert changes(pod_of(labels=SPOT, gpu=True)) == {
+        "tolerations": [TOLERATE_SPOT, TOLERATE_GPU],
+        "nodeSelector": {"example.com/tier": "spot"},
+    }
+
+
+def test_a_pod_without_gpus_gets_those_of_the_pool_without_gpus() -> None:
+    assert changes(pod_of(labels=SPOT)) == {"tolerations": [TOLERATE_SPOT], "nodeSelector": {POOL_LABEL: "cpu-spot"}}
+
+
+def test_several_pools_that_share_no_label_become_a_required_affinity_on_the_pool_name() -> None:
+    assert changes(pod_of(labels=SPOT, gpu=True), *CLUSTER, GPU_SPOT_2) == {
+        "tolerations": [TOLERATE_SPOT, TOLERATE_GPU, TOLERATE_BATCH],
+        "affinity": required([expression(POOL_LABEL, "In", "gpu-spot", "gpu-spot-2")]),
+    }
+
+
+def test_the_affinity_is_anded_into_every_term_that_is_there() -> None:
+    zones = [[expression("topology.kubernetes.io/zone", "In", zone)] for zone in ("a", "b")]
+    pod = pod_of(labels=SPOT, gpu=True, affinity=required(*zones))
+    pod["spec"]["affinity"]["podAntiAffinity"] = {"x": 1}
+    ours = expression(POOL_LABEL, "In", "gpu-spot", "gpu-spot-2")
+
+    affinity = changes(pod, *CLUSTER, GPU_SPOT_2)["affinity"]
+    assert affinity == {**required(*([*zone, ours] for zone in zones)), "podAntiAffinity": {"x": 1}}
+
+
+def test_spot_preferred_gets_the_same_tolerations_and_a_preference_instead_of_the_selector() -> None:
+    preference = {"matchExpressions": [expression("example.com/tier", "In", "spot")]}
+    assert changes(pod_of(labels=PREFERRED, gpu=True)) == {
+        "tolerations": [TOLERATE_SPOT, TOLERATE_GPU],
+        "affinity": {"nodeAffinity": {PREFER: [{"weight": 100, "preference": preference}]}},
+    }
+
+
+def test_a_preference_that_is_there_already_is_not_repeated() -> None:
+    term = {"weight": 7, "preference": {"matchExpressions": [expression("example.com/tier", "In", "spot")]}}
+    pod = pod_of(labels=PREFERRED, gpu=True, affinity={"nodeAffinity": {PREFER: [term]}})
+
+    assert changes(pod) == {"tolerations": [TOLERATE_SPOT, TOLERATE_GPU]}
+
+
+def test_a_preference_for_one_node_is_not_taken_for_it() -> None:
+    preference = {"matchExpressions": [expression("example.com/tier", "In", "spot")]}
+    narrower = {**preference, "matchFields": [expression("metadata.name", "In", "node-1")]}
+    pod = pod_of(labels=PREFERRED, gpu=True)
+    pod["spec"]["affinity"] = {"nodeAffinity": {PREFER: [{"weight": 7, "preference": narrower}]}}
+
+    assert changes(pod)["affinity"]["nodeAffinity"][PREFER][1:] == [{"weight": 100, "preference": preference}]
+
+
+def test_the_namespace_says_it_for_its_pods() -> None:
+    namespaced = view_of(*CLUSTER, namespace=SPOT)
+    assert changes(pod_of(), view=namespaced)["nodeSelector"] == {POOL_LABEL: "cpu-spot"}
+    assert changes(pod_of(labels=ON_DEMAND), view=namespaced) == {}
+    assert changes(pod_of(labels=PREFERRED), view=namespaced).keys() == {"tolerations", "affinity"}
+
+
+def test_an_annotation_names_the_pool_also_if_its_gpus_do_not_fit() -> None:
+    assert changes(pod_of(annotations={"spotgate.dev/node-pool": "gpu-spot"})) == {
+        "tolerations": [TOLERATE_SPOT],
+        "nodeSelector": {"example.com/tier": "spot"},
+    }
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"nodeSelector": {POOL_LABEL: "gpu-spot"}},
+        {"nodeSelector": {"example.com/tier": "spot"}},
+        {"affinity": required([expression(POOL_LABEL, "In", "gpu-spot")])},
+        {"nodeSelector": {"kubernetes.io/arch": "amd64"}, "affinity": required([expression("example.com/tier", "Exists"), expression("example.com/tier", "NotIn", "paid")])},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("labels", [{}, SPOT, PREFERRED])
+def test_a_selector_that_keeps_to_spot_already_gets_nothing_but_tolerations(own: JSON, labels: JSON) -> None:
+    assert changes(pod_of(labels=labels, gpu=True, **own)) == {"tolerations": [TOLERATE_SPOT, TOLERATE_GPU]}
+
+
+def test_a_selector_that_does_not_keep_to_spot_stays_beside_the_injected_one() -> None:
+    own = {"kubernetes.io/arch": "amd64"}
+    assert changes(pod_of(labels=SPOT, nodeSelector=own))["nodeSelector"] == {**own, POOL_LABEL: "cpu-spot"}
+
+
+@pytest.mark.parametrize(
+    ("existing", "expected"),
+    [
+        ([{"key": "spot", "operator": "Exists"}], [TOLERATE_GPU]),
+        ([{"operator": "Exists"}], []),
+        ([TOLERATE_SPOT], [TOLERATE_GPU]),
+        ([{"key": "spot", "value": "true"}], [TOLERATE_GPU]),
+        ([{**TOLERATE_SPOT, "effect": "NoExecute"}], [TOLERATE_SPOT, TOLERATE_GPU]),
+        ([{"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}], [TOLERATE_SPOT, TOLERATE_GPU]),
+    ],
+)  # fmt: skip
+def test_a_toleration_that_is_covered_is_not_added(existing: list[JSON], expected: list[JSON]) -> None:
+    pod = pod_of(labels=SPOT, gpu=True, tolerations=existing)
+    result, _, _ = placed(pod, view_of(*CLUSTER))
+
+    assert result["spec"]["tolerations"] == [*existing, *expected]
+
+
+def test_every_effect_is_tolerated_exactly_and_only_once() -> None:
+    taints = ("a=1:NoSchedule", "a=1:NoExecute", "b:PreferNoSchedule")
+    pools = (cks_pool("x", gpu=False, taints=taints), cks_pool("y", gpu=False, taints=taints[:1]))
+
+    assert changes(pod_of(labels=SPOT), *pools)["tolerations"] == [
+        {"key": "a", "operator": "Equal", "value": "1", "effect": "NoSchedule"},
+        {"key": "a", "operator": "Equal", "value": "1", "effect": "NoExecute"},
+        {"key": "b", "operator": "Exists", "effect": "PreferNoSchedule"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "taint", ["node.coreweave.cloud/evict=true:PreferNoSchedule", "sunk.coreweave.com/lock:PreferNoSchedule"]
+)
+def test_a_forbidden_taint_that_keeps_nobody_off_is_not_tolerated(taint: str) -> None:
+    assert "tolerations" not in changes(pod_of(labels=SPOT), cks_pool("x", gpu=False, taints=(taint,)))
+
+
+def test_what_no_node_can_be_tainted_with_is_not_tolerated() -> None:
+    pool = other_pool(CKS, "x", taints=(":NoSchedule", "a:", "b:Sometimes", "two words:NoSchedule"))
+    assert changes(pod_of(labels=SPOT), pool) == {"nodeSelector": {POOL_LABEL: "x"}}
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [
+        ("node-selector", {"tolerations"}),
+        ("tolerations", {"nodeSelector"}),
+        ("node-selector,tolerations", set()),
+        ("grace-period", {"tolerations", "nodeSelector"}),
+    ],
+)
+def test_a_pod_keeps_what_it_asks_to_keep(keep: str, expected: set[str]) -> None:
+    assert changes(pod_of(labels=SPOT, annotations={"spotgate.dev/keep": keep})).keys() == expected
+    preferred = changes(pod_of(labels=PREFERRED, annotations={"spotgate.dev/keep": keep}))
+    assert ("affinity" in preferred) is ("node-selector" not in keep)
+
+
+def test_a_gated_pod_is_placed_like_any_other() -> None:
+    assert changes(pod_of(labels=SPOT, schedulingGates=[{"name": "kueue"}])) == changes(pod_of(labels=SPOT))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pod_of(),
+        pod_of(gpu=True, tolerations=[TOLERATE_SPOT]),
+        pod_of(labels=SPOT, owner="DaemonSet"),
+        pod_of(labels=SPOT, nodeName="node-1"),
+        pod_of(labels=SPOT, annotations={"kubernetes.io/config.mirror": "x"}),
+        pod_of(labels={"spotgate.dev/capacity": "sopt"}, schedulerName="sunk"),
+        pod_of(labels=ON_DEMAND),
+        pod_of(nodeSelector={"kubernetes.io/arch": "amd64"}),
+    ],
+)
+def test_other_pods_are_left_alone_without_a_word(pod: JSON) -> None:
+    assert changes(pod) == {}
+    assert changes(pod, GPU_SPOT, CPU_SPOT) == {}
+
+
+def test_tolerating_is_targeting_where_the_policy_says_so() -> None:
+    pod = pod_of(gpu=True, tolerations=[TOLERATE_SPOT])
+    assert changes(pod, toleratingIsTargeting=True)["nodeSelector"] == {"example.com/tier": "spot"}
+
+
+def test_the_policy_names_the_label_to_select_by() -> None:
+    labels = {"a.example.com/team": "x", "example.com/tier": "spot"}
+    pod, pool = pod_of(labels=SPOT, gpu=True), cks_pool("p", labels=labels)
+
+    assert changes(pod, pool)["nodeSelector"] == {"a.example.com/team": "x"}
+    named = [{"key": "example.com/none", "value": "x"}, {"key": "example.com/tier", "value": "spot"}]
+    assert changes(pod, pool, selectorLabels=named)["nodeSelector"] == {"example.com/tier": "spot"}
+
+
+# Other providers
+
+
+TOLERATE_GKE = {"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+GKE_SPOT = {"cloud.google.com/gke-spot": "true"}
+
+
+@pytest.mark.parametrize(
+    ("view", "provider"), [(view_of(shown=("gke",)), ""), (view_of(), "gke"), (ClusterView(), "gke")]
+)
+def test_where_pools_cannot_be_seen_the_providers_own_label_and_taint_stand_for_them(
+    view: ClusterView, provider: str
+) -> None:
+    how: Any = {"providers": ALL, "provider": provider, "view": view}
+    assert changes(pod_of(labels=SPOT), **how) == {"tolerations": [TOLERATE_GKE], "nodeSelector": GKE_SPOT}
+    assert changes(pod_of(nodeSelector=GKE_SPOT), **how) == {"tolerations": [TOLERATE_GKE]}
+    assert changes(pod_of(labels=PREFERRED), **how).keys() == {"tolerations", "affinity"}
+    assert changes(pod_of(), **how) == {}
+
+
+def test_the_providers_own_taint_is_tolerated_beside_those_that_its_pool_declares() -> None:
+    pool = other_pool(GKE, "p", taints=("team=a:NoSchedule",))
+    tolerate_team = {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}
+
+    assert changes(pod_of(labels=SPOT), pool, providers=ALL)["tolerations"] == [tolerate_team, TOLERATE_GKE]
+
+
+def test_a_pool_of_both_capacities_is_used_by_its_spot_nodes_alone() -> None:
+    both = other_pool(KARPENTER, "both", capacity=CapacityType.BOTH, taints=("team=a:NoSchedule",))
+    gpu = other_pool(KARPENTER, "gpu", capacity=CapacityType.BOTH, gpu=Gpu.YES)
+    spot, name = {"karpenter.sh/capacity-type": "spot"}, {"karpenter.sh/nodepool": "both"}
+    expressions = [expression(key, "In", value) for key, value in {**spot, **name}.items()]
+
+    assert changes(pod_of(labels=SPOT), both, providers=ALL)["nodeSelector"] == spot
+    assert changes(pod_of(labels=SPOT), both, gpu, providers=ALL)["nodeSelector"] == {**spot, **name}
+    (term,) = changes(pod_of(labels=PREFERRED), both, gpu, providers=ALL)["affinity"]["nodeAffinity"][PREFER]
+    assert term == {"weight": 100, "preference": {"matchExpressions": expressions}}
+
+
+def test_pools_of_another_cluster_place_no_pods_here() -> None:
+    there = other_pool(GKE, "there", cluster="west", taints=("west:NoSchedule",))
+    assert changes(pod_of(labels=SPOT), CPU_SPOT, there, providers=ALL) == changes(pod_of(labels=SPOT), CPU_SPOT)
+
+
+def test_the_kind_asks_for_pools_and_namespaces_and_looks_at_new_pods() -> None:
+    assert KIND.needs == Needs(namespaces=True, pools=True)
+    assert KIND.rules(Facts({})) == (PODS_CREATE,)
+    assert isinstance(rule(), Mutator)
+    assert isinstance(rule(), Validator)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "problem"),
+    [
+        ({"provider": "ckss"}, ("provider",), "there is no CapacityProvider `ckss`, did you mean `cks`?; there are: cks"),
+        ({"selectorLabels": [{"key": "a", "value": "b"}, {"key": "a b", "value": "c"}]}, ("selectorLabels", 1), "`a b: c` can't be a label of a node"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_can_not_hold_is_refused(spec: JSON, path: tuple[str | int, ...], problem: str) -> None:
+    with pytest.raises(SpecError) as error:
+        rule(**spec)
+    assert (error.value.path, error.value.problem) == (path, problem)

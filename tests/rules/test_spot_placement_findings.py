@@ -1,0 +1,266 @@
+"""What is said about a Pod that targets spot and can't have it, or seems to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pools import ALL, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.rules.conftest import subject_of
+from tests.rules.placement import (
+    CLUSTER,
+    CPU,
+    CPU_SPOT,
+    GPU,
+    GPU_SPOT,
+    JSON,
+    ON_DEMAND,
+    PREFERRED,
+    REQUIRED,
+    SPOT,
+    changes,
+    context_of,
+    expression,
+    placed,
+    pod_of,
+    required,
+    rule,
+    said,
+)
+from webhook.capacity.pool import CapacityType, Gpu
+from webhook.cluster.protocol import ClusterView
+from webhook.decision import Outcome, Recording
+
+if TYPE_CHECKING:
+    from webhook.capacity.pool import Pool
+
+NODE_POOL = 'metadata.annotations["spotgate.dev/node-pool"]'
+CAPACITY = 'metadata.labels["spotgate.dev/capacity"]'
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [("Spot", ", did you mean `spot`?"), ("ondemand", ", did you mean `on-demand`?"), ("", ""), ("x", "")],
+)
+def test_an_unknown_value_of_the_label_is_said(value: str, hint: str) -> None:
+    violation = said(pod_of(labels={"spotgate.dev/capacity": value}))
+
+    assert violation.reason == f"the label spotgate.dev/capacity has the unknown value `{value}`{hint}"
+    assert violation.field == CAPACITY
+    assert "spot, spot-preferred, on-demand" in violation.detail
+
+
+def test_an_unknown_value_on_the_namespace_is_said_of_pods_that_do_not_say_themselves() -> None:
+    view = view_of(*CLUSTER, namespace={"spotgate.dev/capacity": "sopt"})
+    violation = said(pod_of(), view)
+
+    assert (
+        violation.reason
+        == "the namespace's label spotgate.dev/capacity has the unknown value `sopt`, did you mean `spot`?"
+    )
+    assert violation.field == ""
+    assert changes(pod_of(labels=ON_DEMAND), view=view) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("gpu", "NodePool gpu is not a spot pool: its capacity is on-demand"),
+        ("gpu-sopt", "there is no node pool `gpu-sopt`, did you mean `gpu-spot`?"),
+        ("there", "NodePool there belongs to another cluster, west"),
+        ("", "there is no node pool ``"),
+        ("x" * 9999, f"there is no node pool `{'x' * 63}`"),
+    ],
+)
+@pytest.mark.parametrize("labels", [{}, SPOT])
+def test_an_annotation_that_names_no_spot_pool_is_said(name: str, reason: str, labels: JSON) -> None:
+    pod = pod_of(labels=labels, annotations={"spotgate.dev/node-pool": name})
+    violation = said(pod, view_of(*CLUSTER, other_pool(GKE, "there", cluster="west")))
+
+    assert (violation.reason, violation.field) == (reason, NODE_POOL)
+    assert "The spot pools of this cluster: cpu-spot, gpu-spot." in violation.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"annotations": {"spotgate.dev/node-pool": "gpu-spot"}}, NODE_POOL),
+        ({"nodeSelector": {POOL_LABEL: "gpu-spot"}}, "spec.nodeSelector"),
+        (
+            {"affinity": required([expression(POOL_LABEL, "In", "gpu-spot")])},
+            f"spec.affinity.nodeAffinity.{REQUIRED}",
+        ),
+    ],
+)
+def test_on_demand_by_label_and_spot_by_choice_contradict_each_other(changes: JSON, field: str) -> None:
+    violation = said(pod_of(labels=ON_DEMAND, gpu=True, **changes))
+
+    assert violation.reason == "label spotgate.dev/capacity: on-demand contradicts the Pod's own choice of spot"
+    assert violation.field == field
+
+
+EXPRESSIONS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions"
+
+
+@pytest.mark.parametrize(
+    ("own", "field", "demand"),
+    [
+        ({"nodeSelector": {"example.com/tier": "paid"}}, 'spec.nodeSelector["example.com/tier"]', "example.com/tier: paid"),
+        ({"nodeSelector": {POOL_LABEL: "gpu"}}, f'spec.nodeSelector["{POOL_LABEL}"]', f"{POOL_LABEL}: gpu"),
+        ({"affinity": required([expression("example.com/tier", "NotIn", "spot")])}, f"{EXPRESSIONS}[0]", "example.com/tier NotIn [spot]"),
+        ({"affinity": required([expression("example.com/tier", "DoesNotExist")])}, f"{EXPRESSIONS}[0]", "example.com/tier DoesNotExist"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("labels", [SPOT, PREFERRED])
+def test_own_constraints_that_exclude_every_spot_pool_are_said(
+    own: JSON, field: str, demand: str, labels: JSON
+) -> None:
+    violation = said(pod_of(labels=labels, gpu=True, **own), view_of(GPU_SPOT, GPU))
+
+    assert violation.reason == "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool"
+    assert violation.field == field
+    assert f"demands `{demand}`" in violation.detail
+
+
+def test_a_selector_of_on_demand_pools_says_which_they_are() -> None:
+    pod = pod_of(labels=SPOT, gpu=True, nodeSelector={"example.com/tier": "paid"})
+    assert "It admits only on-demand capacity: NodePool gpu." in said(pod, view_of(GPU_SPOT, GPU)).detail
+
+
+def test_a_selector_against_the_providers_label_is_said_where_its_pools_cannot_be_seen() -> None:
+    pod = pod_of(labels=SPOT, nodeSelector={"cloud.google.com/gke-spot": "false"})
+    violation = said(pod, view_of(shown=("gke",)), providers=ALL)
+
+    assert violation.field == 'spec.nodeSelector["cloud.google.com/gke-spot"]'
+
+
+def test_a_cluster_without_spot_pools_is_said() -> None:
+    violation = said(pod_of(labels=SPOT), view_of(CPU, GPU))
+
+    assert violation.reason == "the Pod targets spot, and the cluster has no spot pool"
+    assert violation.detail == "It targets spot by label spotgate.dev/capacity: spot. The Pod was left as it is."
+    assert violation.field == CAPACITY
+    assert violation.fix == "create a spot pool, or set `spotgate.dev/capacity: on-demand`"
+
+
+def test_why_the_pod_can_land_on_no_spot_pool_is_said_for_each() -> None:
+    pools = (
+        cks_pool("a", gpu=False),
+        cks_pool("b", deletionTimestamp="2026-01-01T00:00:00Z"),
+        cks_pool("c", taints=("node.coreweave.cloud/reserved=x:NoSchedule",)),
+    )
+    violation = said(pod_of(labels=SPOT, gpu=True), view_of(*pools))
+
+    assert violation.reason == "the Pod targets spot, and there is no spot pool that it can land on"
+    assert (
+        "NodePool b: it is being deleted; "
+        "NodePool c: its taint node.coreweave.cloud/reserved=x:NoSchedule must never be tolerated; "
+        "NodePool a: it has no GPUs, and the Pod requests some."
+    ) in violation.detail
+
+
+def test_many_pools_are_counted_not_listed() -> None:
+    pools = [cks_pool(f"p{number}", gpu=False) for number in range(9)]
+    assert "; and 4 more." in said(pod_of(labels=SPOT, gpu=True), view_of(*pools)).detail
+
+
+def test_a_named_pool_that_can_not_be_landed_on_is_said() -> None:
+    leaving = cks_pool("leaving", deletionTimestamp="2026-01-01T00:00:00Z")
+    pod = pod_of(annotations={"spotgate.dev/node-pool": "leaving"}, gpu=True)
+
+    violation = said(pod, view_of(leaving, GPU_SPOT))
+    assert "NodePool leaving: it is being deleted." in violation.detail
+    assert violation.field == NODE_POOL
+
+
+def test_a_named_gpu_pool_that_keeps_the_pod_off_is_said_and_its_taint_not_tolerated() -> None:
+    guarded = cks_pool("guarded", taints=("spot:NoSchedule", "nvidia.com/gpu=present:NoSchedule"))
+    result, _, violations = placed(pod_of(annotations={"spotgate.dev/node-pool": "guarded"}), view_of(guarded))
+
+    assert result["spec"]["nodeSelector"] == {POOL_LABEL: "guarded"}
+    assert [each["key"] for each in result["spec"]["tolerations"]] == ["spot"]
+    (violation,) = violations
+    assert violation.reason == "NodePool guarded takes only Pods that request GPUs, and this one requests none"
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pod_of(labels=SPOT),
+        pod_of(annotations={"spotgate.dev/node-pool": "gpu-spot"}),
+        pod_of(nodeSelector={POOL_LABEL: "gpu-spot"}),
+    ],
+)
+def test_unknown_pools_change_nothing_and_are_said_to_be_unknown(pod: JSON) -> None:
+    violation = said(pod, ClusterView(why_unknown="no cluster state was given", remedy="pass --state"))
+
+    assert violation.unknown
+    assert violation.reason == "the node pools are unknown: it can't be told on which spot pools the Pod can run"
+    assert violation.detail == "No cluster state was given. The Pod was left as it is."
+    assert violation.fix == "pass --state"
+
+
+def test_pools_that_nothing_tells_apart_are_said() -> None:
+    pools = (other_pool(KARPENTER, "twin"), other_pool(KARPENTER, "twin", capacity=CapacityType.ON_DEMAND), other_pool(KARPENTER, "third", gpu=Gpu.YES))  # fmt: skip
+    violation = said(pod_of(labels=SPOT), view_of(*pools), providers=ALL)
+
+    assert violation.reason == "the Pod targets spot, and no label tells its spot pools from the others"
+    assert "It can land on NodePool twin." in violation.detail
+
+
+def test_several_providers_whose_pools_cannot_be_seen_are_said() -> None:
+    violation = said(pod_of(labels=SPOT), view_of(shown=("gke", "eks")), providers=ALL)
+
+    assert violation.reason == "the Pod targets spot, and the cluster shows several providers of it"
+    assert "`eks.amazonaws.com/capacityType: SPOT` or `cloud.google.com/gke-spot: true`" in violation.fix
+
+
+@pytest.mark.parametrize(
+    ("labels", "pools", "fix"),
+    [
+        (SPOT, (CPU_SPOT, CPU), "nodeSelector `compute.coreweave.com/node-pool: cpu-spot`"),
+        (SPOT, (CPU_SPOT, cks_pool("b", gpu=False), CPU), "required node affinity `compute.coreweave.com/node-pool In [b, cpu-spot]`"),
+        (PREFERRED, (CPU_SPOT, CPU), "preferred node affinity `compute.coreweave.com/node-pool: cpu-spot`"),
+    ],
+)  # fmt: skip
+def test_validation_says_what_a_skipped_mutation_left_out(labels: JSON, pools: tuple[Pool, ...], fix: str) -> None:
+    (violation,) = rule().validate(subject_of(pod_of(labels=labels)), context_of(view_of(*pools)))
+
+    assert violation.reason == "the Pod targets spot, and lacks what it needs to run there"
+    assert violation.field == "spec.tolerations"
+    assert violation.outcome is Outcome.WARN
+    toleration = "toleration `{key: spot, operator: Equal, value: true, effect: NoSchedule}`"
+    assert violation.fix == f"add {toleration}, {fix}"
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (pod_of(), ["not placed on spot: nothing says that it targets spot"]),
+        (
+            pod_of(labels=SPOT, annotations={"spotgate.dev/keep": "tolerations"}),
+            [
+                "targets spot: label spotgate.dev/capacity: spot",
+                "NodePool gpu-spot: it has GPUs, and the Pod requests none",
+                "it keeps its tolerations",
+                "lacks the requirement compute.coreweave.com/node-pool In ('cpu-spot',)",
+            ],
+        ),
+        (
+            pod_of(gpu=True, nodeSelector={"example.com/tier": "spot"}),
+            [
+                "targets spot: its own nodeSelector or affinity admits only spot",
+                "NodePool cpu-spot: it has no GPUs, and the Pod requests some",
+                "its own nodeSelector and affinity admit nothing else: no selector is added",
+                "lacks a toleration of spot=true:NoSchedule",
+                "lacks a toleration of is_gpu=true:PreferNoSchedule",
+            ],
+        ),
+    ],
+)
+def test_the_trace_says_why(pod: JSON, expected: list[str]) -> None:
+    trace = Recording()
+    rule().plan(subject_of(pod, trace=trace), context_of(view_of(*CLUSTER)))
+
+    assert [text for _, _, text in trace.steps] == expected

@@ -1,0 +1,198 @@
+"""What holds for every Pod and every set of node pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tests.pools import ALL, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.rules.placement import (
+    JSON,
+    PREFERRED,
+    SPOT,
+    expression,
+    placed,
+    pod_of,
+    required,
+    rule,
+)
+from webhook.capacity.pool import CapacityType, Gpu
+from webhook.capacity.targeting import Target, target_of
+from webhook.kube.affinity import Answer, admits, terms_of
+from webhook.kube.pod import decode_pod
+from webhook.kube.tolerations import HARD_EFFECTS, covers, tolerates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.capacity.pool import Pool
+    from webhook.cluster.protocol import ClusterView
+    from webhook.kube.pod import Pod
+
+_keys = st.sampled_from((POOL_LABEL, "example.com/tier", "example.com/team", "kubernetes.io/arch"))
+_values = st.sampled_from(("spot", "paid", "p0", "p1", "p2", "amd64"))
+_expressions = st.builds(expression, _keys, st.sampled_from(("In", "NotIn")), _values) | st.builds(
+    expression, _keys, st.sampled_from(("Exists", "DoesNotExist"))
+)
+_affinities = st.lists(st.lists(_expressions, max_size=2), min_size=1, max_size=3).map(lambda terms: required(*terms))
+_selectors = st.dictionaries(_keys, _values, max_size=1)
+_odd_pods = st.builds(
+    lambda pod, more: {**pod, "spec": {**pod["spec"], **more}},
+    strategies.pods(
+        labels={"spotgate.dev/capacity": st.sampled_from(("spot", "spot-preferred", "on-demand", "Spot"))},
+        annotations={
+            "spotgate.dev/node-pool": st.sampled_from(("p0", "p1", "p9")),
+            "spotgate.dev/keep": st.sampled_from(("node-selector", "tolerations", "nothing")),
+        },
+    ),
+    strategies.sometimes(nodeSelector=_selectors, affinity=_affinities, resourceClaims=st.just([{"name": "claim"}])),
+)
+# Most Pods are ordinary: they ask for spot, and one constraint of their own narrows it at most.
+_ordinary_pods = st.builds(
+    lambda labels, gpu, own, tolerations: pod_of(labels=labels, gpu=gpu, tolerations=tolerations, **own),
+    st.sampled_from((SPOT, SPOT, PREFERRED, {})),
+    st.booleans(),
+    st.just({}) | st.builds(dict, nodeSelector=_selectors) | st.builds(dict, affinity=_affinities),
+    st.lists(strategies.tolerations(), max_size=1),
+)
+_pods = _ordinary_pods | _ordinary_pods | _odd_pods
+_taints = st.sampled_from(
+    (
+        "spot=true:NoSchedule",
+        "spot:NoSchedule",
+        "spot=true:NoExecute",
+        "is_gpu=true:NoSchedule",
+        "is_gpu=true:PreferNoSchedule",
+        "node.coreweave.cloud/evict=true:NoExecute",
+        "sunk.coreweave.com/lock:PreferNoSchedule",
+        ":NoSchedule",
+    )
+)
+_labels = st.dictionaries(st.sampled_from(("example.com/tier", "example.com/team")), st.sampled_from(("spot", "paid")))
+_cks_shape = st.tuples(st.booleans(), st.booleans(), _labels, st.lists(_taints, max_size=2, unique=True))
+_other_shape = st.tuples(
+    st.sampled_from(
+        (CapacityType.SPOT, CapacityType.SPOT, CapacityType.BOTH, CapacityType.ON_DEMAND, CapacityType.UNKNOWN)
+    ),
+    st.sampled_from((Gpu.YES, Gpu.NO, Gpu.ANY)),
+    _labels,
+    st.lists(_taints, max_size=2, unique=True),
+)
+
+
+def _cks_pools(shapes: list[Any]) -> tuple[Pool, ...]:
+    return tuple(
+        cks_pool(f"p{number}", spot=spot, gpu=gpu, labels=labels, taints=tuple(taints))
+        for number, (spot, gpu, labels, taints) in enumerate(shapes)
+    )
+
+
+def _other_pools(shapes: list[Any]) -> tuple[Pool, ...]:
+    return tuple(
+        other_pool(KARPENTER, f"p{number}", capacity=capacity, gpu=gpu, labels=labels, taints=tuple(taints))
+        for number, (capacity, gpu, labels, taints) in enumerate(shapes)
+    )
+
+
+_pools = st.lists(_cks_shape, min_size=1, max_size=4).map(_cks_pools) | st.lists(
+    _other_shape, min_size=1, max_size=4
+).map(_other_pools)
+_namespaces: st.SearchStrategy[JSON] = st.sampled_from(({}, SPOT, PREFERRED))
+
+
+def _target(pod: JSON, view: ClusterView, *, tolerating: bool) -> Any:
+    return target_of(_decoded(pod), view.namespaces["team-a"], view, ALL, tolerating=tolerating)
+
+
+@given(_pods, _pools, _namespaces, st.booleans())
+def test_nothing_there_is_lost_and_the_answer_stays_the_same(
+    pod: JSON,
+    pools: tuple[Pool, ...],
+    namespace: JSON,
+    tolerating: bool,  # noqa: FBT001
+) -> None:
+    view = view_of(*pools, namespace=namespace)
+    before = _target(pod, view, tolerating=tolerating)
+    result, patch, _ = placed(pod, view, rule(ALL, toleratingIsTargeting=tolerating))
+    after = _target(result, view, tolerating=tolerating)
+
+    assert [operation["op"] for operation in patch] == ["add"] * len(patch)
+    if not isinstance(before, Target):
+        assert patch == []
+        return
+    assert (after.because, after.preferred, after.providers, after.pools, after.gpu) == (
+        before.because,
+        before.preferred,
+        before.providers,
+        before.pools,
+        before.gpu,
+    )
+    spec, given_spec = result["spec"], pod["spec"]
+    assert given_spec.get("nodeSelector", {}).items() <= spec.get("nodeSelector", {}).items()
+    count = len(given_spec.get("tolerations", ()))
+    assert spec.get("tolerations", [])[:count] == given_spec.get("tolerations", [])
+    assert {**given_spec, **{key: spec.get(key) for key in ("nodeSelector", "tolerations", "affinity")}} == {
+        **spec,
+        **{key: spec.get(key) for key in ("nodeSelector", "tolerations", "affinity")},
+    }
+
+
+@given(_pods, _pools, _namespaces)
+def test_what_is_added_is_narrow_and_needed(pod: JSON, pools: tuple[Pool, ...], namespace: JSON) -> None:
+    view = view_of(*pools, namespace=namespace)
+    result, _, _ = placed(pod, view, rule(ALL))
+    tolerations = decode_pod(msgspec.json.encode(result)).spec.tolerations or []
+    count = len(pod["spec"].get("tolerations", ()))
+    added = tolerations[count:]
+
+    for index, toleration in enumerate(added):
+        assert toleration.key
+        assert toleration.effect
+        assert "coreweave" not in toleration.key
+        assert not any(covers(each, toleration) for each in tolerations[: count + index])
+        if toleration.key == "is_gpu":
+            assert "nvidia.com/" in msgspec.json.encode(pod["spec"]).decode()
+
+
+@given(_pods, _pools, _namespaces)
+def test_a_placed_pod_runs_on_its_pools_and_on_no_other_known_node(
+    pod: JSON, pools: tuple[Pool, ...], namespace: JSON
+) -> None:
+    """As the scheduler sees it, on nodes that have the labels they are known to have, and no others."""
+    view = view_of(*pools, namespace=namespace)
+    before = _target(pod, view, tolerating=False)
+    result, _, violations = placed(pod, view, rule(ALL))
+    if not isinstance(before, Target) or before.preferred or not before.pools or violations or _keeps(pod):
+        return
+    own, final = _decoded(pod).spec, _decoded(result).spec
+    keys = {key for pool in pools for key in pool.labels} | {"kubernetes.io/arch", "karpenter.sh/capacity-type"}
+    for pool, labels, is_spot in _nodes(pools):
+        ours = is_spot and any(pool is each for each in before.pools)
+        admitted = admits(terms_of(final), labels, keys)
+        assert admitted is (admits(terms_of(own), labels, keys) if ours else Answer.NO)
+        for taint in pool.taints if ours else ():
+            if taint.key and taint.effect in HARD_EFFECTS and taint.key != "is_gpu":
+                assert any(tolerates(each, taint) for each in final.tolerations or ())
+
+
+def _decoded(pod: JSON) -> Pod:
+    return decode_pod(msgspec.json.encode(pod))
+
+
+def _keeps(pod: JSON) -> bool:
+    return "spotgate.dev/keep" in pod["metadata"].get("annotations", {})
+
+
+def _nodes(pools: tuple[Pool, ...]) -> Iterator[tuple[Pool, JSON, bool]]:
+    """All kinds of nodes of all pools, with all of their labels, and whether they are spot."""
+    for pool in pools:
+        labels = {**pool.labels, "kubernetes.io/arch": "amd64"}
+        if pool.spot or pool.capacity is CapacityType.BOTH:
+            spot_labels = {label.key: label.value for label in ALL[pool.provider].spot_labels}
+            yield pool, {**labels, **spot_labels}, True
+        if not pool.spot:
+            yield pool, labels, False

@@ -1,0 +1,135 @@
+"""Which spot nodes a Pod can land on, and why not on the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from webhook.capacity.pool import Gpu
+from webhook.kube.affinity import Answer, admits
+from webhook.kube.containers import requests_any
+from webhook.kube.tolerations import tolerates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.capacity.pool import Pool, Taint
+    from webhook.capacity.provider import Provider
+    from webhook.capacity.supply import SpotNodes, Supply
+    from webhook.kube.affinity import Term
+    from webhook.kube.pod import Pod
+
+EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
+_NO_GPU: Final = "it has no GPUs, and the Pod requests some"
+_GPU: Final = "it has GPUs, and the Pod requests none"
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Where a Pod can land.
+
+    Attributes:
+        nodes: the spot nodes of those pools; or, where no pool is one, of the providers whose pools can't be seen.
+        refused: the other spot pools, each with why the Pod can't land there.
+        gpu: it requests GPUs; None: a resource claim may be for one.
+    """
+
+    nodes: tuple[SpotNodes, ...]
+    refused: tuple[tuple[Pool, str], ...]
+    gpu: bool | None
+
+
+def land(
+    pod: Pod, terms: tuple[Term, ...], named: str | None, supply: Supply, in_play: tuple[Provider, ...]
+) -> Landing:
+    """Where a Pod that targets spot can land.
+
+    Args:
+        pod: the Pod.
+        terms: its own constraints.
+        named: the pool that its annotation names; None: it names none.
+        supply: what there is.
+        in_play: the providers whose nodes count.
+    """
+    gpu = _wants_gpu(pod, in_play)
+    names = {provider.name for provider in in_play}
+    found: list[SpotNodes] = []
+    unfit: list[tuple[SpotNodes, str]] = []
+    refused: list[tuple[Pool, str]] = []
+    for nodes in supply.spot:
+        pool = nodes.pool
+        if pool is None or pool.provider not in names or (named is not None and pool.name != named):
+            continue
+        if nodes.closed:
+            refused.append((pool, nodes.closed))
+        elif admits(terms, nodes.labels, nodes.absent) is Answer.NO:
+            refused.append((pool, EXCLUDED))
+        elif because := _unfit(pod, nodes, gpu=gpu):
+            unfit.append((nodes, because))
+        else:
+            found.append(nodes)
+    if unfit:
+        selected = _named(terms, named, found, [nodes for nodes, _ in unfit], supply)
+        found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
+        refused += [(nodes.pool, because) for nodes, because in unfit if nodes.pool and nodes not in selected]
+    if not found and named is None:
+        found = [
+            nodes
+            for nodes in supply.unseen
+            if nodes.provider.name in names and admits(terms, nodes.labels, nodes.absent) is not Answer.NO
+        ]
+    return Landing(tuple(found), tuple(refused), gpu)
+
+
+def kept_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
+    """Do a Pod's own constraints demand what tells spot from other capacity, and admit no other nodes than these?"""
+    return (
+        all(term.demands(supply.telling) for term in terms)
+        and all(admits(terms, labels, supply.telling) is Answer.NO for labels in supply.other)
+        and all(each in nodes or admits(terms, each.labels, supply.telling) is Answer.NO for each in supply.spot)
+    )
+
+
+def gpu_only(pod: Pod, nodes: SpotNodes) -> Taint | None:
+    """The taint that keeps a Pod off these nodes unless it requests GPUs, and that it does not tolerate itself."""
+    for taint in nodes.gpu_only:
+        if not any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
+            return taint
+    return None
+
+
+def _wants_gpu(pod: Pod, in_play: Iterable[Provider]) -> bool | None:
+    """Does it request GPUs? None: a claim of its own may be for one; that is no proof."""
+    for provider in in_play:
+        if requests_any(pod, provider.gpu_resources):
+            return True
+    return None if pod.spec.resourceClaims else False
+
+
+def _unfit(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
+    """Why GPUs stand in the way, as a phrase; empty where they do not."""
+    if gpu:
+        return _NO_GPU if nodes.gpu is Gpu.NO else ""
+    if gpu is False and nodes.gpu is Gpu.YES:
+        return _GPU
+    guard = gpu_only(pod, nodes)
+    return f"its taint {guard} keeps Pods off that request no GPUs" if guard is not None else ""
+
+
+def _named(
+    terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unfit: list[SpotNodes], supply: Supply
+) -> list[SpotNodes]:
+    """Those that a Pod names although they do not fit: by annotation, by name in its own selector, or by a label.
+
+    A label that pools give their nodes names them only if it is on none that fits: it may well be on all spot pools.
+    """
+    if named is not None:
+        return unfit
+
+    def selects(nodes: SpotNodes, keys: frozenset[str]) -> bool:
+        return any(term.demands(keys) and term.admits(nodes.labels, supply.telling) is not Answer.NO for term in terms)
+
+    by_name = [nodes for nodes in unfit if selects(nodes, frozenset((nodes.provider.pool_label,)))]
+    if by_name or any(selects(nodes, supply.given) for nodes in fit):
+        return by_name
+    return [nodes for nodes in unfit if selects(nodes, supply.given)]

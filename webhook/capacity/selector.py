@@ -1,0 +1,80 @@
+"""What selects some spot nodes and nothing else: the requirements on node labels that keep a Pod there."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from webhook.capacity.pool import CapacityType
+from webhook.kube.pod import Requirement
+from webhook.kube.tolerations import is_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.capacity.provider import Label
+    from webhook.capacity.supply import SpotNodes, Supply
+
+_REMEMBERED: Final = 64
+"""Answers kept at hand: there are as many as kinds of Pods (with GPUs, without, for one pool ...)."""
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def select(chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[Label, ...]) -> tuple[Requirement, ...]:
+    """Requirements, all ``In``, that admit the chosen nodes and no others that are known.
+
+    The first of these that does: the provider's spot label; a label named in the policy; a label that all of their
+    pools give their nodes and no other pool gives; the pool-name label. A pool of both capacities also needs the spot
+    label, as its on-demand nodes have all its other labels. Empty: nothing tells the chosen ones apart.
+
+    Args:
+        chosen: at least one.
+        supply: what there is.
+        named: labels that the policy names.
+    """
+    inside = [nodes.labels for nodes in chosen]
+    outside = [*supply.other, *(nodes.labels for nodes in supply.spot if nodes not in chosen)]
+    base: tuple[Requirement, ...] = ()
+    spot_labels = chosen[0].provider.spot_labels
+    if spot_labels:
+        spot = _equals(spot_labels[0].key, spot_labels[0].value)
+        if _tells_apart(spot, inside, outside):
+            return (spot,)
+        if any(nodes.pool is not None and nodes.pool.capacity is CapacityType.BOTH for nodes in chosen):
+            base = (spot,)
+            outside = [labels for labels in outside if _has(spot, labels)]
+    for requirement in _candidates(chosen, inside, supply, named):
+        if _tells_apart(requirement, inside, outside) and all(_has(each, labels) for each in base for labels in inside):
+            return (*base, requirement)
+    return ()
+
+
+def _candidates(
+    chosen: tuple[SpotNodes, ...], inside: Sequence[Mapping[str, str]], supply: Supply, named: tuple[Label, ...]
+) -> Iterator[Requirement]:
+    for label in named:
+        yield _equals(label.key, label.value)
+    for key, value in sorted(inside[0].items()):
+        if key in supply.given:
+            yield _equals(key, value)
+    key = chosen[0].provider.pool_label
+    yield Requirement(key, "In", tuple(sorted({labels.get(key, "") for labels in inside})))
+
+
+def _equals(key: str, value: str) -> Requirement:
+    return Requirement(key, "In", (value,))
+
+
+def _has(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    return labels.get(requirement.key) in (requirement.values or ())
+
+
+def _tells_apart(
+    requirement: Requirement, inside: Sequence[Mapping[str, str]], outside: Sequence[Mapping[str, str]]
+) -> bool:
+    """Do all inside have it, and none outside? What the API server would refuse tells nothing apart."""
+    return (
+        all(_has(requirement, labels) for labels in inside)
+        and not any(_has(requirement, labels) for labels in outside)
+        and all(is_label(requirement.key, value) for value in requirement.values or ())
+    )

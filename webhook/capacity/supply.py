@@ -1,0 +1,211 @@
+"""The spot capacity of a cluster: which nodes are spot, what they are marked with, and what tells them from others.
+
+Worked out once for each state of the node pools, so that a Pod is only compared with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.capacity.pool import CapacityType, Gpu
+from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from webhook.capacity.pool import Pool, Taint
+    from webhook.capacity.provider import Provider
+    from webhook.cluster.protocol import ClusterView
+    from webhook.kube.pod import Toleration
+
+_REMEMBERED: Final = 4
+"""States of node pools kept at hand: the newest, and those of requests under way."""
+
+EVERY_NODE_HAS: Final = frozenset(
+    {
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "node.kubernetes.io/windows-build",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+    }
+)
+"""Labels that say what a node is, not whether it is spot.
+
+Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpotNodes:
+    """The spot nodes of a pool; or all of a provider's, where its pools can't be seen.
+
+    Attributes:
+        provider: whose they are.
+        pool: None where the provider's own labels and taints stand for its pools.
+        gpu: whether they have GPUs.
+        labels: as far as anybody says.
+        absent: keys of labels that they do not have, as only other providers mark nodes by them.
+        closed: why no Pod is placed there, as a phrase; empty where that is not so.
+        gpu_only: taints that keep Pods off that request no GPUs.
+        tolerations: of their taints, but for the next.
+        gpu_tolerations: of the taints that are for Pods that request GPUs.
+    """
+
+    provider: Provider
+    pool: Pool | None
+    gpu: Gpu
+    labels: Mapping[str, str]
+    absent: frozenset[str]
+    closed: str
+    gpu_only: tuple[Taint, ...]
+    tolerations: tuple[Toleration, ...]
+    gpu_tolerations: tuple[Toleration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Supply:
+    """The capacity of one cluster, in one state. Pools that describe another cluster are left out.
+
+    Attributes:
+        known: the node pools are known.
+        pools: all of them.
+        spot: the spot nodes of each pool that has any that Pods can be kept to.
+        unseen: spot nodes of providers that label them, and have no pool here.
+        other: labels of all kinds of nodes that are not spot, or are not known to be.
+        given: keys of labels that spot pools give their nodes; not those that describe the machine.
+        telling: keys that tell spot from other capacity. A node not known to have such a label does not have it.
+        taints: those that only spot nodes have, each with the name of its provider.
+    """
+
+    known: bool
+    pools: tuple[Pool, ...]
+    spot: tuple[SpotNodes, ...]
+    unseen: tuple[SpotNodes, ...]
+    other: tuple[Mapping[str, str], ...]
+    given: frozenset[str]
+    telling: frozenset[str]
+    taints: tuple[tuple[Taint, str], ...]
+
+
+class _Same:
+    """Equal to nothing but the same object, which it keeps alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:  # noqa: ANN401 - it is only compared
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
+    """The capacity that a view shows, to those who know these providers."""
+    return _supply(_Same(view.pools), _Same(providers))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _supply(same_pools: _Same, same_providers: _Same) -> Supply:
+    providers: Mapping[str, Provider] = same_providers.value
+    pools: tuple[Pool, ...] = tuple(
+        pool for pool in same_pools.value or () if not pool.cluster and pool.provider in providers
+    )
+    marks = {provider.name: _marks(provider) for provider in providers.values()}
+    every_mark = frozenset().union(*marks.values())
+
+    def nodes(provider: Provider, pool: Pool | None) -> SpotNodes:
+        return _spot_nodes(provider, pool, every_mark - marks[provider.name])
+
+    spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
+    seen = {pool.provider for pool in pools}
+    described = {key for each in providers.values() for reader in each.readers for key in reader.known_labels}
+    given = frozenset(key for pool in spot for key in pool.labels) - described - EVERY_NODE_HAS - every_mark
+    return Supply(
+        known=same_pools.value is not None,
+        pools=pools,
+        spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=_identity)),
+        unseen=tuple(
+            nodes(provider, None)
+            for provider in providers.values()
+            if provider.spot_labels and provider.name not in seen
+        ),
+        other=tuple(pool.labels for pool in pools if not pool.spot),
+        given=given,
+        telling=given | every_mark,
+        taints=tuple(_spot_taints(pools, providers)),
+    )
+
+
+def can_be_spot(pool: Pool, provider: Provider) -> bool:
+    """Has it spot nodes that Pods can be kept to? One of both capacities has where its provider labels spot nodes."""
+    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.spot_labels))
+
+
+def _marks(provider: Provider) -> frozenset[str]:
+    """Keys of the labels by which a provider names a node's pool, and marks it as spot."""
+    return frozenset((provider.pool_label, *(label.key for label in provider.spot_labels)))
+
+
+def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str]) -> SpotNodes:
+    labels = {label.key: label.value for label in provider.spot_labels}
+    taints = provider.spot_taints
+    if pool is not None:
+        labels = {**pool.labels, **labels}
+        taints = (*pool.taints, *taints)
+    forbidden = [taint for taint in taints if any(each.matches(taint) for each in provider.forbidden_taints)]
+    allowed = [taint for taint in taints if taint not in forbidden]
+    gpu = [taint for taint in allowed if any(each.matches(taint) for each in provider.gpu_taints)]
+    return SpotNodes(
+        provider=provider,
+        pool=pool,
+        gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
+        labels=labels,
+        absent=absent,
+        closed=_closed(pool, forbidden),
+        gpu_only=tuple(taint for taint in gpu if taint.effect in HARD_EFFECTS),
+        tolerations=_tolerations(taint for taint in allowed if taint not in gpu),
+        gpu_tolerations=_tolerations(gpu),
+    )
+
+
+def _closed(pool: Pool | None, forbidden: list[Taint]) -> str:
+    if pool is not None and pool.deleting:
+        return "it is being deleted"
+    hard = next((taint for taint in forbidden if taint.effect in HARD_EFFECTS), None)
+    return f"its taint {hard} must never be tolerated" if hard is not None else ""
+
+
+def _tolerations(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
+    found = dict.fromkeys(toleration for taint in taints if (toleration := toleration_for(taint)) is not None)
+    return tuple(found)
+
+
+def _spot_taints(pools: tuple[Pool, ...], providers: Mapping[str, Provider]) -> Iterable[tuple[Taint, str]]:
+    """The providers' own spot taints, and those that only spot pools declare."""
+    for provider in providers.values():
+        for taint in provider.spot_taints:
+            yield taint, provider.name
+    elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
+    for pool in pools:
+        provider = providers[pool.provider]
+        for taint in pool.taints if pool.spot else ():
+            patterns = (*provider.gpu_taints, *provider.forbidden_taints)
+            if taint not in elsewhere and not any(pattern.matches(taint) for pattern in patterns):
+                yield taint, provider.name
+
+
+def _identity(pool: Pool) -> tuple[str, str, str, str]:
+    return pool.identity

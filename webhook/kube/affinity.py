@@ -1,0 +1,167 @@
+"""What a Pod's own nodeSelector and required node affinity admit: yes, no, or nobody knows.
+
+A node pool declares some of its nodes' labels, never all of them. A label that it does not declare is unknown, not
+absent, and an answer that rests on it is unknown too.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#affinity-and-anti-affinity
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.kube.pod import Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from webhook.kube.pod import NodeSelector, PodSpec
+
+REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+
+_POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
+_MOST_DIGITS: Final = 19
+"""Of a 64-bit integer, which is what the scheduler reads."""
+
+
+class Answer(IntEnum):
+    """Three values: AND is the least of them, OR the greatest."""
+
+    NO = 0
+    UNKNOWN = 1
+    YES = 2
+
+
+class Term(msgspec.Struct, frozen=True):
+    """Requirements that all must hold: the nodeSelector's, and those of one affinity term.
+
+    Attributes:
+        requirements: on labels.
+        names_nodes: it also has ``matchFields``, which name single nodes.
+    """
+
+    requirements: tuple[Requirement, ...]
+    names_nodes: bool = False
+
+    def admits(self, labels: Mapping[str, str], absent: Collection[str] = ()) -> Answer:
+        """Does it admit nodes with these labels?
+
+        Args:
+            labels: those that are known.
+            absent: keys that the nodes do not have, unless they are among the labels.
+        """
+        answer = Answer.UNKNOWN if self.names_nodes else Answer.YES
+        for requirement in self.requirements:
+            holds = _holds(requirement, labels, absent)
+            if holds is Answer.NO:
+                return Answer.NO
+            if holds is Answer.UNKNOWN:
+                answer = Answer.UNKNOWN
+        return answer
+
+    def demands(self, keys: Collection[str]) -> bool:
+        """Must a node have one of these labels, whichever value?"""
+        return any(each.key in keys and each.operator in _POSITIVE for each in self.requirements)
+
+
+def terms_of(spec: PodSpec) -> tuple[Term, ...]:
+    """A Pod's own constraints: terms of which one must hold.
+
+    A Pod without constraints has one term without requirements; one that no node can ever suit has no term.
+    """
+    selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
+    required = _required(spec)
+    if required is None:
+        return (Term(selector),)
+    return tuple(
+        Term((*selector, *(term.matchExpressions or ())), bool(term.matchFields))
+        for term in required.nodeSelectorTerms
+        if term.matchExpressions or term.matchFields
+    )
+
+
+def constrained(spec: PodSpec) -> bool:
+    """Has the Pod a nodeSelector, or a required node affinity?"""
+    return bool(spec.nodeSelector) or _required(spec) is not None
+
+
+def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Answer:
+    """Does one of the terms admit nodes with these labels? See `Term.admits`."""
+    answer = Answer.NO
+    for term in terms:
+        held = term.admits(labels, absent)
+        if held is Answer.YES:
+            return held
+        answer = max(answer, held)
+    return answer
+
+
+def refusal(spec: PodSpec, labels: Mapping[str, str], absent: Collection[str] = ()) -> tuple[str, str]:
+    """Why a Pod's own constraints do not admit nodes with these labels: the field, and what it demands.
+
+    Both are empty where they may admit them.
+    """
+    for key, value in (spec.nodeSelector or {}).items():
+        if _holds(Requirement(key, "In", (value,)), labels, absent) is Answer.NO:
+            return f'spec.nodeSelector["{key}"]', f"{key}: {value}"
+    if admits(terms_of(spec), labels, absent) is not Answer.NO:
+        return "", ""
+    required = _required(spec)
+    for number, term in enumerate(required.nodeSelectorTerms if required is not None else ()):
+        for index, requirement in enumerate(term.matchExpressions or ()):
+            if _holds(requirement, labels, absent) is Answer.NO:
+                field = f"{REQUIRED}.nodeSelectorTerms[{number}].matchExpressions[{index}]"
+                return field, describe(requirement)
+    return f"{REQUIRED}.nodeSelectorTerms", "terms that no node suits"
+
+
+def describe(requirement: Requirement) -> str:
+    """A requirement in words: ``a/b NotIn [x, y]``."""
+    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"
+
+
+def _required(spec: PodSpec) -> NodeSelector | None:
+    if spec.affinity is None or spec.affinity.nodeAffinity is None:
+        return None
+    return spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
+
+
+def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collection[str]) -> Answer:
+    value = labels.get(requirement.key)
+    if value is None and requirement.key not in absent:
+        return Answer.UNKNOWN
+    values = requirement.values or ()
+    match requirement.operator:
+        case "In":
+            holds = value in values
+        case "NotIn":
+            holds = value not in values
+        case "Exists":
+            holds = value is not None
+        case "DoesNotExist":
+            holds = value is None
+        case "Gt" | "Lt":
+            holds = _compares(value, requirement.operator, values)
+        case _:  # the API server refuses the Pod for it
+            return Answer.UNKNOWN
+    return Answer.YES if holds else Answer.NO
+
+
+def _compares(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
+    if value is None or len(values) != 1:
+        return False
+    left, right = _integer(value), _integer(values[0])
+    if left is None or right is None:
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+def _integer(text: str) -> int | None:
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
+        return None
+    return int(text)

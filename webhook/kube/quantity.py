@@ -1,0 +1,58 @@
+"""Quantities (``500m``, ``1.5Gi``) in the one form in which the API server writes them.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_UP, Decimal
+from typing import Any, Final
+
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
+_DECIMAL: Final = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_MILLI: Final = _DECIMAL.index("m")
+_ONE: Final = _DECIMAL.index("")
+_LENGTH: Final = 24
+"""Characters of a quantity that is computed with: the greatest there is, 2**63 - 1, has 19 digits."""
+
+
+def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The quantity in its canonical form, rounded up to a thousandth; what is no quantity comes back as it is.
+
+    ``0.5`` becomes ``500m``, the number 1000 ``1k``, ``2048Mi`` ``2Gi``; ``1500Mi`` stays.
+    """
+    text = str(value)
+    found = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH else None
+    if found is None:
+        return value
+    number, binary, decimal, exponent = found.groups()
+    amount = Decimal(number)
+    if binary:
+        amount *= 1024 ** _BINARY.index(binary)
+    elif exponent:
+        amount = amount.scaleb(int(exponent))
+    else:
+        amount = amount.scaleb(3 * (_DECIMAL.index(decimal) - _ONE))
+    thousandths = int(amount.scaleb(3).to_integral_value(ROUND_UP))
+    if not thousandths:
+        return "0"
+    ones, rest = divmod(thousandths, 1000)
+    if binary and not rest and abs(ones) >= 1024:  # noqa: PLR2004 - below one Ki it is written as a decimal
+        whole, times = _divide(ones, 1024, len(_BINARY) - 1)
+        return f"{whole}{_BINARY[times]}"
+    whole, times = _divide(thousandths, 1000, len(_DECIMAL) - 1 - _MILLI)
+    power = _MILLI + times
+    if exponent and power != _ONE:
+        return f"{whole}e{3 * (power - _ONE)}"
+    return f"{whole}{_DECIMAL[power]}"
+
+
+def _divide(number: int, by: int, most: int) -> tuple[int, int]:
+    """Divide while nothing is left over; what remains, and how often that was."""
+    times = 0
+    while times < most and number % by == 0:
+        number //= by
+        times += 1
+    return number, times

@@ -1,0 +1,93 @@
+"""Tolerations: what one covers of another, and which taints it tolerates.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+from webhook.kube.pod import Toleration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NO_EXECUTE: Final = "NoExecute"
+HARD_EFFECTS: Final = frozenset({"NoSchedule", NO_EXECUTE})
+"""These keep a Pod off a node; ``PreferNoSchedule`` only speaks against it."""
+EFFECTS: Final = HARD_EFFECTS | {"PreferNoSchedule"}
+
+_EQUAL: Final = frozenset({"", "Equal"})
+_EXISTS: Final = "Exists"
+
+_NAME: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DOMAIN: Final = r"(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/"
+_KEY: Final = re.compile(f"(?:{_DOMAIN})?{_NAME}")
+_VALUE: Final = re.compile(f"(?:{_NAME})?")
+
+
+class NodeTaint(Protocol):
+    """A taint, whoever's type it is."""
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+
+    @property
+    def value(self) -> str:
+        """Its value; empty where it has none."""
+
+    @property
+    def effect(self) -> str:
+        """NoSchedule, PreferNoSchedule or NoExecute."""
+
+
+def is_label(key: str, value: str) -> bool:
+    """Would the API server take them as a node selector's key and value, or a toleration's?
+
+    Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+    """
+    return _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
+
+
+def toleration_for(taint: NodeTaint) -> Toleration | None:
+    """The narrowest toleration of a taint; None for what no node can be tainted with.
+
+    A toleration without a key or an effect is a wide one, and the API server refuses a Pod for a malformed one: what a
+    node pool declares is not trusted to be well-formed.
+    """
+    if taint.effect not in EFFECTS or not is_label(taint.key, taint.value):
+        return None
+    if not taint.value:
+        return Toleration(taint.key, _EXISTS, "", taint.effect)
+    return Toleration(taint.key, "Equal", taint.value, taint.effect)
+
+
+def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
+    """Does it match the taint? For how long (``tolerationSeconds``) is another question."""
+    if toleration.effect not in {"", taint.effect}:
+        return False
+    if toleration.operator == _EXISTS:
+        return toleration.key in {"", taint.key}
+    return toleration.operator in _EQUAL and toleration.key == taint.key and toleration.value == taint.value
+
+
+def covers(existing: Toleration, wanted: Toleration) -> bool:
+    """Does ``existing`` tolerate all that ``wanted`` does, and as long?"""
+    if existing.effect not in {"", wanted.effect}:
+        return False
+    if existing.tolerationSeconds is not None and (
+        wanted.tolerationSeconds is None or wanted.tolerationSeconds > existing.tolerationSeconds
+    ):
+        return False
+    if existing.operator == _EXISTS:
+        return existing.key in {"", wanted.key}
+    if existing.key != wanted.key or existing.value != wanted.value:
+        return False
+    return existing.operator == wanted.operator or (existing.operator in _EQUAL and wanted.operator in _EQUAL)
+
+
+def any_covers(existing: Iterable[Toleration] | None, wanted: Toleration) -> bool:
+    """Does one of them cover it?"""
+    return any(covers(each, wanted) for each in existing or ())

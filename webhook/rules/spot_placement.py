@@ -1,0 +1,216 @@
+"""Policy kind ``SpotPlacement``: a Pod that targets spot gets what it needs to run there, and only there.
+
+Intent:
+    Saying `spotgate.dev/capacity: spot` is enough. Without the tolerations a Pod stays pending beside free spot nodes;
+    without the selector it takes on-demand nodes that it was not meant to pay for.
+
+Reads:
+    Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace,
+    annotations ``spotgate.dev/node-pool`` and ``spotgate.dev/keep`` (node-selector, tolerations), nodeSelector,
+    required node affinity, tolerations, GPU requests, owner, schedulerName; the node pools of the cluster.
+
+Writes:
+    ``spec.tolerations``: the narrowest one for each taint of the spot pools that the Pod can land on, unless one there
+    covers it. Never for what a provider forbids; for what keeps other Pods off GPU nodes, only if it requests GPUs.
+    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) where one label is not enough: what
+    admits these pools and no other (`webhook.capacity.selector`), unless its own constraints do already.
+    ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred.
+
+Finds, after that: unknown values and pools, constraints that contradict each other, no pool to land on, pools that
+nothing tells apart, unknown pools, and changes that are not there.
+
+Source:
+    https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
+    https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/;
+    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field
+
+from webhook.capacity.landing import gpu_only
+from webhook.capacity.provider import Label
+from webhook.capacity.selector import select
+from webhook.capacity.supply import supply_of
+from webhook.capacity.targeting import NotTargeting, kept, target_of
+from webhook.cluster.protocol import Needs
+from webhook.kube.tolerations import any_covers, is_label
+from webhook.policy.common import Flag, PolicySpec, SpecError
+from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
+from webhook.policy.loader import did_you_mean
+from webhook.rules import spot_placement_findings as findings
+from webhook.rules.protocol import PODS_CREATE, PolicyKind
+from webhook.rules.spot_placement_findings import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.provider import Provider
+    from webhook.capacity.supply import Supply
+    from webhook.capacity.targeting import Target
+    from webhook.context import Context
+    from webhook.decision import Trace, Violation
+    from webhook.kube.edit import PodEditor
+    from webhook.kube.pod import Pod, Requirement, Toleration
+    from webhook.rules.protocol import Facts, Subject
+
+WEIGHT: Final = 100
+"""The most a preference can weigh: spot first, as far as the scheduler lets a preference decide."""
+
+
+class SpotPlacementSpec(PolicySpec):
+    """Finds Pods that target spot, and injects tolerations and a nodeSelector."""
+
+    provider: str = Field(
+        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
+    )
+    tolerating_is_targeting: Flag = Field(
+        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+    )
+    selector_labels: tuple[LabelSpec, ...] = Field(
+        default=(),
+        description="Node labels to select spot pools by, the preferred one first. One is taken where all pools that "
+        "the Pod can land on give it to their nodes and no other pool does.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotPlacement:
+    """The compiled rule."""
+
+    provider: str
+    tolerating: bool
+    labels: tuple[Label, ...]
+    providers: Mapping[str, Provider]
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        """Inject what the plan says."""
+        plan = self.plan(subject, context)
+        for toleration in plan.tolerations:
+            editor.add_toleration(toleration)
+        if plan.preferred and plan.selector:
+            editor.prefer(WEIGHT, *plan.selector)
+            return
+        for requirement in plan.selector:
+            if len(values := requirement.values or ()) == 1:
+                editor.add_node_selector(requirement.key, values[0])
+            else:
+                editor.require(requirement)
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        """What the plan can't do, and what of it is not there."""
+        plan = self.plan(subject, context)
+        yield from plan.violations
+        if plan.tolerations or plan.selector:
+            yield findings.not_placed(plan)
+
+    def plan(self, subject: Subject, context: Context) -> Plan:
+        """What is to be done about a Pod, and what there is to say about it."""
+        pod, view, trace = subject.pod, context.view, subject.trace
+        namespace_labels = view.namespaces.get(subject.request.namespace) or {}
+        target = target_of(
+            pod, namespace_labels, view, self.providers, provider=self.provider, tolerating=self.tolerating
+        )
+        supply = supply_of(view, self.providers)
+        if isinstance(target, NotTargeting):
+            trace.say("not placed on spot: %s", target.because)
+            silent = findings.not_targeting(pod, namespace_labels, target, view, supply, self.providers)
+            return Plan(violations=tuple(silent))
+        trace.say("targets spot: %s", target.because)
+        for pool, because in target.refused:
+            trace.say("%s: %s", pool, because)
+        if not target.nodes:
+            known = target.pools is not None
+            why = findings.nowhere(pod, target, view, supply) if known else findings.pools_unknown(pod, view)
+            return Plan(violations=(why,))
+        return self._placed(pod, target, supply, trace)
+
+    def _placed(self, pod: Pod, target: Target, supply: Supply, trace: Trace) -> Plan:
+        keeps = kept(pod)
+        selector: tuple[Requirement, ...] = ()
+        if "node-selector" in keeps:
+            trace.say("it keeps its node selector")
+        elif target.pinned:
+            trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
+        else:
+            selector = select(target.nodes, supply, self.labels)
+            if not selector:
+                return Plan(violations=(findings.not_told_apart(pod, target),))
+            selector = _missing_requirements(pod, selector, preferred=target.preferred)
+        tolerations: tuple[Toleration, ...] = ()
+        if "tolerations" in keeps:
+            trace.say("it keeps its tolerations")
+        else:
+            tolerations = _missing_tolerations(pod, target)
+
+        for requirement in selector:
+            trace.say("lacks the requirement %s In %s", requirement.key, requirement.values)
+        for toleration in tolerations:
+            trace.say("lacks a toleration of %s=%s:%s", toleration.key, toleration.value, toleration.effect)
+        return Plan(
+            tolerations=tolerations,
+            selector=selector,
+            preferred=target.preferred,
+            because=target.because,
+            violations=_closed_to(pod, target),
+        )
+
+
+def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
+    """Those that the Pod lacks; the ones for GPU nodes only if it requests GPUs."""
+    wanted: list[Toleration] = []
+    for nodes in target.nodes:
+        for toleration in (*nodes.tolerations, *(nodes.gpu_tolerations if target.gpu else ())):
+            if not any_covers(pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
+                wanted.append(toleration)
+    return tuple(wanted)
+
+
+def _closed_to(pod: Pod, target: Target) -> tuple[Violation, ...]:
+    """GPU pools that the Pod names, and that keep it off as it requests no GPUs."""
+    if target.gpu:
+        return ()
+    return tuple(
+        findings.gpu_only(nodes, taint) for nodes in target.nodes if (taint := gpu_only(pod, nodes)) is not None
+    )
+
+
+def _missing_requirements(pod: Pod, selector: tuple[Requirement, ...], *, preferred: bool) -> tuple[Requirement, ...]:
+    """What of the selector is not there yet."""
+    if not preferred:
+        own = pod.spec.nodeSelector or {}
+        return tuple(each for each in selector if (own.get(each.key),) != each.values)
+    affinity = pod.spec.affinity and pod.spec.affinity.nodeAffinity
+    for term in (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ():
+        if not term.preference.matchFields and set(term.preference.matchExpressions or ()) == set(selector):
+            return ()
+    return selector
+
+
+def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
+    if spec.provider and spec.provider not in facts.providers:
+        known = ", ".join(sorted(facts.providers))
+        hint = did_you_mean(spec.provider, facts.providers)
+        raise SpecError(("provider",), f"there is no CapacityProvider `{spec.provider}`{hint}; there are: {known}")
+    for number, label in enumerate(spec.selector_labels):
+        if not is_label(label.key, label.value):
+            raise SpecError(("selectorLabels", number), f"`{label.key}: {label.value}` can't be a label of a node")
+    return SpotPlacement(
+        provider=spec.provider,
+        tolerating=spec.tolerating_is_targeting,
+        labels=tuple(Label(label.key, label.value) for label in spec.selector_labels),
+        providers=facts.providers,
+    )
+
+
+KIND: Final = PolicyKind(
+    name="SpotPlacement",
+    spec=SpotPlacementSpec,
+    compile=_compile,
+    rules=lambda _: (PODS_CREATE,),
+    needs=Needs(namespaces=True, pools=True),
+)
