@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _AFFINITY: Final = ("spec", "affinity")
 _NODE: Final = (*_AFFINITY, "nodeAffinity")
-_REQUIRED: Final = (*_NODE, "requiredDuringSchedulingIgnoredDuringExecution")
-_PREFERRED: Final = (*_NODE, "preferredDuringSchedulingIgnoredDuringExecution")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def _json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
@@ -81,17 +81,17 @@ class PodEditor:
 
         A term without any requirement matches no node and is left alone: with one it would begin to match.
         """
-        affinity = self._node_affinity()
-        required = affinity.requiredDuringSchedulingIgnoredDuringExecution
+        affinity = self.pod.spec.affinity
+        node_affinity = affinity.nodeAffinity if affinity is not None else None
+        required = node_affinity.requiredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
         if required is None:
             required = NodeSelector([NodeSelectorTerm([requirement])])
-            affinity.requiredDuringSchedulingIgnoredDuringExecution = required
-            self._recorder.add(_REQUIRED, _json(required))
+            self._node_affinity(_REQUIRED, _json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
             return
         for index, term in enumerate(required.nodeSelectorTerms):
             if not term.matchExpressions and not term.matchFields:
                 continue
-            path = (*_REQUIRED, "nodeSelectorTerms", index, "matchExpressions")
+            path = (*_NODE, _REQUIRED, "nodeSelectorTerms", index, "matchExpressions")
             if term.matchExpressions is None:
                 term.matchExpressions = [requirement]
                 self._recorder.add(path, [_json(requirement)])
@@ -101,15 +101,15 @@ class PodEditor:
 
     def prefer(self, weight: int, *requirements: Requirement) -> None:
         """Append a preferred node affinity term with these requirements, which AND."""
-        affinity = self._node_affinity()
         term = PreferredTerm(weight, NodeSelectorTerm(list(requirements)))
-        preferred = affinity.preferredDuringSchedulingIgnoredDuringExecution
+        affinity = self.pod.spec.affinity
+        node_affinity = affinity.nodeAffinity if affinity is not None else None
+        preferred = node_affinity.preferredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
         if preferred is None:
-            affinity.preferredDuringSchedulingIgnoredDuringExecution = [term]
-            self._recorder.add(_PREFERRED, [_json(term)])
+            self._node_affinity(_PREFERRED, [_json(term)]).preferredDuringSchedulingIgnoredDuringExecution = [term]
         else:
             preferred.append(term)
-            self._recorder.add((*_PREFERRED, "-"), _json(term))
+            self._recorder.add((*_NODE, _PREFERRED, "-"), _json(term))
 
     def set_grace(self, seconds: int) -> None:
         """Set ``terminationGracePeriodSeconds``, whatever it was."""
@@ -127,15 +127,21 @@ class PodEditor:
             container.lifecycle.preStop = handler
             self._recorder.add((*path, "preStop"), _json(handler))
 
-    def _node_affinity(self) -> NodeAffinity:
-        spec = self.pod.spec
-        if spec.affinity is None:
-            spec.affinity = Affinity()
-            self._recorder.add(_AFFINITY, {})
-        if spec.affinity.nodeAffinity is None:
-            spec.affinity.nodeAffinity = NodeAffinity()
-            self._recorder.add(_NODE, {})
-        return spec.affinity.nodeAffinity
+    def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON
+        """Record a new member of the node affinity together with the parents it lacks; the typed node affinity."""
+        affinity = self.pod.spec.affinity
+        node_affinity = affinity.nodeAffinity if affinity is not None else None
+        if node_affinity is not None:
+            self._recorder.add((*_NODE, member), value)
+            return node_affinity
+        node_affinity = NodeAffinity()
+        if affinity is not None:
+            affinity.nodeAffinity = node_affinity
+            self._recorder.add(_NODE, {member: value})
+        else:
+            self.pod.spec.affinity = Affinity(node_affinity)
+            self._recorder.add(_AFFINITY, {"nodeAffinity": {member: value}})
+        return node_affinity
 
 
 def native_sleep(seconds: int) -> Handler:

@@ -14,9 +14,7 @@ class LabelSelector:
     __slots__ = ("_requirements",)
 
     def __init__(self, requirements: Iterable[tuple[str, str, Iterable[str]]]) -> None:
-        self._requirements = tuple(
-            (key, operator, frozenset(values)) for key, operator, values in requirements
-        )
+        self._requirements = tuple((key, operator, frozenset(values)) for key, operator, values in requirements)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """True where all requirements hold. As in Kubernetes, NotIn also holds where the label is absent."""

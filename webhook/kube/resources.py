@@ -1,0 +1,107 @@
+"""Which resource a kind is: manifests name kinds, the API server and policies name resources.
+
+A server knows it from discovery; without one there are the built-in kinds, and the CRDs among the manifests.
+
+Source: discovery of Kubernetes 1.36 with every API enabled, and the kinds in k8s.io/api that a feature gate hides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CRD_GROUP: Final = "apiextensions.k8s.io"
+CRD_KIND: Final = "CustomResourceDefinition"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object as the API server serves it.
+
+    Attributes:
+        group: the API group; empty for the core group.
+        kind: as ``kind`` in manifests.
+        plural: the resource's name: ``nodepools``.
+        namespaced: its objects live in namespaces.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+
+def resource_of(group: str, kind: str) -> Resource | None:
+    """The built-in resource of a kind; None for any other kind."""
+    return _BUILT_IN.get((group, kind))
+
+
+def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
+    """The resource that a CustomResourceDefinition makes; None where the document does not say."""
+    match crd:
+        case {
+            "spec": {"group": str(group), "scope": str(scope), "names": {"kind": str(kind), "plural": str(plural)}}
+        } if group and kind and plural:
+            return Resource(group, kind, plural, scope == "Namespaced")
+    return None
+
+
+_NAMESPACED: Final = {
+    "": "Binding ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate ReplicationController "
+    "ResourceQuota Secret Service ServiceAccount",
+    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    "authorization.k8s.io": "LocalSubjectAccessReview",
+    "autoscaling": "HorizontalPodAutoscaler",
+    "batch": "CronJob Job",
+    "certificates.k8s.io": "PodCertificateRequest",
+    "coordination.k8s.io": "Lease LeaseCandidate",
+    "discovery.k8s.io": "EndpointSlice",
+    "events.k8s.io": "Event",
+    "networking.k8s.io": "Ingress NetworkPolicy",
+    "policy": "PodDisruptionBudget",
+    "rbac.authorization.k8s.io": "Role RoleBinding",
+    "resource.k8s.io": "ResourceClaim ResourceClaimTemplate",
+    "scheduling.k8s.io": "PodGroup Workload",
+    "storage.k8s.io": "CSIStorageCapacity",
+}
+_CLUSTER_SCOPED: Final = {
+    "": "ComponentStatus Namespace Node PersistentVolume",
+    "admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding "
+    "MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
+    "ValidatingWebhookConfiguration",
+    CRD_GROUP: CRD_KIND,
+    "apiregistration.k8s.io": "APIService",
+    "authentication.k8s.io": "SelfSubjectReview TokenReview",
+    "authorization.k8s.io": "SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview",
+    "certificates.k8s.io": "CertificateSigningRequest ClusterTrustBundle",
+    "flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
+    "internal.apiserver.k8s.io": "StorageVersion",
+    "networking.k8s.io": "IPAddress IngressClass ServiceCIDR",
+    "node.k8s.io": "RuntimeClass",
+    "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding",
+    "resource.k8s.io": "DeviceClass DeviceTaintRule ResourcePoolStatusRequest ResourceSlice",
+    "scheduling.k8s.io": "PriorityClass",
+    "storage.k8s.io": "CSIDriver CSINode StorageClass VolumeAttachment VolumeAttributesClass",
+    "storagemigration.k8s.io": "StorageVersionMigration",
+}
+
+
+def plural_of(kind: str) -> str:
+    """Kubernetes forms the names of all its own resources so, but for one."""
+    name = kind.lower()
+    if name == "endpoints":
+        return name
+    if name.endswith("s"):
+        return f"{name}es"
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+_BUILT_IN: Final = {
+    (group, kind): Resource(group, kind, plural_of(kind), namespaced)
+    for table, namespaced in ((_NAMESPACED, True), (_CLUSTER_SCOPED, False))
+    for group, kinds in table.items()
+    for kind in kinds.split()
+}
