@@ -135,7 +135,7 @@ def mutate(index: Index, request: Request, **changes: Any) -> Decision:
 
 POD = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a"}]}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a"}]}}
-DEPLOYMENT = {"metadata": {"name": "web"}, "spec": {"replicas": 1, "template": TEMPLATE}}
+DEPLOYMENT: dict[str, Any] = {"metadata": {"name": "web"}, "spec": {"replicas": 1, "template": TEMPLATE}}
 
 
 def outcomes(decision: Decision) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from textwrap import indent
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ class Finding:
         """The finding for a person: reason and field on the first line, detail and fix below."""
         lines = [f"[{self.policy}] {self.reason}" + (f" (at {self.field})" if self.field else "")]
         if self.detail:
-            lines.append(f"  {self.detail}")
+            lines.append(indent(self.detail, "  "))
         if self.fix:
-            lines.append(f"  Fix: {self.fix}")
+            # A fix may be YAML to copy: it keeps its shape.
+            first, *rest = self.fix.split("\n")
+            lines += [f"  Fix: {first}", *(f"    {line}" for line in rest)]
         return "\n".join(lines)
 
 

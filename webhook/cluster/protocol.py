@@ -29,9 +29,7 @@ class Needs:
     fresh: bool = False
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            self.namespaces or other.namespaces, self.pools or other.pools, self.fresh or other.fresh
-        )
+        return Needs(self.namespaces or other.namespaces, self.pools or other.pools, self.fresh or other.fresh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,7 @@ class ClusterView:
         remedy: what makes them known, as an instruction ("pass --state with the node pools' manifests").
         namespaces: labels of each namespace by its name; a name that is not there is an unknown namespace.
         providers: names of the providers that the cluster shows, by their pools or by labels of its Nodes.
+        api_server: (major, minor) of its API server; None: not known.
         oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
     """
 
@@ -52,6 +51,7 @@ class ClusterView:
     remedy: str = "give the node pools"
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     providers: frozenset[str] = frozenset()
+    api_server: tuple[int, int] | None = None
     oldest_kubelet: tuple[int, int] | None = None
 
 

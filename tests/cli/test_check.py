@@ -1,0 +1,434 @@
+"""How ``check`` judges: requests, state, patches, findings' places, exit codes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import jsonpatch
+import pytest
+import yaml
+
+from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
+from webhook.cli.judging import path_of
+from webhook.documents import field_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Done, Run
+
+    Write = Callable[[str, str], Path]
+
+CLEAN_POD = POD.replace("example.com/team", "team")
+
+
+@pytest.fixture
+def check(run: Run, policies: Path) -> Callable[..., Done]:
+    def check(*arguments: str | Path, stdin: str = "") -> Done:
+        return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())
+
+    return check
+
+
+Check = Any
+
+
+def test_finding_says_where_what_why_and_how_to_mend_it(check: Check, write: Write) -> None:
+    done = check(write("pod.yaml", f"# a comment\n{POD}"))
+    assert (done.code, done.err) == (1, "")
+    (result,) = done.json["results"]
+    assert {key: result[key] for key in ("reason", "detail", "fix") if not result.pop(key)} == {}
+    assert result == {
+        "file": "pod.yaml",
+        "line": 7,
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "default",
+        "name": "web",
+        "policy": "labels",
+        "outcome": "deny",
+        "field": 'metadata.labels["example.com/team"]',
+    }
+
+
+def test_json_has_exactly_the_fields_that_are_promised_in_their_order(check: Check, write: Write) -> None:
+    report = check(write("all.yaml", f"{POD}---\n{SPOT_POD}---\n{SPOT_POOL}---\n{ON_DEMAND_POOL}")).json
+    assert list(report) == ["results", "patches", "summary"]
+    fields = "file line apiVersion kind namespace name policy outcome reason detail field fix"
+    assert [" ".join(result) for result in report["results"]] == [fields]
+    assert [" ".join(patch) for patch in report["patches"]] == ["file line kind namespace name patch"]
+    assert list(report["summary"].items()) == [
+        ("documents", 4), ("skipped", 0), ("deny", 1), ("warn", 0), ("audit", 0), ("indeterminate", 0), ("patched", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "fail_on", "code"),
+    [
+        ("deny", "deny", 1),
+        ("deny", "warn", 1),
+        ("deny", "indeterminate", 1),
+        ("warn", "deny", 0),
+        ("warn", "warn", 1),
+        ("warn", "indeterminate", 1),
+        ("audit", "deny", 0),
+        ("audit", "warn", 0),
+        ("audit", "indeterminate", 0),
+    ],
+)
+def test_exit_code_is_1_from_the_outcome_on_that_fails(
+    run: Run, write: Write, enforcement: str, fail_on: str, code: int
+) -> None:
+    policy = f"""\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {{name: labels}}
+spec: {{domains: [example.com], enforcement: {enforcement}}}
+"""
+    done = run(
+        "check", write("pod.yaml", POD), "--policies", write("policy.yaml", policy), "--fail-on", fail_on, "-o", "json"
+    )
+    assert done.outcomes == [("labels", enforcement)]
+    assert done.code == code
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("deny", 0), ("warn", 0), ("indeterminate", 1)])
+def test_unknown_is_indeterminate_and_fails_only_where_that_is_asked_for(
+    check: Check, write: Write, fail_on: str, code: int
+) -> None:
+    done = check(write("pool.yaml", SPOT_POOL), "--partial", "--fail-on", fail_on)
+    (result,) = done.json["results"]
+    assert (result["policy"], result["outcome"]) == ("fallback", "indeterminate")
+    assert "--partial" in result["detail"]
+    assert "--state" in result["fix"]
+    assert done.code == code
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "expected"),
+    [
+        (None, (), [("fallback", "deny")]),
+        (ON_DEMAND_POOL, (), []),
+        (ON_DEMAND_POOL, ("--partial",), [("fallback", "indeterminate")]),
+        ("", (), [("fallback", "deny")]),
+    ],
+    ids=["no state", "a fallback", "partial", "empty state"],
+)
+def test_pools_are_complete_where_any_is_given_or_state_is(
+    check: Check, write: Write, state: str | None, flags: tuple[str, ...], expected: list[tuple[str, str]]
+) -> None:
+    given = () if state is None else ("--state", write("state.yaml", state))
+    assert check(write("pool.yaml", SPOT_POOL), *given, *flags).outcomes == expected
+
+
+def test_pools_are_unknown_where_no_pool_and_no_state_is_given(check: Check, write: Write) -> None:
+    scale = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p, annotations: {spotgate.dev/node-pool: gpu-spot}}
+spec: {containers: [{name: main, image: busybox}]}
+"""
+    assert check(write("pod.yaml", scale)).json["patches"] == []
+    assert check(write("pod.yaml", scale), "--state", write("pool.yaml", SPOT_POOL)).json["patches"] != []
+
+
+def test_documents_are_state_for_each_other_whatever_their_order_and_file(check: Check, write: Write) -> None:
+    write("d/1.yaml", SPOT_POOL)
+    write("d/2.yaml", f"{CLEAN_POD}---\n{ON_DEMAND_POOL}")
+    assert check("d").outcomes == []
+
+
+def test_a_document_counts_instead_of_the_same_object_in_state(check: Check, write: Write) -> None:
+    state = write("state.yaml", f"{ON_DEMAND_POOL}---\n{SPOT_POOL}")
+    broken = write("gpu.yaml", ON_DEMAND_POOL.replace("targetNodes: 2", "targetNodes: 0"))
+    pool = write("other.yaml", SPOT_POOL.replace("gpu-spot", "gpu-spot-2"))
+    assert check(pool, "--state", state).outcomes == []
+    assert check(pool, broken, "--state", state).outcomes == [("fallback", "deny")]
+
+
+def test_update_compares_with_the_object_in_state(check: Check, write: Write) -> None:
+    state = write("state.yaml", f"{ON_DEMAND_POOL}---\n{SPOT_POOL}")
+    shrunk = write("gpu.yaml", ON_DEMAND_POOL.replace("targetNodes: 2", "targetNodes: 0"))
+    assert check(shrunk, "--state", state, "--operation", "UPDATE").outcomes == [("fallback", "deny")]
+    assert check(shrunk, "--state", state).outcomes == []
+    same = write("pod.yaml", POD)
+    there = write("there.yaml", POD.replace("name: web", "name: web\n  namespace: default"))
+    assert check(same, "--state", there, "--operation", "UPDATE").outcomes == []
+    assert check(same, "--operation", "UPDATE").outcomes == [("labels", "deny")]
+
+
+def test_delete_takes_the_document_away(check: Check, write: Write) -> None:
+    state = write("state.yaml", f"{ON_DEMAND_POOL}---\n{SPOT_POOL}")
+    fallback = write("gpu.yaml", ON_DEMAND_POOL)
+    done = check(fallback, "--state", state, "--operation", "DELETE")
+    assert done.outcomes == [("fallback", "deny")]
+    assert done.json["patches"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [((), "deny"), (("--group", "admins"), "warn"), (("--group", "others", "--group", "admins"), "warn")],
+)
+def test_break_glass_needs_a_group_of_the_user(
+    check: Check, write: Write, arguments: tuple[str, ...], outcome: str
+) -> None:
+    urgent = SPOT_POOL.replace("name: gpu-spot", 'name: gpu-spot\n  annotations: {spotgate.dev/break-glass: "outage"}')
+    assert check(write("pool.yaml", urgent), *arguments).outcomes == [("fallback", outcome)]
+
+
+def test_exemption_by_user_holds_for_that_user_alone(run: Run, write: Write) -> None:
+    policy = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: labels}
+spec: {domains: [example.com], exempt: [{users: ["jane"], reason: she knows}]}
+"""
+    arguments = ("check", write("pod.yaml", POD), "--policies", write("policy.yaml", policy))
+    assert [run(*arguments, *user).code for user in ((), ("--user", "joe"), ("--user", "jane"))] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("days", "warned"), [(0, True), (14, True), (15, False), (-1, False)])
+def test_exemption_that_ends_soon_is_called_to_mind(run: Run, write: Write, days: int, warned: bool) -> None:  # noqa: FBT001
+    last = datetime.now(tz=UTC).date() + timedelta(days=days)
+    policy = f"""\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {{name: labels}}
+spec:
+  domains: [example.org]
+  exempt:
+    - users: [jane]
+      reason: migration
+      expires: {last}
+"""
+    done = run("check", write("pod.yaml", POD), "--policies", write("policy.yaml", policy))
+    warning = (
+        "policy.yaml:9:7: spec.exempt[0].expires: warning: "
+        f"the exemption ends on {last} (migration); renew it, or mend what it lets through\n"
+    )
+    assert (done.code, done.err) == (0, warning if warned else "")
+
+
+def test_namespace_of_a_document_is_its_own_or_default_and_none_for_cluster_scoped_kinds(
+    check: Check, write: Write
+) -> None:
+    pods = f"{POD}---\n" + POD.replace("name: web", "name: web\n  namespace: team-a") + f"---\n{SPOT_POOL}"
+    results = check(write("all.yaml", pods)).json["results"]
+    assert [result["namespace"] for result in results] == ["default", "team-a", ""]
+
+
+def test_system_namespaces_are_left_alone_by_name_and_by_a_label_that_a_document_shows(
+    check: Check, write: Write
+) -> None:
+    write("1.yaml", POD.replace("name: web", "name: web\n  namespace: kube-system"))
+    write("2.yaml", POD.replace("name: web", "name: web\n  namespace: theirs"))
+    namespace = (
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: theirs, labels: {ns.coreweave.cloud/org: control-plane}}\n"
+    )
+    assert check("1.yaml", "2.yaml").outcomes == [("labels", "deny")]
+    assert check("1.yaml", "2.yaml", "--state", write("namespace.yaml", namespace)).outcomes == []
+
+
+def test_pod_without_a_name_is_called_by_what_its_name_begins_with(check: Check, write: Write) -> None:
+    (result,) = check(write("pod.yaml", POD.replace("name: web", "generateName: web-"))).json["results"]
+    assert result["name"] == "web-"
+
+
+def test_items_of_lists_are_judged_one_by_one_where_they_are(check: Check, write: Write) -> None:
+    text = """\
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: v1
+    kind: Pod
+    metadata: {name: a, labels: {example.com/x: "1"}}
+  - apiVersion: v1
+    kind: PodList
+    items:
+      - metadata:
+          name: b
+          labels:
+            example.com/y: "1"
+"""
+    report = check(write("list.yaml", text)).json
+    assert [(result["name"], result["kind"], result["line"]) for result in report["results"]] == [
+        ("a", "Pod", 6),
+        ("b", "Pod", 13),
+    ]
+    assert report["summary"]["documents"] == 2
+
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      nodeSelector: {compute.coreweave.com/node-pool: gpu-spot}
+      tolerations:
+      containers: [{name: main, image: busybox}]
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SPOT_POD,
+        SPOT_POD.replace("      image: busybox", "      image: busybox\n      lifecycle:"),
+        SPOT_POD.replace("      image: busybox", "      image: busybox\n      lifecycle: {preStop: null}"),
+        SPOT_POD.replace("  containers", "  tolerations: null\n  terminationGracePeriodSeconds: null\n  containers"),
+        DEPLOYMENT,
+        "apiVersion: v1\nkind: List\nitems:\n- " + "\n  ".join(DEPLOYMENT.splitlines()) + "\n",
+        json.dumps(yaml.safe_load(SPOT_POD)),
+    ],
+    ids=["as it is", "null lifecycle", "null preStop", "nulls", "template", "in a list", "JSON"],
+)
+def test_patch_applies_to_the_document_as_it_is_written_and_leaves_nothing_to_patch(
+    run: Run, write: Write, text: str
+) -> None:
+    policies = """\
+apiVersion: spotgate.dev/v1
+kind: SpotPlacement
+metadata: {name: placement}
+---
+apiVersion: spotgate.dev/v1
+kind: GracefulTermination
+metadata: {name: termination}
+"""
+    arguments = ("--policies", write("policies.yaml", policies), "--state", write("pool.yaml", TAINTED_POOL))
+    document = write("document.yaml", text)
+    (patch,) = run("check", "-o", "json", document, *arguments).json["patches"]
+    patched = jsonpatch.apply_patch(yaml.safe_load(text), patch["patch"])
+    paths = {operation["path"] for operation in patch["patch"]}
+    assert any("/tolerations" in path for path in paths)
+    assert any("/lifecycle" in path for path in paths)
+    report = run("check", "-o", "json", write("patched.yaml", yaml.safe_dump(patched)), *arguments).json
+    assert (report["patches"], report["results"]) == ([], [])
+
+
+TAINTED_POOL = f"""\
+{SPOT_POOL}
+  instanceType: cd-gp-a192-genoa
+  nodeTaints: [{{key: spot, value: "true", effect: NoSchedule}}]
+""".replace("  instanceType: gd-8xh100ib-i128\n", "")
+TAINTED_POOL = TAINTED_POOL.replace("\n\n", "\n")
+
+
+def test_patch_follows_the_kubernetes_version_and_the_oldest_kubelet_in_state(run: Run, write: Write) -> None:
+    policy = """\
+apiVersion: spotgate.dev/v1
+kind: GracefulTermination
+metadata: {name: termination}
+"""
+    pod = write("pod.yaml", SPOT_POD.replace("resources: {limits: {nvidia.com/gpu: 8}}", "ports: []"))
+    arguments = ("check", pod, "-o", "json", "--policies", write("policy.yaml", policy), "--state")
+    pool = write("pool.yaml", TAINTED_POOL)
+
+    def handlers(*more: str | Path) -> list[str]:
+        (patch,) = run(*arguments, pool, *more).json["patches"]
+        return [name for each in patch["patch"] if "lifecycle" in each["path"] for name in each["value"]["preStop"]]
+
+    assert handlers() == ["sleep"]
+    assert handlers("--kubernetes-version", "1.28") == ["exec"]
+    assert handlers("--state", write("node.yaml", NODE)) == ["exec"]
+
+
+def test_kinds_that_nothing_names_are_counted_and_not_judged(check: Check, write: Write) -> None:
+    done = check(write("x.yaml", "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: x}\n"))
+    assert (done.code, done.json["results"], done.json["summary"]["documents"]) == (0, [], 1)
+
+
+WIDGET = "apiVersion: example.org/v1\nkind: Widget\nmetadata: {name: x, labels: {example.com/x: a}}\n"
+WIDGETS = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.org}
+spec: {group: example.org, scope: Cluster, names: {kind: Widget, plural: widgets}}
+"""
+
+
+def test_kind_that_a_policy_may_mean_needs_its_definition(run: Run, write: Write) -> None:
+    policy = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: labels}
+spec:
+  domains: [example.com]
+  match: {resourceRules: [{apiGroups: [example.org], resources: [widgets], operations: ["*"]}]}
+"""
+    arguments = ("check", "-o", "json", "--policies", write("policy.yaml", policy))
+    widget, crd = write("widget.yaml", WIDGET), write("crd.yaml", WIDGETS)
+    unknown = run(*arguments, widget)
+    assert unknown.outcomes == [("spotgate", "indeterminate")]
+    assert "CustomResourceDefinition" in unknown.json["results"][0]["fix"]
+    for known in (run(*arguments, widget, "--state", crd), run(*arguments, widget, crd)):
+        assert known.outcomes == [("labels", "deny")]
+        assert known.json["results"][0]["namespace"] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("apiVersion: v1\nkind: NodePool\nmetadata: {name: x}\n", "compute.coreweave.com/v1alpha1"),
+        ("apiVersion: v1\nkind: Deployment\nmetadata: {name: x}\n", "apps/..."),
+    ],
+)
+def test_kind_that_its_api_version_does_not_have_is_an_error(check: Check, write: Write, text: str, meant: str) -> None:
+    done = check(write("x.yaml", text))
+    assert done.code == 2
+    kind = yaml.safe_load(text)["kind"]
+    assert done.err == f"x.yaml:1:1: apiVersion: v1 has no kind {kind}; did you mean apiVersion: {meant}?\n"
+
+
+def test_policy_files_among_the_manifests_are_skipped_and_counted(check: Check, write: Write, policies: Path) -> None:
+    write("all.yaml", (policies / "policies.yaml").read_text() + f"---\n{POD}")
+    summary = check("all.yaml").json["summary"]
+    assert (summary["documents"], summary["skipped"]) == (1, 3)
+
+
+def test_policies_are_the_shipped_ones_by_default(run: Run, write: Write) -> None:
+    done = run("check", "-o", "json", write("pool.yaml", SPOT_POOL))
+    assert ("on-demand-fallback", "deny") in done.outcomes
+
+
+def test_policies_can_be_given_again(run: Run, write: Write, policies: Path) -> None:
+    other = (
+        "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: more}\nspec: {domains: [example.com]}\n"
+    )
+    arguments = ("--policies", policies, "--policies", write("more.yaml", other))
+    done = run("check", "-o", "json", write("pod.yaml", POD), *arguments)
+    assert done.outcomes == [("labels", "deny"), ("more", "deny")]
+
+
+def test_the_same_input_gives_the_same_output(check: Check, write: Write) -> None:
+    write("d/all.yaml", f"{POD}---\n{SPOT_POD}---\n{SPOT_POOL}")
+    assert check("d").out == check("d").out
+
+
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        ("", ()),
+        ("spec", ("spec",)),
+        ('metadata.labels["a.b/c"]', ("metadata", "labels", "a.b/c")),
+        ("spec.tolerations[10].key", ("spec", "tolerations", 10, "key")),
+        ('spec.replicas["Worker"].template', ("spec", "replicas", "Worker", "template")),
+        ('spec.nodeLabels["a\\"b"]', ("spec", "nodeLabels", 'a"b')),
+        ('spec.nodeLabels["a\\qb"].x', ("spec", "nodeLabels", "a\\qb", "x")),
+        ("spec.containers[*].name", ("spec", "containers")),
+        ("spec.requirements[?key=='x'].values", ("spec", "requirements")),
+    ],
+)
+def test_field_of_a_finding_is_a_path_as_far_as_it_goes(field: str, path: tuple[str | int, ...]) -> None:
+    assert path_of(field) == path
+
+
+@pytest.mark.parametrize("path", [("a", 0, "b/c", 12), ("x.y",), ("q\"'\\", "z"), ("", "ü"), ("$a_b",)])
+def test_path_survives_being_written_as_a_field(path: tuple[str | int, ...]) -> None:
+    assert path_of(field_path(path)) == path

@@ -1,0 +1,280 @@
+"""What ``check`` makes of files: which it reads, which it skips, and which it can't judge."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Done, Run
+
+    Write = Callable[[str, str | bytes], Path]
+
+CLEAN_POD = POD.replace("example.com/team", "team")
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+BAD: dict[str, tuple[str | bytes, str]] = {
+    "brace left open": ("a: {", "bad.yaml:2:1: "),
+    "tab": ("apiVersion: v1\nkind:\n\tPod\n", "bad.yaml:3:1: "),
+    "template": (POD.replace("name: web", "name: {{ .Values.name }}"), "helm template"),
+    "alias bomb": (BOMB, "aliases repeat more than"),
+    "alias of itself": ("a: &a [*a]\n", "bad.yaml:1:8: "),
+    "duplicate key": (f"kind: Pod\n{POD}", 'bad.yaml:3:1: duplicate key "kind", first at bad.yaml:1'),
+    "duplicate key in JSON": ('{"kind": "Pod",\n"kind": "Pod"}', "bad.yaml:2:1: duplicate key"),
+    "not a number": (f"x: .nan\n{POD}", "bad.yaml:1:4: "),
+    "infinite": (f"x: [-.inf]\n{POD}", "bad.yaml:1:5: "),
+    "binary": (bytes(range(256)), "the file is not UTF-8"),
+    "UTF-16": (POD.encode("utf-16"), "save it as UTF-8"),
+    "50,000 brackets": ("[" * 50_000, "nested deeper than 100 levels"),
+    "50,000 brackets in JSON": ('{"apiVersion": "v1", "kind": "Pod", "a": ' + "[" * 50_000, "nested deeper than"),
+    "unknown tag": (f"x: !!python/name:os.system\n{POD}", "bad.yaml:1:4: "),
+    "text": ("just a sentence\n", "bad.yaml:1:1: not a Kubernetes object"),
+    "list": ("- a\n", "bad.yaml:1:1: not a Kubernetes object"),
+    "values of a chart": ("replicas: 1\n", "bad.yaml:1:1: not a Kubernetes object"),
+    "no apiVersion": (POD.replace("apiVersion: v1\n", ""), "bad.yaml:1:1: not a Kubernetes object"),
+    "kind is a number": (POD.replace("kind: Pod", "kind: 5"), "bad.yaml:1:1: not a Kubernetes object"),
+    "item is none": ("apiVersion: v1\nkind: List\nitems:\n  - a: b\n", "bad.yaml:4:5: items[0]: not a Kubernetes object"),
+    "metadata is a list": ("apiVersion: v1\nkind: Pod\nmetadata: []\n", "bad.yaml:3:1: metadata: expected a mapping"),
+    "name is a number": (
+        POD.replace("name: web", "name: 17"),
+        "bad.yaml:4:3: metadata.name: expected a string, got the number 17; write it in quotes",
+    ),
+    "label is a flag": (
+        POD.replace("team: a", "team: yes"),
+        'bad.yaml:6:5: metadata.labels["example.com/team"]: expected a string, got the boolean true',
+    ),
+    "labels are text": (
+        "apiVersion: v1\nkind: Pod\nmetadata: {labels: x}\n",
+        "bad.yaml:3:12: metadata.labels: expected a mapping, got a string",
+    ),
+}  # fmt: skip
+
+MALFORMED: dict[str, tuple[str | bytes, str]] = {
+    "containers are no list": (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers: 5\n",
+        "bad.yaml:5:3: spec.containers: the object can't be read: expected `array`, got `int`",
+    ),
+    "containers of a template are no list": (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {template: {spec: {containers: {}}}}\n",
+        "bad.yaml:4:26: spec.template.spec.containers: the object can't be read: expected `array`, got `object`",
+    ),
+    "spec is a list": ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: []\n", "bad.yaml:4:1: spec: the object"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def check(run: Run, policies: Path) -> Callable[..., Done]:
+    def check(*arguments: str | Path, stdin: str = "") -> Done:
+        return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())
+
+    return check
+
+
+Check = Any
+
+
+@pytest.mark.parametrize("case", BAD | MALFORMED)
+def test_file_that_cannot_be_judged_is_exit_code_2_and_everything_else_is_judged(
+    check: Check, write: Write, case: str
+) -> None:
+    text, says = (BAD | MALFORMED)[case]
+    done = check(write("bad.yaml", text), write("good.yaml", POD))
+    assert done.code == 2
+    assert done.err.startswith("bad.yaml:")
+    assert says in done.err
+    assert len(done.err.splitlines()) == 1
+    assert done.outcomes == [("labels", "deny")]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_state_that_cannot_be_read_is_exit_code_2(check: Check, write: Write, case: str) -> None:
+    text, _ = BAD[case]
+    done = check("--state", write("bad.yaml", text), write("good.yaml", POD))
+    assert done.code == 2
+    assert done.err.startswith("bad.yaml:")
+
+
+def test_all_problems_are_reported_together_in_order(check: Check, write: Write) -> None:
+    write("d/2.yaml", "a: {")
+    write("d/1.yaml", f"{POD.replace('name: web', 'name: 5')}---\n{POD.replace('name: web', 'name: 6')}")
+    done = check("d", "nowhere")
+    assert done.code == 2
+    assert [line.split(": ")[0] for line in done.err.splitlines()] == ["d/1.yaml:4:3", "d/1.yaml:14:3", "d/2.yaml:2:1", "nowhere"]  # fmt: skip
+
+
+def test_pools_are_unknown_where_a_file_that_may_hold_some_cannot_be_read(check: Check, write: Write) -> None:
+    done = check(write("pool.yaml", SPOT_POOL), write("bad.yaml", "a: {"))
+    assert done.outcomes == [("fallback", "indeterminate")]
+    assert "can't be read" in done.json["results"][0]["detail"]
+
+
+def test_missing_file_is_an_error(check: Check) -> None:
+    done = check("nowhere.yaml")
+    assert (done.code, done.err) == (2, "nowhere.yaml: can't be read: No such file or directory\n")
+
+
+def test_file_that_leads_nowhere_is_an_error(check: Check, write: Write) -> None:
+    link = write("d/pod.yaml", POD).with_name("link.yaml")
+    link.symlink_to("gone.yaml")
+    done = check("d")
+    assert (done.code, done.err) == (2, "d/link.yaml: can't be read: No such file or directory\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_folder_without_permission_is_an_error(check: Check, write: Write) -> None:
+    folder = write("d/closed/pod.yaml", POD).parent
+    folder.chmod(0)
+    try:
+        done = check("d")
+    finally:
+        folder.chmod(0o700)
+    assert (done.code, done.err) == (2, "d/closed: can't be read: Permission denied\n")
+
+
+def test_unreadable_folder_is_an_error(check: Check, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("d/pod.yaml", POD)
+    scandir = os.scandir
+
+    def closed(path: str) -> Any:
+        if str(path) == "d":
+            raise PermissionError(13, "Permission denied", "d")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    done = check("d")
+    assert (done.code, done.err) == (2, "d: can't be read: Permission denied\n")
+
+
+def test_pipe_in_a_folder_is_not_waited_for(check: Check, write: Write) -> None:
+    os.mkfifo(write("d/pod.yaml", POD).with_name("pipe.yaml"))
+    assert check("d").json["summary"]["documents"] == 1
+
+
+def test_folders_are_read_with_all_below_in_a_stable_order(check: Check, write: Write) -> None:
+    for name in ("d/b/2.yml", "d/b/1.yaml", "d/a.json", "d/c.txt", "d/.hidden.yaml", "d/.git/x.yaml", "d/a/z.yaml"):
+        write(name, POD)
+    files = [result["file"] for result in check("d").json["results"]]
+    assert files == ["d/a.json", "d/a/z.yaml", "d/b/1.yaml", "d/b/2.yml"]
+
+
+def test_file_given_twice_is_judged_once(check: Check, write: Write) -> None:
+    write("d/pod.yaml", POD)
+    assert check("d", "d/pod.yaml", "d").json["summary"]["documents"] == 1
+
+
+def test_standard_input_is_read_where_a_dash_stands(check: Check) -> None:
+    done = check("-", stdin=POD)
+    assert [(result["file"], result["line"]) for result in done.json["results"]] == [("-", 6)]
+
+
+def test_what_is_no_object_in_a_folder_is_skipped_and_counted(check: Check, write: Write) -> None:
+    write("d/values.yaml", "replicas: 1\n")
+    write("d/patch.yaml", "- op: add\n")
+    write("d/all.yaml", f"# nothing\n---\ntext\n---\n{POD}---\n\n---\n{CLEAN_POD}")
+    write("d/Chart.yaml", "apiVersion: v2\nname: x\nversion: 1.0.0\n")
+    summary = check("d").json["summary"]
+    assert (summary["documents"], summary["skipped"]) == (2, 4)
+
+
+def test_misspelt_object_in_a_folder_is_not_passed_over(check: Check, write: Write) -> None:
+    write("d/pod.yaml", POD.replace("apiVersion", "apiversion"))
+    done = check("d")
+    assert done.code == 2
+    assert done.err.startswith("d/pod.yaml:1:1: not a Kubernetes object")
+
+
+def test_helm_templates_beside_a_chart_are_skipped_and_its_other_files_are_not(check: Check, write: Write) -> None:
+    write("d/chart/Chart.yaml", "apiVersion: v2\nname: x\n")
+    write("d/chart/templates/pod.yaml", POD.replace("web", "{{ .Release.Name }}"))
+    write("d/chart/templates/sub/pod.yaml", POD)
+    write("d/chart/crds/pod.yaml", POD)
+    write("d/templates/pod.yaml", POD)
+    report = check("d").json
+    assert [result["file"] for result in report["results"]] == ["d/chart/crds/pod.yaml", "d/templates/pod.yaml"]
+    assert report["summary"]["skipped"] == 3
+    assert check("d/chart/templates").json["summary"]["skipped"] == 2
+
+
+def test_file_in_a_folder_that_is_no_template_and_cannot_be_parsed_is_an_error(check: Check, write: Write) -> None:
+    write("d/values.yaml", "a: {")
+    assert check("d").code == 2
+
+
+@pytest.mark.parametrize("glob", ["skip", "*.bad.yaml", "d/skip/x.bad.yaml", "skip/", "skip/*", "s?ip"])
+def test_ignored_files_are_not_even_opened(check: Check, write: Write, glob: str) -> None:
+    write("d/pod.yaml", POD)
+    write("d/skip/x.bad.yaml", "a: {")
+    done = check("d", "--ignore", glob)
+    assert (done.code, done.json["summary"]["documents"]) == (1, 1)
+
+
+def test_ignored_file_is_left_out_where_it_is_named_too(check: Check, write: Write) -> None:
+    write("values.yaml", "a: {")
+    assert check("values.yaml", write("pod.yaml", CLEAN_POD), "--ignore", "values.yaml").code == 0
+
+
+def test_name_of_a_file_need_not_be_text(check: Check, write: Write) -> None:
+    write(os.fsdecode(b"d/p\xff.yaml"), POD)
+    write(os.fsdecode(b"d/q\xff.yaml"), "a: {")
+    done = check("d")
+    assert done.json["results"][0]["file"] == "d/p\\udcff.yaml"
+    assert done.err.startswith("d/q\\udcff.yaml:2:1: ")
+
+
+def test_list_without_items_holds_nothing(check: Check, write: Write) -> None:
+    done = check(write("list.yaml", "apiVersion: v1\nkind: List\nitems:\n"))
+    assert (done.code, done.json["summary"]["documents"]) == (0, 0)
+
+
+def test_nothing_but_files_without_a_finding_is_exit_code_0(check: Check, write: Write) -> None:
+    done = check(write("all.yaml", f"{CLEAN_POD}---\n{ON_DEMAND_POOL}"))
+    assert (done.code, done.err, done.json["results"]) == (0, "", [])
+
+
+POLICIES = {
+    "unknown field": ("spec: {domain: [a.com]}", ["policy.yaml:4:8: spec.domain: unknown field `domain`, did you mean `domains`?"]),
+    "unknown kind": ("kind: ReservedLabel", ["unknown kind 'ReservedLabel', did you mean `ReservedLabels`?"]),
+    "wrong word": (
+        "spec: {domains: [a.com], enforcement: denied}",
+        ["policy.yaml:4:26: spec.enforcement: 'denied' is not one of deny, warn, audit or off, did you mean `deny`?"],
+    ),
+    "several at once": (
+        "spec: {domains: [.com], enforcement: 5, exempt: [{users: [a]}]}",
+        ["spec.domains[0]: ", "spec.enforcement: ", "spec.exempt[0].reason: is missing"],
+    ),
+    "broken YAML": ("spec: {domains: [", ["policy.yaml:5:1: "]),
+    "duplicate key": ("spec: {domains: [a.com]}\nspec: {}", ['policy.yaml:5:1: duplicate key "spec"']),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_invalid_policies_are_exit_code_2_with_all_their_mistakes(run: Run, write: Write, case: str) -> None:
+    text, says = POLICIES[case]
+    header = "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\n"
+    if text.startswith("kind"):
+        header = header.replace("kind: ReservedLabels", text)
+        text = ""
+    done = run("check", write("pod.yaml", POD), "--policies", write("policy.yaml", f"{header}{text}\n"))
+    assert (done.code, done.out) == (2, "")
+    assert [text for text in says if text not in done.err] == []
+    assert all(line.startswith("policy.yaml:") for line in done.err.splitlines())
+
+
+@pytest.mark.parametrize("command", ["check", "review", "webhook-config"])
+def test_folder_without_policies_is_refused(run: Run, write: Write, command: str, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    write("review.json", b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "CREATE", "kind": {}, "resource": {}}}')  # fmt: skip
+    given = {"check": ["review.json"], "review": ["review.json"], "webhook-config": []}[command]
+    done = run(command, *given, "--policies", "none")
+    assert (done.code, done.out) == (2, "")
+    assert "none: holds no policy" in done.err

@@ -1,0 +1,126 @@
+"""What all commands have in common: help, exit codes, output that ends early, and what is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from webhook import __version__, cli
+from webhook.cli import COMMANDS, check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+PROGRAM = [sys.executable, "-c", "import sys; from webhook.cli import main; sys.exit(main())"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command_says_what_it_is_for_how_it_is_used_and_how_it_ends(run: Run, command: str) -> None:
+    done = run(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"usage: spotgate {command}" in done.out
+    assert "examples:\n  spotgate " in done.out
+    assert "exit codes:\n  0  " in done.out
+
+
+def test_program_without_a_command_lists_all_of_them(run: Run) -> None:
+    done = run()
+    assert done.code == 0
+    assert all(command in done.out for command in COMMANDS)
+
+
+def test_version_is_the_packages(run: Run) -> None:
+    assert run("--version").out == f"spotgate {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["chek", "x.yaml"], "invalid choice: 'chek'"),
+        (["--", "check"], ""),
+        (["check"], "required: PATH"),
+        (["check", "x.yaml", "--fail-on", "audit"], "invalid choice: 'audit'"),
+        (["check", "x.yaml", "--outp", "json"], "unrecognized arguments: --outp"),
+        (["check", "x.yaml", "--kubernetes-version", "latest"], "'latest' is no Kubernetes version; write it as 1.34"),
+        (["check", "x.yaml", "--ignore", "[a"], "'[a' opens a `[` that it does not close"),
+        (["check", "x.yaml", "--operation", "create"], "invalid choice: 'create'"),
+        (["review", "x.json", "y.json"], "unrecognized arguments: y.json"),
+        (["serve", "--listen", "localhost:https"], "'localhost:https' is no address to listen on; write host:port"),
+        (["serve", "--workers", "0"], "'0' is no number of processes"),
+        (["serve", "--self-signed", "--tls-cert", "x"], "give either --tls-cert and --tls-key, or --self-signed"),
+        (["serve", "--tls-cert", "x"], "give either --tls-cert and --tls-key, or --self-signed"),
+        (["serve"], "give either --tls-cert and --tls-key, or --self-signed"),
+        (["webhook-config", "--service-name", "Spot Gate"], "'Spot Gate' is no name of a Service"),
+    ],
+)
+def test_wrong_command_line_is_exit_code_2(run: Run, arguments: list[str], says: str) -> None:
+    done = run(*arguments)
+    assert done.code == 2
+    assert says in done.err
+    assert done.out == ""
+
+
+def test_as_a_kubectl_plugin_it_calls_itself_by_that_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/local/bin/kubectl-spotgate", "check"])
+    assert "usage: kubectl spotgate check" in run("check", "--help").out
+    assert "usage: kubectl spotgate [-h]" in run("--help").out
+
+
+def test_interrupt_ends_it_as_shells_expect(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(check, "run", interrupted)
+    assert run("check", "x.yaml").code == 130
+
+
+def test_bug_is_never_taken_for_findings(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(check, "run", broken)
+    assert cli.main(["check", "x.yaml"]) == 2
+    assert "this is a bug in spotgate" in capsys.readouterr().err
+
+
+def test_reader_that_goes_away_is_no_traceback(write: Callable[[str, str], Path], policies: Path) -> None:
+    pods = "---\n".join(
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p{number}, labels: {{example.com/a: b}}}}\n"
+        for number in range(2000)
+    )
+    write("pods.yaml", pods)
+    process = subprocess.Popen(
+        [*PROGRAM, "check", "pods.yaml", "--policies", str(policies)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    stderr = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), stderr) == (2, b"")
+
+
+def test_checking_a_file_imports_nothing_that_only_other_commands_need(
+    write: Callable[[str, str], Path], policies: Path
+) -> None:
+    write("namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}\n")
+    code = f"""
+import sys
+from webhook.cli import main
+assert main(["check", "namespace.yaml", "--policies", {str(policies)!r}]) == 0
+heavy = {{"aiohttp", "asyncio", "cryptography", "jsonpatch", "kubernetes", "prometheus_client", "rich", "structlog",
+         "uvloop", "watchfiles", "webhook.server"}}
+sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,139 @@
+"""What a reviewer reads: everything, where it is, in a plain log as on a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
+from tests.cli.test_main import PROGRAM
+from webhook.cli import output_table
+from webhook.cli.report import Patch, Report, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+    Write = Callable[[str, str | bytes], Path]
+
+FINDING = Result(
+    file="deploy/web.yaml",
+    line=12,
+    api_version="v1",
+    kind="Pod",
+    namespace="team-a",
+    name="web",
+    policy="labels",
+    outcome="deny",
+    reason="the label is wrong",
+    detail="It " + "really " * 60 + "is.",
+    field='metadata.labels["a/b"]',
+    fix="write:\nlabels:\n  a: b",
+)
+PATCH = Patch(
+    file="deploy/web.yaml",
+    line=1,
+    kind="Pod",
+    namespace="team-a",
+    name="web",
+    patch=[
+        {"op": "add", "path": "/spec/terminationGracePeriodSeconds", "value": 60},
+        {"op": "add", "path": "/spec/nodeSelector/a~1b", "value": "c"},
+        {"op": "add", "path": "/spec/tolerations/-", "value": {"key": "spot", "operator": "Exists"}},
+    ],
+)
+
+
+def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    output_table.show(report)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_and_fix(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert shown(Report.of([FINDING], [], documents=3, skipped=2), capsys) == [
+        "deploy/web.yaml:12  deny  Pod team-a/web  labels",
+        '    the label is wrong (at metadata.labels["a/b"])',
+        f"    {FINDING.detail}",
+        "    Fix: write:",
+        "    labels:",
+        "      a: b",
+        "",
+        "3 objects, 2 skipped: 1 deny",
+    ]
+
+
+def test_what_would_be_injected_is_shown_field_by_field(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(Report.of([], [PATCH], documents=1, skipped=0), capsys) == [
+        "spotgate would inject:",
+        "  deploy/web.yaml:1  Pod team-a/web",
+        "    spec.terminationGracePeriodSeconds: 60",
+        '    spec.nodeSelector["a/b"]: "c"',
+        '    spec.tolerations[+]: {"key": "spot", "operator": "Exists"}',
+        "",
+        "1 object: no findings; 1 object would be changed",
+    ]
+
+
+def test_run_without_a_finding_says_so_in_one_line(run: Run, write: Write, policies: Path) -> None:
+    pod = write("pod.yaml", POD.replace("example.com/", ""))
+    assert run("check", pod, "--policies", policies).out == "1 object: no findings\n"
+
+
+def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [
+        Result(**{**{name: getattr(FINDING, name) for name in FINDING.__struct_fields__}, "outcome": outcome})
+        for outcome in ("warn", "deny", "audit", "indeterminate", "warn")
+    ]
+    last = shown(Report.of(results, [], documents=1, skipped=0), capsys)[-1]
+    assert last == "1 object: 1 deny, 2 warn, 1 indeterminate, 1 audit"
+
+
+def test_manifest_cannot_steer_the_terminal(run: Run, write: Write, policies: Path) -> None:
+    pod = POD.replace("example.com/team", '"example.com/\\e[31mred\\x07"')
+    out = run("check", write("pod.yaml", pod), "--policies", policies).out
+    assert "example.com/ [31mred " in out
+    assert out.replace("\n", "").isprintable()
+
+
+def on_a_terminal(arguments: list[str], **environment: str) -> str:
+    """Output of the program on a terminal 40 columns wide."""
+    master, slave = os.openpty()
+    inherited = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdout=slave,
+        env={**inherited, "TERM": "xterm-256color", "COLUMNS": "40", **environment},
+    )
+    os.close(slave)
+    output = b""
+    while True:
+        try:
+            read = os.read(master, 65536)
+        except OSError:  # how Linux says that the other side is closed
+            break
+        if not read:
+            break
+        output += read
+    os.close(master)
+    process.wait()
+    return output.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_terminal_gets_colours_and_the_same_text(run: Run, write: Write, policies: Path) -> None:
+    write("all.yaml", f"{POD}---\n{SPOT_POOL}---\n{SPOT_POD}")
+    arguments = ["check", "all.yaml", "--policies", str(policies)]
+    plain = run(*arguments).out
+    coloured = on_a_terminal(arguments)
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    assert on_a_terminal(arguments, NO_COLOR="1") == plain

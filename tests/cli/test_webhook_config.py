@@ -1,0 +1,228 @@
+"""The webhook configurations name what the policies match, and can't stop a cluster."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from certs.authority import create_authority
+from webhook.bundle import load_bundle
+from webhook.context import Phase
+from webhook.review import GroupVersionKind, GroupVersionResource, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+    Write = Callable[[str, str | bytes], Path]
+
+MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+
+
+def webhooks(text: str) -> dict[str, dict[str, Any]]:
+    """Every webhook of the printed configurations, by name."""
+    return {each["name"]: each for configuration in yaml.safe_load_all(text) for each in configuration["webhooks"]}
+
+
+def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
+    """(operation, group, resource) of each rule."""
+    return {
+        (operation, group, resource)
+        for rule in webhook["rules"]
+        for operation in rule["operations"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+@pytest.fixture
+def shipped(run: Run) -> dict[str, dict[str, Any]]:
+    done = run("webhook-config")
+    assert (done.code, done.err) == (0, "")
+    kinds = [(each["apiVersion"], each["kind"]) for each in yaml.safe_load_all(done.out)]
+    assert kinds == [("admissionregistration.k8s.io/v1", kind) for kind in (MUTATING, VALIDATING)]
+    return webhooks(done.out)
+
+
+def test_there_are_three_webhooks_and_only_node_pools_are_refused_without_us(shipped: dict[str, Any]) -> None:
+    assert {
+        name: (each["failurePolicy"], each["clientConfig"]["service"]["path"]) for name, each in shipped.items()
+    } == {
+        "mutate.spotgate.dev": ("Ignore", "/mutate"),
+        "node-pools.spotgate.dev": ("Fail", "/validate"),
+        "workloads.spotgate.dev": ("Ignore", "/validate"),
+    }
+
+
+def test_G_every_webhook_is_quick_free_of_side_effects_and_sees_equivalent_versions(shipped: dict[str, Any]) -> None:
+    for webhook in shipped.values():
+        assert 1 <= webhook["timeoutSeconds"] <= 3
+        assert webhook["sideEffects"] == "None"
+        assert webhook["matchPolicy"] == "Equivalent"
+        assert webhook["admissionReviewVersions"] == ["v1"]
+
+
+def test_M4_only_pods_are_mutated_and_only_on_create(shipped: dict[str, Any]) -> None:
+    mutate = shipped["mutate.spotgate.dev"]
+    assert rules(mutate) == {("CREATE", "", "pods")}
+    assert mutate["reinvocationPolicy"] == "IfNeeded"
+
+
+def test_validating_webhooks_share_no_resource(shipped: dict[str, Any]) -> None:
+    pools, workloads = (
+        {(group, resource) for _, group, resource in rules(shipped[name])}
+        for name in ("node-pools.spotgate.dev", "workloads.spotgate.dev")
+    )
+    assert not pools & workloads
+    assert {("compute.coreweave.com", "nodepools"), ("compute.coreweave.com", "nodepools/scale")} <= pools
+    assert {("", "pods"), ("apps", "deployments"), ("ray.io", "rayclusters")} <= workloads
+
+
+def test_scaling_a_pool_goes_no_way_round(shipped: dict[str, Any]) -> None:
+    assert ("UPDATE", "compute.coreweave.com", "nodepools/scale") in rules(shipped["node-pools.spotgate.dev"])
+
+
+def test_I10_every_rule_is_for_requests_that_a_policy_looks_at(shipped: dict[str, Any]) -> None:
+    index = load_bundle().index
+    for name, webhook in shipped.items():
+        for operation, group, path in rules(webhook):
+            resource, _, subresource = path.partition("/")
+            request = Request(
+                uid="u",
+                operation=operation,
+                kind=GroupVersionKind(),
+                resource=GroupVersionResource(group, "v1", resource),
+                sub_resource=subresource,
+            )
+            phase = Phase.MUTATE if name.startswith("mutate") else Phase.VALIDATE
+            assert index.route(phase, request) is not None
+
+
+def test_never_are_we_called_for_everything_or_for_what_keeps_a_cluster_alive(shipped: dict[str, Any]) -> None:
+    resources = {(group, resource) for webhook in shipped.values() for _, group, resource in rules(webhook)}
+    assert not [each for each in resources if "*" in "".join(each)]
+    assert not resources & {("coordination.k8s.io", "leases"), ("", "events"), ("events.k8s.io", "events")}
+
+
+def test_G_system_namespaces_are_left_out_by_name_by_label_and_by_prefix(run: Run) -> None:
+    for webhook in webhooks(run("webhook-config", "--namespace", "platform").out).values():
+        selector = {each["key"]: each for each in webhook["namespaceSelector"]["matchExpressions"]}
+        assert {each["operator"] for each in selector.values()} == {"NotIn"}
+        assert selector["kubernetes.io/metadata.name"]["values"] == ["kube-system", "kube-node-lease", "platform"]
+        assert selector["ns.coreweave.cloud/org"]["values"] == ["control-plane"]
+        expressions = [each["expression"] for each in webhook["matchConditions"]]
+        assert "!has(request.namespace) || !request.namespace.startsWith('cw-')" in expressions
+
+
+def test_G_mirror_pods_are_left_out_where_objects_may_be_pods(shipped: dict[str, Any]) -> None:
+    conditions = {name: {each["name"] for each in webhook["matchConditions"]} for name, webhook in shipped.items()}
+    assert {name for name, names in conditions.items() if "no-mirror-pods" in names} == {
+        "mutate.spotgate.dev",
+        "workloads.spotgate.dev",
+    }
+
+
+def test_service_is_the_one_that_is_named(run: Run) -> None:
+    printed = webhooks(run("webhook-config", "--service-name", "gate", "--namespace", "platform").out)
+    services = [webhook["clientConfig"]["service"] for webhook in printed.values()]
+    assert {(each["name"], each["namespace"], each["port"]) for each in services} == {("gate", "platform", 443)}
+    assert not any("caBundle" in webhook["clientConfig"] for webhook in printed.values())
+
+
+def test_ca_bundle_holds_the_certificates_of_the_file_and_never_a_key(run: Run, write: Write) -> None:
+    authority = create_authority(datetime.now(tz=UTC))
+    file = write("ca.pem", authority.key_pem + authority.certificate_pem + authority.certificate_pem)
+    for webhook in webhooks(run("webhook-config", "--ca-file", file).out).values():
+        bundle = base64.b64decode(webhook["clientConfig"]["caBundle"])
+        assert bundle == authority.certificate_pem * 2
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "key"])
+def test_ca_file_without_certificates_is_refused(run: Run, write: Write, content: str) -> None:
+    if content == "key":
+        content = create_authority(datetime.now(tz=UTC)).key_pem.decode()
+    done = run("webhook-config", "--ca-file", write("ca.pem", content))
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "ca.pem: holds no certificate that can be read; pass the CA's certificate as PEM\n"
+
+
+def test_missing_ca_file_is_refused(run: Run) -> None:
+    assert run("webhook-config", "--ca-file", "nowhere").err == "nowhere: can't be read: No such file or directory\n"
+
+
+POLICY = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: labels}
+spec:
+  domains: [example.com]
+  match:
+    resourceRules:
+"""
+
+
+@pytest.mark.parametrize("resource", ["*", "*/*", "*/scale"])
+def test_policy_that_matches_every_resource_is_refused(run: Run, write: Write, resource: str) -> None:
+    policy = write(
+        "policy.yaml", f'{POLICY}      - {{apiGroups: [apps], resources: ["{resource}"], operations: ["*"]}}\n'
+    )
+    done = run("webhook-config", "--policies", policy)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        f"policy.yaml:8:41: spec.match.resourceRules[0].resources[0]: '{resource}' would have the API server call for "
+        "every resource; name those that are meant\n"
+    )
+
+
+def test_configuration_without_a_webhook_is_left_out(run: Run, write: Write) -> None:
+    policy = write("policy.yaml", f'{POLICY}      - {{apiGroups: [""], resources: [pods], operations: [CREATE]}}\n')
+    done = run("webhook-config", "--policies", policy)
+    assert list(webhooks(done.out)) == ["workloads.spotgate.dev"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "rendered"),
+    [
+        (
+            '{apiGroups: ["*"], resources: [nodepools, widgets], operations: ["*"], apiVersions: [v2, v1]}',
+            {
+                "node-pools": [("*", ["v1", "v2"], "nodepools", "CREATE UPDATE DELETE CONNECT")],
+                "workloads": [("*", ["v1", "v2"], "widgets", "CREATE UPDATE DELETE CONNECT")],
+            },
+        ),
+        (
+            '{apiGroups: [""], resources: [pods, pods/*], operations: [UPDATE]}',
+            {"workloads": [("", ["*"], "pods", "UPDATE"), ("", ["*"], "pods/*", "UPDATE")]},
+        ),
+    ],
+)
+def test_wildcards_of_groups_operations_and_subresources_are_kept_apart(
+    run: Run, write: Write, rule: str, rendered: dict[str, list[Any]]
+) -> None:
+    printed = webhooks(run("webhook-config", "--policies", write("policy.yaml", f"{POLICY}      - {rule}\n")).out)
+    found = {
+        name.removesuffix(".spotgate.dev"): [
+            (group, each["apiVersions"], resource, " ".join(each["operations"]))
+            for each in webhook["rules"]
+            for group in each["apiGroups"]
+            for resource in each["resources"]
+        ]
+        for name, webhook in printed.items()
+    }
+    assert found == rendered
+
+
+def test_namespaces_that_no_condition_can_name_are_told(run: Run, write: Write, policies: Path) -> None:
+    provider: Any = next(each.document.value for each in load_bundle().documents if each.name == "cks")
+    provider["spec"]["systemNamespaces"]["names"] = ["cw-*", "*-system"]
+    write("policies/provider.yaml", yaml.safe_dump(provider))
+    write("policies/policies.yaml", (policies / "policies.yaml").read_bytes())
+    out = run("webhook-config", "--policies", "policies").out
+    assert "# Namespaces *-system can't be left out here" in out
+    assert "# Namespaces cw-*" not in out

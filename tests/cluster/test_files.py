@@ -1,0 +1,222 @@
+"""A cluster as its manifests show it: pools, namespaces, providers, kubelets, and what stays unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.bundle import load_bundle
+from webhook.capacity.pool import CapacityType
+from webhook.cluster.files import FileState, StateErrors, view_of
+from webhook.cluster.manifests import read_manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.provider import Provider
+    from webhook.cluster.protocol import ClusterState, ClusterView
+
+PROVIDER = """\
+apiVersion: spotgate.dev/v1
+kind: CapacityProvider
+metadata: {name: other}
+spec:
+  title: Other
+  poolNameLabel: other.io/pool
+  spotNodeLabels: [{key: other.io/spot, value: "true"}]
+  interruption: {cordonSeconds: 0, drainSeconds: 0, removalSeconds: 30}
+  gracePeriod: {budgetSeconds: 15, safetyMarginSeconds: 0}
+  nodePools:
+    - group: other.io
+      versions: [v1]
+      kind: Pool
+      resource: pools
+      namespaced: true
+      capacity: {from: spec.spot, values: {"true": spot}, default: on-demand}
+      size: {desired: spec.size}
+---
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: labels}
+spec: {domains: [example.com]}
+"""
+NODE_POOL = (
+    "apiVersion: compute.coreweave.com/v1alpha1\nkind: NodePool\nmetadata: {name: a}\nspec: {computeClass: spot}\n"
+)
+POOL = "apiVersion: other.io/v1\nkind: Pool\nmetadata: {name: b, namespace: team-a}\nspec: {size: 3}\n"
+
+
+@pytest.fixture(scope="module")
+def providers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Provider]:
+    file = tmp_path_factory.mktemp("policies") / "provider.yaml"
+    file.write_text(PROVIDER)
+    return load_bundle([file]).providers
+
+
+def node(name: str, labels: str = "{}", version: str = "v1.34.1") -> str:
+    return (
+        f"apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {labels}}}\n"
+        f"status: {{nodeInfo: {{kubeletVersion: {version}}}}}\n"
+    )
+
+
+def look(folder: Path, providers: Mapping[str, Provider], *documents: str, complete: bool = True) -> ClusterView:
+    (folder / "state.yaml").write_text("---\n".join(documents))
+    manifests = read_manifests([folder / "state.yaml"])
+    assert manifests.problems == []
+    return view_of(manifests.objects, providers, complete=complete)
+
+
+def test_pools_of_every_reader_are_read(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
+    view = look(tmp_path, providers, NODE_POOL, POOL)
+    assert view.pools is not None
+    assert [(pool.provider, str(pool), pool.capacity) for pool in view.pools] == [
+        ("cks", "NodePool a", CapacityType.SPOT),
+        ("other", "Pool team-a/b", CapacityType.ON_DEMAND),
+    ]
+    assert view.providers == {"cks", "other"}
+
+
+def test_pool_is_read_whatever_its_version_as_it_comes_to_the_server(
+    tmp_path: Path, providers: Mapping[str, Provider]
+) -> None:
+    view = look(tmp_path, providers, NODE_POOL.replace("v1alpha1", "v1"))
+    assert view.pools is not None
+    assert [pool.name for pool in view.pools] == ["a"]
+
+
+def test_same_kind_of_another_group_is_no_pool(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
+    assert look(tmp_path, providers, NODE_POOL.replace("compute.coreweave.com", "example.org")).pools == ()
+
+
+def test_of_two_pools_with_one_identity_the_later_counts(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
+    view = look(tmp_path, providers, NODE_POOL, NODE_POOL.replace("computeClass: spot", "computeClass: default"))
+    assert view.pools is not None
+    assert [pool.capacity for pool in view.pools] == [CapacityType.ON_DEMAND]
+
+
+@pytest.mark.parametrize(
+    ("documents", "complete", "known"),
+    [((), True, True), ((), False, False), ((POOL,), False, True), ((node("node-1"),), False, False)],
+)
+def test_pools_are_known_where_the_files_are_complete_or_show_one(
+    tmp_path: Path, providers: Mapping[str, Provider], documents: tuple[str, ...], *, complete: bool, known: bool
+) -> None:
+    view = look(tmp_path, providers, *documents, complete=complete)
+    assert (view.pools is not None) == known
+    assert "--state" in view.remedy
+
+
+def test_namespaces_have_their_labels_and_the_one_that_kubernetes_gives(
+    tmp_path: Path, providers: Mapping[str, Provider]
+) -> None:
+    view = look(
+        tmp_path, providers, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {a: b, c: null}}\n"
+    )
+    assert view.namespaces == {"team-a": {"a": "b", "c": "", "kubernetes.io/metadata.name": "team-a"}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ("{compute.coreweave.com/node-pool: x}", {"cks"}),
+        ('{other.io/spot: "true"}', {"other"}),
+        ('{other.io/spot: "false"}', set()),
+        ('{other.io/pool: x, compute.coreweave.com/node-pool: "y"}', {"cks", "other"}),
+        ("{}", set()),
+    ],
+)
+def test_nodes_show_providers_by_pool_label_and_by_spot_label(
+    tmp_path: Path, providers: Mapping[str, Provider], labels: str, shown: set[str]
+) -> None:
+    assert look(tmp_path, providers, node("node-1", labels)).providers == shown
+
+
+@pytest.mark.parametrize(
+    ("versions", "oldest"),
+    [
+        ((), None),
+        (("v1.31.4-gke.100",), (1, 31)),
+        (("v1.9.3", "v1.31.4", "v1.30.0"), (1, 9)),
+        (("unknown", "v1.33.0"), (1, 33)),
+        (("5",), None),
+        (("{}",), None),
+    ],
+)
+def test_oldest_kubelet_is_the_least_version_among_nodes(
+    tmp_path: Path, providers: Mapping[str, Provider], versions: tuple[str, ...], oldest: tuple[int, int] | None
+) -> None:
+    nodes = [node(f"node-{number}", version=version) for number, version in enumerate(versions)]
+    assert look(tmp_path, providers, *nodes).oldest_kubelet == oldest
+
+
+@pytest.mark.parametrize("status", ["", "status:\n", "status: []\n", "status: {nodeInfo: 5}\n"])
+def test_node_that_says_nothing_of_its_kubelet_is_passed_over(
+    tmp_path: Path, providers: Mapping[str, Provider], status: str
+) -> None:
+    assert (
+        look(tmp_path, providers, f"apiVersion: v1\nkind: Node\nmetadata: {{name: node-1}}\n{status}").oldest_kubelet
+        is None
+    )
+
+
+async def test_file_state_is_known_and_as_fresh_as_it_was_read(
+    tmp_path: Path, providers: Mapping[str, Provider]
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "pool.yaml").write_text(NODE_POOL)
+    (tmp_path / "b.yml").write_text(node("node-1"))
+    state: ClusterState = FileState([tmp_path / "a", tmp_path / "b.yml"], providers)
+    view = state.view()
+    assert await state.fresh() is view
+    assert (view.pools is not None, view.oldest_kubelet) == (True, (1, 34))
+
+
+def test_empty_folder_is_a_cluster_without_pools(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
+    assert FileState([tmp_path], providers).view().pools == ()
+
+
+def test_state_that_cannot_be_read_is_refused_with_all_its_problems(
+    tmp_path: Path, providers: Mapping[str, Provider]
+) -> None:
+    (tmp_path / "1.yaml").write_text("a: {")
+    (tmp_path / "2.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: 5}\n")
+    with pytest.raises(StateErrors) as caught:
+        FileState([tmp_path, tmp_path / "nowhere"], providers)
+    places = [line.removeprefix(f"{tmp_path}/").split(": ")[0] for line in str(caught.value).splitlines()]
+    assert places == ["1.yaml:2:1", "2.yaml:3:12", "nowhere"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "spec", "size", "spot"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(spec=JSON, status=JSON)
+def test_no_object_whatever_is_in_it_breaks_the_view(
+    providers: Mapping[str, Provider], spec: object, status: object
+) -> None:
+    import json  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415
+
+    kinds = [
+        ("other.io/v1", "Pool"),
+        ("v1", "Node"),
+        ("v1", "Namespace"),
+        ("compute.coreweave.com/v1alpha1", "NodePool"),
+    ]
+    objects = [{"apiVersion": version, "kind": kind, "spec": spec, "status": status} for version, kind in kinds]
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write("\n".join(json.dumps(each) for each in objects).encode())
+        file.flush()
+        found = read_manifests([Path(file.name)])
+    assert found.problems == []
+    assert len(view_of(found.objects, providers, complete=True).pools or ()) == 2

@@ -1,0 +1,106 @@
+"""``spotgate``, and ``kubectl spotgate``: one module per command, imported when that command runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook import __version__
+from webhook.cli.exits import CANNOT_JUDGE, CannotJudgeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS: Final = {
+    "serve": "run the admission webhook",
+    "check": "judge manifests: files, folders, standard input",
+    "review": "answer one AdmissionReview as the webhook does",
+    "schema": "print the JSON Schema of policy files, for editors",
+    "webhook-config": "print the webhook configurations for the API server",
+}
+_INTERRUPTED: Final = 130
+"""What shells give for a program that Ctrl-C ended."""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the texts are."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line.
+
+    Args:
+        argv: without the program's name; default: of this process.
+
+    Returns:
+        The exit code: 0 nothing found, 1 findings, 2 it could not judge.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal can't show must not end the command
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except SystemExit as stop:  # argparse has said why
+        return stop.code if isinstance(stop.code, int) else CANNOT_JUDGE
+    except CannotJudgeError as error:
+        print(error, file=sys.stderr)
+        return CANNOT_JUDGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # `spotgate check | head`: whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CANNOT_JUDGE
+    except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that there are findings
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exc()
+        print("spotgate: this is a bug in spotgate, and nothing was judged", file=sys.stderr)
+        return CANNOT_JUDGE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    program = "kubectl spotgate" if Path(sys.argv[0]).name.startswith("kubectl-") else "spotgate"
+    command, *rest = arguments or ["--help"]
+    if command not in COMMANDS:
+        _no_command(program).parse_args([command, *rest])
+        return CANNOT_JUDGE
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes longer than judging a file
+    module = importlib.import_module(f"webhook.cli.{command.replace('-', '_')}")
+    parser = argparse.ArgumentParser(
+        prog=f"{program} {command}",
+        description=module.DESCRIPTION,
+        epilog=module.EPILOG,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    module.configure(parser)
+    code: int = module.run(parser.parse_intermixed_args(rest))
+    return code
+
+
+def _no_command(program: str) -> argparse.ArgumentParser:
+    """The parser for everything that comes before a command, or is none."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        usage=f"{program} [-h] [--version] COMMAND ...",
+        description="Admission control for Kubernetes workloads on spot capacity.",
+        formatter_class=_Help,
+        epilog=f"`{program} COMMAND --help` explains a command.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"spotgate {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary)
+    return parser

@@ -1,0 +1,103 @@
+"""``check -o table``: for people, on a terminal or in the log of a pipeline. Nothing is ever cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from webhook.documents import field_path, parse_pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.cli.report import Patch, Report, Result, Summary
+
+Line = list[tuple[str, str]]
+"""Pieces of text, each with its style."""
+
+_PLAIN: Final = ""
+_STRONG: Final = "bold"
+_FAINT: Final = "dim"
+_STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magenta", "audit": "cyan"}
+
+
+def show(report: Report) -> None:
+    """Print the report: in colour on a terminal that wants it, else plain."""
+    lines = list(_lines(report))
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        print("\n".join("".join(text for text, _ in line) for line in lines))
+        return
+    from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def _lines(report: Report) -> Iterator[Line]:
+    for result in report.results:
+        yield from _finding(result)
+        yield []
+    if report.patches:
+        yield [("spotgate would inject:", _STRONG)]
+        for patch in report.patches:
+            yield from _patch(patch)
+        yield []
+    yield _totals(report.summary)
+
+
+def _finding(result: Result) -> Iterator[Line]:
+    yield [
+        (f"{result.file}:{result.line}", _STRONG),
+        ("  ", _PLAIN),
+        (result.outcome, _STYLES[result.outcome]),
+        (f"  {_object(result)}  ", _PLAIN),
+        (result.policy, _FAINT),
+    ]
+    at = f" (at {result.field})" if result.field else ""
+    yield from _indented(f"{result.reason}{at}", _PLAIN)
+    if result.detail:
+        yield from _indented(result.detail, _FAINT)
+    if result.fix:
+        yield from _indented(f"Fix: {result.fix}", _PLAIN)
+
+
+def _patch(patch: Patch) -> Iterator[Line]:
+    yield [("  ", _PLAIN), (f"{patch.file}:{patch.line}", _STRONG), (f"  {_object(patch)}", _PLAIN)]
+    for operation in patch.patch:
+        field = field_path(parse_pointer(operation["path"])).replace('["-"]', "[+]")
+        yield [(f"    {_printable(field)}: {json.dumps(operation['value'])}", _PLAIN)]
+
+
+def _totals(summary: Summary) -> Line:
+    skipped = f", {summary.skipped} skipped" if summary.skipped else ""
+    line = [(f"{_count(summary.documents, 'object')}{skipped}: ", _PLAIN)]
+    counts = [(outcome, getattr(summary, outcome)) for outcome in _STYLES]
+    found = [(f"{number} {outcome}", _STYLES[outcome]) for outcome, number in counts if number]
+    for index, piece in enumerate(found or [("no findings", _PLAIN)]):
+        line += [(", ", _PLAIN), piece] if index else [piece]
+    if summary.patched:
+        line.append((f"; {_count(summary.patched, 'object')} would be changed", _PLAIN))
+    return line
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _object(about: Result | Patch) -> str:
+    name = f"{about.namespace}/{about.name}" if about.namespace else about.name
+    return _printable(f"{about.kind} {name}".rstrip())
+
+
+def _indented(text: str, style: str) -> Iterator[Line]:
+    for line in text.split("\n"):
+        yield [("    ", _PLAIN), (_printable(line), style)]
+
+
+def _printable(text: str) -> str:
+    """Without control characters: a manifest must not steer the terminal it is shown on."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

@@ -1,0 +1,106 @@
+"""``spotgate serve``: the webhook."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.options import add_policies
+from webhook.server.serve import Address, ServeOptions, serve
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Run the admission webhook.
+
+Answers the API server's AdmissionReviews over TLS: POST /mutate and POST /validate. A second
+port, plain HTTP, is for operators: /healthz, /readyz, /metrics, /version. Policies, state and
+certificate are read again when their files change; if what is there then can't be used, the
+last good one stays in force.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --tls-cert tls.crt --tls-key tls.key --policies policies/
+  %(prog)s --self-signed --listen 127.0.0.1:8443 --ops 127.0.0.1:8080 --state cluster/
+
+exit codes:
+  0  a signal ended it, and every request was answered
+  2  policies, state, certificate or addresses can't be used
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    certificate = parser.add_argument_group("certificate (one of the two is needed)")
+    certificate.add_argument(
+        "--tls-cert", metavar="FILE", type=Path, help="the certificate, PEM, with its intermediates"
+    )
+    certificate.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, PEM")
+    certificate.add_argument(
+        "--self-signed", action="store_true", help="make a certificate for this run, for trying out; logs the CA"
+    )
+    addresses = parser.add_argument_group("addresses")
+    addresses.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=_address,
+        default="0.0.0.0:8443",
+        help="the TLS port; default: %(default)s",
+    )
+    addresses.add_argument(
+        "--ops",
+        metavar="HOST:PORT",
+        type=_address,
+        default="0.0.0.0:8080",
+        help="the operators' port; default: %(default)s",
+    )
+    add_policies(parser)
+    parser.add_argument(
+        "--state",
+        metavar="PATH",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="manifests that stand for the cluster: node pools, Namespaces, Nodes; files or folders; "
+        "default: the cluster is unknown",
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=_count, default=1, help="processes that answer reviews; default: %(default)s"
+    )
+
+
+def run(options: Namespace) -> int:
+    """Serve until a signal ends it."""
+    files = [each is not None for each in (options.tls_cert, options.tls_key)]
+    if any(files) == options.self_signed or any(files) != all(files):
+        raise CannotJudgeError("spotgate serve: error: give either --tls-cert and --tls-key, or --self-signed")
+    return serve(
+        ServeOptions(
+            listen=options.listen,
+            ops=options.ops,
+            policies=tuple(options.policies),
+            tls_cert=options.tls_cert,
+            tls_key=options.tls_key,
+            self_signed=options.self_signed,
+            workers=options.workers,
+            state=tuple(options.state),
+        )
+    )
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no number of processes; write 1 or more")
+    return int(text)

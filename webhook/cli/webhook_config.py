@@ -1,0 +1,116 @@
+"""``spotgate webhook-config``: what tells the API server to call the webhook."""
+
+from __future__ import annotations
+
+import base64
+import re
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from webhook.bundle import DEFAULT_NAMESPACE
+from webhook.cli.configurations import configurations, namespaces_left_to_the_server, too_wide
+from webhook.cli.exits import FINE, CannotJudgeError
+from webhook.cli.options import add_policies, read_policies
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, as YAML.
+
+They name what the policies match and nothing else: render them again when that changes. Pods
+are mutated and workloads judged with failurePolicy Ignore, node pools with Fail: without the
+webhook Pods still start, and no on-demand fallback is lost. System namespaces are left out.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --ca-file ca.crt | kubectl apply -f -
+  %(prog)s --policies policies/ --service-name spotgate --namespace platform
+
+exit codes:
+  0  printed
+  2  a policy is invalid or matches every resource, or the CA file can't be used
+"""
+
+_WIDTH: Final = 1000
+"""Characters of a line: expressions and certificates stay on one."""
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what is there twice twice: anchors are no good in a manifest."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+        """Indent lists in mappings too, as manifests mostly have it."""
+        super().increase_indent(flow, False)  # noqa: FBT003
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    add_policies(parser)
+    parser.add_argument(
+        "--service-name", metavar="NAME", type=_name, default="spotgate", help="of the Service; default: %(default)s"
+    )
+    parser.add_argument(
+        "--namespace", metavar="NAME", type=_name, default=DEFAULT_NAMESPACE, help="where it is; default: %(default)s"
+    )
+    parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        type=Path,
+        help="CA certificates, PEM, that vouch for the webhook; default: no caBundle, for something else to fill in",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Print them."""
+    bundle = read_policies(options.policies, own_namespace=options.namespace)
+    if problems := list(too_wide(bundle)):
+        raise CannotJudgeError("\n".join(map(str, problems)))
+    client: dict[str, Any] = {"service": {"name": options.service_name, "namespace": options.namespace, "port": 443}}
+    if options.ca_file is not None:
+        client["caBundle"] = _ca_bundle(options.ca_file)
+    print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
+    for glob in namespaces_left_to_the_server(bundle):
+        print(f"# Namespaces {glob} can't be left out here; spotgate lets everything in them pass.")
+    text = yaml.dump_all(
+        configurations(bundle, client),
+        Dumper=_Dumper,
+        default_flow_style=None,
+        explicit_start=True,
+        sort_keys=False,
+        width=_WIDTH,
+    )
+    print(text, end="")
+    return FINE
+
+
+def _ca_bundle(file: Path) -> str:
+    """The certificates of a PEM file, and nothing else that may be in it."""
+    from cryptography import x509  # noqa: PLC0415 - only for those who name a file
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+
+    try:
+        certificates = x509.load_pem_x509_certificates(file.read_bytes())
+    except OSError as error:
+        raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
+    except ValueError:
+        raise CannotJudgeError(
+            f"{file}: holds no certificate that can be read; pass the CA's certificate as PEM"
+        ) from None
+    return base64.b64encode(b"".join(each.public_bytes(Encoding.PEM) for each in certificates)).decode()
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'")
+    return text

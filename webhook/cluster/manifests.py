@@ -1,0 +1,282 @@
+"""Kubernetes objects from files and folders: what ``check`` judges, and what ``--state`` describes a cluster with."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.documents import LIMITS, DocumentError, field_path, read_documents
+from webhook.globs import Globs
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.documents import Document
+    from webhook.documents import Path as FieldPath
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+STDIN: Final = "-"
+_NO_GLOBS: Final = Globs(())
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One Kubernetes object of a file.
+
+    Attributes:
+        document: the document it is, or is an item of.
+        path: where in the document: nothing, or ``("items", 3)`` in a List.
+        api_version, kind: its own, or what the list that it is in says.
+        value: the object as it is written.
+    """
+
+    document: Document
+    path: FieldPath
+    api_version: str
+    kind: str
+    value: dict[str, Any]
+
+    @property
+    def file(self) -> str:
+        """The file, as it was given."""
+        return self.document.file
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """The API version without its group."""
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """``metadata``; empty where there is none."""
+        found = self.value.get("metadata")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def name(self) -> str:
+        """The name; empty where the API server is to make one up."""
+        return self.metadata.get("name") or ""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace as it is written, if any."""
+        return self.metadata.get("namespace") or ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels; empty where there are none. A null is an empty text, as in the API server."""
+        return {key: text or "" for key, text in (self.metadata.get("labels") or {}).items()}
+
+    @property
+    def shown_name(self) -> str:
+        """The name for people: where the API server is to make one up, what it begins with."""
+        return self.name or self.metadata.get("generateName") or ""
+
+    def line_of(self, path: FieldPath) -> int:
+        """The line, from 1, of a field; if it is not there, of what it would be in."""
+        return self.document.position((*self.path, *path))[0] if (self.path or path) else self.document.line
+
+    def problem(self, path: FieldPath, text: str) -> Problem:
+        """Something that is wrong at a field of the object."""
+        line, column = self.document.position((*self.path, *path))
+        return Problem(self.file, line, column, field_path(path), text)
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What was found in files and folders.
+
+    Attributes:
+        objects: in the order of the paths, of the files' names below a folder, and of the file.
+        skipped: documents in folders that are no Kubernetes objects, and files that are Helm templates.
+        problems: what could not be read; everything else was.
+    """
+
+    objects: list[Manifest] = field(default_factory=list)
+    skipped: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_manifests(paths: Iterable[str | Path], *, ignore: Globs = _NO_GLOBS) -> Manifests:
+    """Every Kubernetes object in these files and folders. Nothing is raised for what is wrong with one of them.
+
+    Args:
+        paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
+        ignore: files and folders to leave out, each by its name, its path, or its path below the folder that was given.
+    """
+    found = Manifests()
+    for file, in_folder in dict(_files(paths, ignore, found)).items():
+        _read(file, found, in_folder=in_folder)
+    return found
+
+
+def _files(paths: Iterable[str | Path], ignore: Globs, found: Manifests) -> Iterator[tuple[str, bool]]:
+    """Each file, and whether a folder was given and not the file itself."""
+    for text in map(str, paths):
+        path = Path(text)
+        if ignore.match(text) or ignore.match(path.name):
+            continue
+        if path.is_dir():
+            yield from ((str(file), True) for file in _below(path, ignore, found))
+        else:
+            yield text, False
+
+
+def _below(top: Path, ignore: Globs, found: Manifests) -> Iterator[Path]:
+    def unreadable(error: OSError) -> None:
+        found.problems.append(_unreadable(_printable(str(error.filename)), error))
+
+    def wanted(path: Path) -> bool:
+        names = (path.name, str(path), path.relative_to(top).as_posix())
+        return not (path.name.startswith(".") or any(map(ignore.match, names)))
+
+    for parent, folders, names in os.walk(top, onerror=unreadable):
+        folder = Path(parent)
+        folders[:] = sorted(name for name in folders if wanted(folder / name))
+        files = [path for name in sorted(names) if name.endswith(SUFFIXES) and wanted(path := folder / name)]
+        if files and _holds_helm_templates(folder):
+            found.skipped += len(files)
+            continue
+        for file in files:
+            try:
+                if stat.S_ISREG(file.stat().st_mode):  # a pipe would be waited for
+                    yield file
+            except OSError as error:
+                unreadable(error)
+
+
+def _holds_helm_templates(folder: Path) -> bool:
+    """Is the folder ``templates`` beside a ``Chart.yaml``, or below one?"""
+    folder = folder.absolute()
+    return any(
+        each.name == "templates" and (each.parent / "Chart.yaml").is_file() for each in (folder, *folder.parents)
+    )
+
+
+def _read(file: str, found: Manifests, *, in_folder: bool) -> None:
+    shown = _printable(file)
+    try:
+        documents = read_documents(_bytes(file), shown)
+    except OSError as error:
+        found.problems.append(_unreadable(shown, error))
+        return
+    except DocumentError as error:
+        problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
+        found.problems.append(problem)
+        return
+    for document in documents:
+        if _is_object(document.value):
+            _add(document, (), document.value, "", found)
+        elif in_folder and not _is_half_an_object(document.value):
+            found.skipped += 1
+        else:
+            text = (
+                "not a Kubernetes object, which has `apiVersion` and `kind`; remove the document or pass another file"
+            )
+            found.problems.append(Problem(shown, *document.position(()), "", text))
+
+
+def _bytes(file: str) -> bytes:
+    """The file, or as much of it as shows that it is too large."""
+    if file == STDIN:
+        return sys.stdin.buffer.read(LIMITS.size + 1)
+    with Path(file).open("rb") as opened:
+        return opened.read(LIMITS.size + 1)
+
+
+def _printable(file: str) -> str:
+    """The name of a file, with what in it is not UTF-8 escaped."""
+    return file.encode(errors="backslashreplace").decode()
+
+
+def _unreadable(file: str, error: OSError) -> Problem:
+    return Problem(file, 0, 0, "", f"can't be read: {error.strerror or error}")
+
+
+def _is_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) and value[key] for key in _TYPE)
+
+
+def _is_half_an_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """A misspelt ``apiVersion`` or ``kind`` must not make an object something that is passed over in silence."""
+    return isinstance(value, dict) and isinstance(value.get("metadata"), dict) and any(key in value for key in _TYPE)
+
+
+def _add(document: Document, path: FieldPath, value: Any, inherited: str, found: Manifests) -> None:  # noqa: ANN401
+    """Add an object, or the items of a list.
+
+    Args:
+        document: where it is.
+        path: of the object in the document.
+        value: the object.
+        inherited: what a ``PodList`` says of its items, as ``v1 Pod``; they may leave it out.
+        found: where it goes.
+    """
+    if inherited and isinstance(value, dict):
+        api_version, _, kind = inherited.partition(" ")
+        value = {"apiVersion": api_version, "kind": kind} | value
+    if not _is_object(value):
+        line, column = document.position(path)
+        text = "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item"
+        found.problems.append(Problem(document.file, line, column, field_path(path), text))
+        return
+    manifest = Manifest(document, path, value["apiVersion"], value["kind"], value)
+    items = value.get("items")
+    if manifest.kind.endswith("List") and isinstance(items, list | None) and "items" in value:
+        kind = manifest.kind.removesuffix("List")
+        for index, item in enumerate(items or ()):
+            _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", found)
+        return
+    problem = _metadata_problem(manifest)
+    if problem is None:
+        found.objects.append(manifest)
+    else:
+        found.problems.append(problem)
+
+
+def _metadata_problem(manifest: Manifest) -> Problem | None:
+    """What is wrong with the metadata, which every kind has; the API server refuses it before any webhook sees it."""
+    metadata = manifest.value.get("metadata")
+    if metadata is None:
+        return None
+    if not isinstance(metadata, dict):
+        return manifest.problem(("metadata",), f"expected a mapping, got {_shown(metadata)}")
+    for key in ("name", "generateName", "namespace"):
+        if not isinstance(metadata.get(key), str | None):
+            text = f"expected a string, got {_shown(metadata[key])}; write it in quotes"
+            return manifest.problem(("metadata", key), text)
+    for key in ("labels", "annotations"):
+        entries = metadata.get(key)
+        if not isinstance(entries, dict | None):
+            return manifest.problem(("metadata", key), f"expected a mapping, got {_shown(entries)}")
+        for name, text in (entries or {}).items():
+            if not isinstance(text, str | None):
+                return manifest.problem(
+                    ("metadata", key, name), f"expected a string, got {_shown(text)}; write it in quotes"
+                )
+    return None
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
+    match value:
+        case bool():
+            return f"the boolean {str(value).lower()}"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return "a string"
+        case _:
+            return "a list" if isinstance(value, list) else "a mapping"
+
+
+_TYPE: Final = ("apiVersion", "kind")

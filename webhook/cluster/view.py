@@ -1,0 +1,82 @@
+"""From a cluster's objects to what rules know of it: the same whether files or an API server gave them.
+
+A node pool's part is done by its `webhook.capacity.reader.PoolReader`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from webhook.cluster.protocol import ClusterView
+from webhook.index import NAMESPACE_NAME_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from webhook.capacity.pool import Pool
+    from webhook.capacity.provider import Provider
+
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a Node says of its cluster.
+
+    Attributes:
+        providers: names of those whose nodes have such labels.
+        kubelet: (major, minor); None: it does not say.
+    """
+
+    providers: frozenset[str]
+    kubelet: tuple[int, int] | None
+
+
+def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """A Namespace's labels, with the one that the API server gives each."""
+    return {**labels, NAMESPACE_NAME_LABEL: name}
+
+
+def node_facts(labels: Mapping[str, str], kubelet_version: str, providers: Iterable[Provider]) -> NodeFacts:
+    """What a Node with these labels and this ``status.nodeInfo.kubeletVersion`` says."""
+    shown = frozenset(provider.name for provider in providers if _is_node_of(provider, labels))
+    return NodeFacts(shown, version_of(kubelet_version))
+
+
+def version_of(text: str) -> tuple[int, int] | None:
+    """(major, minor) in a version as Kubernetes writes it: ``v1.31.4-gke.100``."""
+    found = _VERSION.match(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def cluster_view(
+    *,
+    pools: tuple[Pool, ...] | None,
+    namespaces: Mapping[str, Mapping[str, str]],
+    nodes: Iterable[NodeFacts],
+    api_server: tuple[int, int] | None = None,
+    why_unknown: str,
+    remedy: str,
+) -> ClusterView:
+    """The cluster of these parts; see there for what they are."""
+    kubelets: set[tuple[int, int]] = set()
+    shown = {pool.provider for pool in pools or () if not pool.cluster}
+    for node in nodes:
+        shown |= node.providers
+        if node.kubelet is not None:
+            kubelets.add(node.kubelet)
+    return ClusterView(
+        pools=pools,
+        why_unknown=why_unknown,
+        remedy=remedy,
+        namespaces=namespaces,
+        providers=frozenset(shown),
+        api_server=api_server,
+        oldest_kubelet=min(kubelets, default=None),
+    )
+
+
+def _is_node_of(provider: Provider, labels: Mapping[str, str]) -> bool:
+    return provider.pool_label in labels or any(labels.get(each.key) == each.value for each in provider.spot_labels)
