@@ -1,0 +1,371 @@
+"""A server as `spotgate serve` runs it, on free loopback ports: in a thread, or as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import http.client
+import io
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import uvloop
+from prometheus_client.parser import text_string_to_metric_families
+
+from certs.self_signed import self_signed
+from webhook.bundle import Bundle
+from webhook.cluster.protocol import ClusterView, Needs
+from webhook.context import utc_now
+from webhook.decision import Outcome
+from webhook.globs import Globs
+from webhook.index import Index, Policy
+from webhook.policy.common import MatchSpec
+from webhook.policy.match import Matcher
+from webhook.rules.protocol import ResourceRule
+from webhook.server.lifecycle import Stop, Worker
+from webhook.server.limits import Limits
+from webhook.server.log import configure_logging
+from webhook.server.ops import OpsPort
+from webhook.server.serve import Address, ServeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.rules.protocol import Subject
+    from webhook.server.reload import Reloader
+    from webhook.server.tls import ServingCertificate
+
+    Judge: TypeAlias = Callable[[Subject, Context], Iterable[Violation]]
+    Headers: TypeAlias = dict[str, str]
+
+LOOPBACK = Address("127.0.0.1", 0)
+PATIENCE = 20.0
+"""Seconds after which a test gives up waiting for what must happen."""
+
+SHORT = Limits(quiet=0.3, drain=5, finish=1, handshake=0.5, receive=0.5, certificate_poll=0.05, policy_poll=0.2)
+
+AUTHORITY, PAIR = self_signed(["localhost"], ["127.0.0.1"], utc_now())
+
+
+class Rule:
+    """A rule that judges by the function it is given."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
+        return self._judge(subject, context)
+
+
+def _silent(_: Subject, __: Context) -> Iterable[Violation]:
+    return ()
+
+
+def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str = "test-policy") -> Bundle:
+    """A bundle of one policy that looks at everything."""
+    policy = Policy(
+        name=name,
+        kind="Test",
+        enforcement=Outcome.DENY,
+        rules=(ResourceRule(api_groups=("*",), resources=("*",), operations=("*",)),),
+        exclude=(),
+        matcher=Matcher(MatchSpec()),
+        exemptions=(),
+        break_glass=Globs(()),
+        controller_denies=True,
+        mutator=None,
+        validator=Rule(judge),
+        needs=needs or Needs(),
+        template_outcome=Outcome.WARN,
+        unknown_outcome=Outcome.DENY,
+    )
+    return Bundle(index=Index([policy], (), {}, "spotgate-system"), hash=name, documents=())
+
+
+class Known:
+    """A cluster without node pools."""
+
+    def view(self) -> ClusterView:
+        return ClusterView(pools=())
+
+    async def fresh(self) -> ClusterView:
+        return self.view()
+
+
+FRESH = Needs(pools=True, fresh=True)
+
+
+class Slow(Known):
+    """A cluster whose fresh state comes when the test lets it."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.open = asyncio.Event()
+
+    async def fresh(self) -> ClusterView:
+        self.asked.release()
+        await self.open.wait()
+        return self.view()
+
+
+def review(**changes: Any) -> bytes:
+    """A review of a Pod's creation; `changes` to its request, None takes a field out."""
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "name": "web-0",
+        "namespace": "team-a",
+        "operation": "CREATE",
+        "userInfo": {"username": "anna@example.com", "groups": ["system:authenticated"]},
+        "object": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web-0", "namespace": "team-a"},
+            "spec": {"containers": [{"name": "main", "image": "example.com/image"}]},
+        },
+        "oldObject": None,
+        **changes,
+    }
+    request = {key: value for key, value in request.items() if value is not None or key == "oldObject"}
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+@dataclass
+class Answer:
+    """An HTTP answer, read to its end."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def allowed(self) -> bool:
+        """Of the AdmissionReview in it."""
+        assert self.status == http.HTTPStatus.OK, self
+        allowed = self.json["response"]["allowed"]
+        assert isinstance(allowed, bool)
+        return allowed
+
+
+class Client:
+    """Talks to a server on loopback, over TLS and to its operators' port."""
+
+    def __init__(self, port: int, ops_port: int, authority: bytes = AUTHORITY) -> None:
+        self.port = port
+        self.ops_port = ops_port
+        self.tls = ssl.create_default_context(cadata=authority.decode())
+
+    def connection(self) -> http.client.HTTPSConnection:
+        """A connection for several requests; to be closed."""
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls, timeout=PATIENCE)
+
+    def plain_socket(self) -> socket.socket:
+        """A TCP connection to the TLS port."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+
+    def socket(self) -> ssl.SSLSocket:
+        """A TLS connection."""
+        return self.tls.wrap_socket(self.plain_socket(), server_hostname="127.0.0.1")
+
+    def post(
+        self,
+        body: bytes | Iterable[bytes] | None = None,
+        path: str = "/validate?timeout=10s",
+        *,
+        method: str = "POST",
+        headers: Headers | None = None,
+        over: http.client.HTTPSConnection | None = None,
+    ) -> Answer:
+        """Send a review, on a connection of its own or over a given one. An iterable is sent in chunks."""
+        connection = over or self.connection()
+        try:
+            connection.request(
+                method,
+                path,
+                body=review() if body is None else body,
+                headers={"Content-Type": "application/json", **(headers or {})},
+                encode_chunked=body is not None and not isinstance(body, bytes),
+            )
+            return read_answer(connection.getresponse())
+        finally:
+            if over is None:
+                connection.close()
+
+    def ops(self, path: str) -> Answer:
+        """Ask the operators' port."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.ops_port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path)
+            return read_answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples with these labels."""
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(self.ops("/metrics").body.decode())
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+
+def read_answer(response: http.client.HTTPResponse) -> Answer:
+    return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    end = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+class Served(Client):
+    """A worker in a thread, on the event loop it has in production."""
+
+    def __init__(self, reloader: Reloader, certificate: ServingCertificate, limits: Limits) -> None:
+        self._log = io.BytesIO()
+        configure_logging(self._log)
+        listener, ops_listener = LOOPBACK.bind(), LOOPBACK.bind()
+        super().__init__(listener.getsockname()[1], ops_listener.getsockname()[1])
+        self.reloader = reloader
+        self.certificate = certificate
+        self._started = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: uvloop.run(self._serve(listener, ops_listener, limits)), daemon=True
+        )
+        self._thread.start()
+        assert self._started.wait(PATIENCE)
+
+    async def _serve(self, listener: socket.socket, ops_listener: socket.socket, limits: Limits) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._stop = Stop()
+        self.worker = Worker(listener, self.certificate, self.reloader, limits)
+        ops = OpsPort(lambda: [self.worker.status()], 1, self.worker.metrics.registry, self._stop)
+        runner = await ops.start(ops_listener)
+        self.loop.call_soon(self._started.set)
+        await self.worker.run(self._stop)
+        await runner.cleanup()
+
+    def stop(self, *, gracefully: bool = False) -> None:
+        """Ask it to stop."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._stop.gracefully if gracefully else self._stop.soon)
+
+    def wait(self) -> None:
+        """Wait until it has stopped."""
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+
+    def log(self, event: str) -> list[dict[str, Any]]:
+        """The log's lines about an event, so far."""
+        lines = [json.loads(line) for line in self._log.getvalue().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def text_of_log(self) -> str:
+        return self._log.getvalue().decode()
+
+
+class Process(Client):
+    """`spotgate serve` as a process."""
+
+    def __init__(self, options: ServeOptions, log: Path) -> None:
+        code = f"""
+from pathlib import PosixPath
+from webhook.server.limits import Limits
+from webhook.server.serve import Address, ServeOptions, serve
+raise SystemExit(serve({options!r}))"""
+        self._log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code], stdout=output, stderr=subprocess.PIPE, start_new_session=True
+            )
+        eventually(lambda: bool(self.log("listening")) or self.process.poll() is not None)
+        assert self.process.poll() is None, self.errors()
+        ports = self.log("listening")[0]
+        authority = base64.b64decode(self.log("self-signed certificate made")[0]["ca_bundle"])
+        super().__init__(ports["port"], ports["ops_port"], authority)
+        eventually(lambda: self.ops("/readyz").status == http.HTTPStatus.OK)
+
+    def log(self, event: str) -> list[dict[str, Any]]:
+        """The log's lines about an event, so far."""
+        whole = self._log.read_bytes().rpartition(b"\n")[0]
+        lines = [json.loads(line) for line in whole.splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def errors(self) -> str:
+        """What it wrote to standard error, when it has ended."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def workers(self) -> list[int]:
+        """The process ids of its workers."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [pid for pid in map(int, children.split()) if b"multiprocessing.spawn" in _command(pid)]
+
+    def counters(self) -> Path:
+        """The folder into which its workers count."""
+        environment = Path(f"/proc/{self.workers()[0]}/environ").read_text().split("\0")
+        (folder,) = (entry for entry in environment if entry.startswith("PROMETHEUS_MULTIPROC_DIR="))
+        return Path(folder.partition("=")[2])
+
+    def peak_memory(self) -> int:
+        """The most memory it ever held, in bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+    def end(self) -> None:
+        """End it and its workers, whatever their state."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def write_policy(folder: Path, domain: str = "reserved.example.com") -> None:
+    """Write a policy that denies labels in a domain."""
+    folder.mkdir(exist_ok=True)
+    (folder / "policy.yaml").write_text(f"""\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {{name: reserved}}
+spec: {{enforcement: deny, domains: [{domain}]}}
+""")
+
+
+def labelled(domain: str = "reserved.example.com") -> bytes:
+    """A review of a Pod that the policy denies."""
+    metadata = {"name": "web-0", "namespace": "team-a", "labels": {f"{domain}/x": "1"}}
+    return review(object={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}})

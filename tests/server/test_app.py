@@ -1,0 +1,410 @@
+"""Reviews over TLS: what is answered, what is refused, and that the server lives on after every one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.harness import FRESH, SHORT, Known, Slow, bundle_of, eventually, review
+from webhook.decision import Violation
+from webhook.server.app import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.server.conftest import Start
+    from webhook.cluster.protocol import ClusterView
+    from webhook.context import Context
+    from webhook.rules.protocol import Subject
+
+MIB = 1024 * 1024
+
+
+def deny(_: Subject, __: Context) -> Iterable[Violation]:
+    yield Violation(reason="it is not wanted")
+
+
+def deny_unknown(_: Subject, context: Context) -> Iterable[Violation]:
+    """Deny, saying why the pools are unknown; nothing where they are known."""
+    if context.view.pools is None:
+        yield Violation(reason=context.view.why_unknown, unknown=True)
+
+
+def fail(subject: Subject, _: Context) -> Iterable[Violation]:
+    """Fail, but not in the self-test."""
+    if subject.request.name == "web-0":
+        raise KeyError(subject.object)
+    return ()
+
+
+# Decisions ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate", "/mutate?timeout=10s", "/validate?timeout=500ms&x=y"])
+def test_R1_R3_a_decision_is_http_200_with_the_reviews_version_kind_and_uid(start: Start, path: str) -> None:
+    answer = start().post(path=path)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json["apiVersion"] == "admission.k8s.io/v1"
+    assert answer.json["kind"] == "AdmissionReview"
+    assert answer.json["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
+    assert answer.allowed
+
+
+def test_R3_R4_a_denial_is_http_200_too_and_says_why(start: Start) -> None:
+    answer = start(bundle_of(deny)).post()
+    assert not answer.allowed
+    assert answer.json["response"]["status"]["code"] == 403
+    assert "it is not wanted" in answer.json["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+def test_content_types_of_json_are_accepted(start: Start, content_type: str) -> None:
+    assert start().post(headers={"Content-Type": content_type}).allowed
+
+
+def test_a_body_in_chunks_is_a_body(start: Start) -> None:
+    body = review()
+    assert start().post([body[:10], body[10:]]).allowed
+
+
+def test_a_client_that_waits_for_100_continue_gets_it(start: Start) -> None:
+    served = start()
+    body = review()
+    with served.socket() as client:
+        head = (
+            f"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        )
+        client.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert client.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(body)
+        assert client.recv(1024).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_requests_sent_at_once_are_answered_in_their_order(start: Start) -> None:
+    uids = [f"uid-{number}" for number in range(20)]
+    sent = b""
+    for uid in uids:
+        body = review(uid=uid)
+        head = f"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        sent += head.encode() + body
+    received = b""
+    with start().socket() as client:
+        client.sendall(sent)
+        while received.count(b'"uid"') < len(uids):
+            received += client.recv(65536)
+    assert [received.find(uid.encode()) for uid in uids] == sorted(received.find(uid.encode()) for uid in uids)
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_http_1_0_is_answered(start: Start, *, keep_alive: bool) -> None:
+    body = review()
+    head = f"POST /validate HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    with start().socket() as client:
+        client.sendall(f"{head}{'Connection: keep-alive' if keep_alive else 'X: y'}\r\n\r\n".encode() + body)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+        if not keep_alive:
+            assert client.recv(1) == b""
+
+
+# What is no review --------------------------------------------------------------------------------------------------
+
+
+def envelope(**changes: object) -> bytes:
+    return json.dumps({**json.loads(review()), **changes}).encode()
+
+
+BAD_REVIEWS = {
+    "an empty body": b"",
+    "malformed JSON": b'{"apiVersion": ',
+    "a JSON list": b"[]",
+    "NaN": review().replace(b'"web-0"', b"NaN", 1),
+    "Infinity": review().replace(b'"oldObject": null', b'"oldObject": Infinity'),
+    "50,000 nested brackets": b"[" * 50_000,
+    "50,000 nested brackets in the object": review(object="@").replace(b'"@"', b"[" * 50_000 + b"]" * 50_000),
+    "50,000 nested objects": b'{"a":' * 50_000,
+    "invalid UTF-8": review().replace(b"web-0", b"web-\xff\xfe"),
+    "a lone surrogate in the name": review(name="@").replace(b'"@"', b'"\\ud800"'),
+    "UTF-16": review().decode().encode("utf-16"),
+    "another group": envelope(apiVersion="admission.example.com/v1"),
+    "another version": envelope(apiVersion="admission.k8s.io/v1beta1"),
+    "another kind": envelope(kind="ConversionReview"),
+    "no apiVersion": envelope(apiVersion=""),
+    "no request": envelope(request=None),
+    "no uid": review(uid=None),
+    "an empty uid": review(uid=""),
+    "a uid that is a number": review(uid=7),
+    "another operation": review(operation="PATCH"),
+    "no resource": review(resource=None),
+    "a megabyte of operation": review(operation="x" * MIB),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REVIEWS)
+def test_I7_what_is_no_review_is_http_400_and_the_next_one_is_answered(start: Start, name: str) -> None:
+    served = start()
+    answer = served.post(BAD_REVIEWS[name])
+    assert answer.status == 400, answer
+    assert list(answer.json) == ["error"]
+    assert 0 < len(answer.body) < 3000
+    assert served.post().allowed
+    assert served.metric("spotgate_rejected_total", reason="bad review") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "another version",
+            "expected admission.k8s.io/v1 AdmissionReview, got admission.k8s.io/v1beta1 AdmissionReview",
+        ),
+        ("no request", "the AdmissionReview has no `request`"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong(start: Start, name: str, text: str) -> None:
+    assert start().post(BAD_REVIEWS[name]).json == {"error": text}
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "status"),
+    [
+        ("/", "POST", {}, 404),
+        ("/mutate/", "POST", {}, 404),
+        ("/validate", "GET", {}, 405),
+        ("/validate", "PUT", {}, 405),
+        ("/validate", "POST", {"Content-Type": "text/plain"}, 415),
+        ("/validate", "POST", {"Content-Type": "application/json-patch+json"}, 415),
+        ("/validate", "POST", {"Content-Type": ""}, 415),
+        ("/validate", "POST", {"Content-Encoding": "gzip"}, 415),
+        ("/validate", "POST", {"Content-Encoding": "br"}, 415),
+    ],
+)
+def test_other_requests_are_refused_and_the_connection_stays(
+    start: Start, path: str, method: str, headers: dict[str, str], status: int
+) -> None:
+    served = start()
+    connection = served.connection()
+    assert served.post(path=path, method=method, headers=headers, over=connection).status == status
+    assert served.post(over=connection).allowed
+    connection.close()
+
+
+def test_a_small_body_that_would_unpack_to_much_is_not_unpacked(start: Start) -> None:
+    served = start()
+    packed = gzip.compress(b" " * 100 * MIB)
+    assert served.post(packed, headers={"Content-Encoding": "gzip"}).status == 415
+    assert served.post().allowed
+
+
+# Size ---------------------------------------------------------------------------------------------------------------
+
+
+def pieces(size: int) -> Iterator[bytes]:
+    for _ in range(size // 65536):
+        yield b" " * 65536
+
+
+def test_I2_a_large_body_is_refused_by_its_length_before_it_is_sent(start: Start) -> None:
+    served = start()
+    with served.socket() as client:
+        client.sendall(
+            b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20000000\r\n\r\n"
+        )
+        assert client.recv(1024).startswith(b"HTTP/1.1 413 ")
+    assert served.post().allowed
+
+
+@pytest.mark.parametrize("in_chunks", [True, False])
+def test_I2_a_body_of_20_MB_is_refused_however_it_is_sent(start: Start, *, in_chunks: bool) -> None:
+    served = start()
+    answer = served.post(pieces(20 * MIB) if in_chunks else b" " * 20 * MIB)
+    assert answer.status == 413
+    assert answer.headers["connection"] == "close"
+    assert served.post().allowed
+    assert served.metric("spotgate_rejected_total", reason="too large") == 1
+
+
+def test_I2_a_review_of_two_maximal_objects_fits(start: Start) -> None:
+    large = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "y" * 3 * MIB}}
+    assert start().post(review(object=large, oldObject=large, operation="UPDATE")).allowed
+
+
+def test_I2_many_large_bodies_at_once_are_told_to_come_again(start: Start) -> None:
+    served = start(limits=dataclasses.replace(SHORT, buffered_bytes=2 * MIB, receive=30))
+    held = [served.socket() for _ in range(3)]
+    for client in held:
+        client.sendall(
+            b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 6000000\r\n\r\n"
+        )
+        client.sendall(b" " * MIB)
+    eventually(lambda: served.metric("spotgate_shed_total", reason="many large requests") > 0)
+    assert served.post().allowed, "small ones are answered all the same"
+    for client in held:
+        client.close()
+    eventually(lambda: served.post(review(object={"data": "x" * 1_500_000})).status == 200)
+
+
+# Too much at once, and too late -------------------------------------------------------------------------------------
+
+
+def test_L2_above_the_limit_requests_are_told_at_once_to_come_again(start: Start) -> None:
+    state = Slow()
+    served = start(
+        bundle_of(deny_unknown, needs=FRESH), state, limits=dataclasses.replace(SHORT, in_flight=3, fresh=20)
+    )
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(served.post, path="/validate?timeout=25s") for _ in range(3)]
+        for _ in waiting:
+            assert state.asked.acquire(timeout=20)
+        connection = served.connection()
+        shed = served.post(over=connection)
+        assert shed.status == 429
+        assert shed.headers["retry-after"] == "1"
+        assert "busy" in shed.json["error"]
+        assert served.metric("spotgate_in_flight") == 3
+        served.loop.call_soon_threadsafe(state.open.set)
+        assert all(each.result().allowed for each in waiting)
+        assert served.post(over=connection).allowed, "on the very same connection"
+        connection.close()
+    assert served.metric("spotgate_shed_total") == 1
+    assert served.metric("spotgate_in_flight") == 0
+
+
+@pytest.mark.parametrize("timeout", ["600ms", "1s", "100ms"])
+def test_H11_I3_what_does_not_come_within_the_callers_timeout_is_unknown(start: Start, timeout: str) -> None:
+    served = start(bundle_of(deny_unknown, needs=FRESH), Slow())
+    answer = served.post(path=f"/validate?timeout={timeout}")
+    assert not answer.allowed
+    assert "The node pools could not be read within" in answer.json["response"]["status"]["message"]
+    assert served.metric("spotgate_unknown_total") == 1
+
+
+def test_I3_a_failing_look_up_is_unknown_too(start: Start) -> None:
+    class Broken(Known):
+        async def fresh(self) -> ClusterView:
+            raise RuntimeError("token abc123")
+
+    served = start(bundle_of(deny_unknown, needs=FRESH), Broken())
+    answer = served.post()
+    assert not answer.allowed
+    assert "Reading the node pools failed" in answer.json["response"]["status"]["message"]
+    assert served.log("reading the cluster failed")[0]["error"] == "RuntimeError"
+    assert "abc123" not in served.text_of_log()
+
+
+def test_the_state_is_not_read_anew_where_no_policy_asks_for_it(start: Start) -> None:
+    state = Slow()
+    assert start(bundle_of(deny_unknown), state).post().allowed
+    assert not state.asked.acquire(blocking=False)
+
+
+def test_P2_a_request_sees_one_bundle_to_its_end(start: Start) -> None:
+    state = Slow()
+    served = start(bundle_of(needs=FRESH), state)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(served.post)
+        assert state.asked.acquire(timeout=20)
+        served.worker.webhook.snapshot = Snapshot(bundle_of(deny), Known())
+        served.loop.call_soon_threadsafe(state.open.set)
+        assert waiting.result().allowed
+    assert not served.post().allowed
+
+
+# Bugs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_I7_R1_a_bug_is_http_500_with_the_uid_and_the_next_one_is_answered(start: Start) -> None:
+    served = start(bundle_of(fail))
+    connection = served.connection()
+    answer = served.post(over=connection)
+    assert answer.status == 500
+    assert answer.json["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
+    assert answer.json["response"]["allowed"] is False
+    served.worker.webhook.snapshot = Snapshot(bundle_of(), Known())
+    assert served.post(over=connection).allowed
+    connection.close()
+    assert served.metric("spotgate_errors_total", phase="validate") == 1
+    bug = served.log("bug")[0]
+    assert bug["error"] == "KeyError"
+    assert "test_app.py" in bug["where"][-1]
+    assert bug["where"][-1].endswith(" fail")
+
+
+# The log ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_is_one_line(start: Start) -> None:
+    served = start(bundle_of(deny))
+    served.post()
+    eventually(lambda: bool(served.log("decision")))
+    (line,) = served.log("decision")
+    assert line.pop("ms") > 0
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "decision",
+        "level": "info",
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "phase": "validate",
+        "operation": "CREATE",
+        "resource": "pods",
+        "namespace": "team-a",
+        "name": "web-0",
+        "user": "anna@example.com",
+        "allowed": False,
+        "policies": ["test-policy"],
+        "patch_operations": 0,
+    }
+
+
+def test_H14_nothing_of_an_object_is_logged(start: Start) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "data": {"password": "aHVudGVyMg=="}, "x": {"y": "hunter2"}}
+
+    def quote(subject: Subject, _: Context) -> Iterable[Violation]:
+        yield Violation(reason="no", detail=str(subject.object))
+
+    for judge in (quote, fail):
+        served = start(bundle_of(judge))
+        served.post(review(object=secret))
+        served.post(review(object=secret)[:-20])
+        served.post(review(object=secret), headers={"Content-Type": "text/plain"})
+        served.stop()
+        served.wait()
+        assert served.log("refused")
+        assert "aHVudGVyMg" not in served.text_of_log()
+        assert "hunter2" not in served.text_of_log()
+
+
+def test_names_in_the_log_have_a_bounded_length(start: Start) -> None:
+    served = start()
+    served.post(review(name="n" * MIB, namespace="m" * MIB, userInfo={"username": "u" * MIB}))
+    eventually(lambda: bool(served.log("decision")))
+    assert len(served.text_of_log()) < 5000
+
+
+def test_names_of_resources_in_metrics_have_a_bounded_number(start: Start) -> None:
+    served = start()
+    connection = served.connection()
+    for number in range(250):
+        resource = {"group": "", "version": "v1", "resource": f"thing-{number}"}
+        assert served.post(review(resource=resource), over=connection).allowed
+    connection.close()
+    assert served.metric("spotgate_decisions_total", resource="other") == 50
+    assert served.metric("spotgate_decisions_total") == 250
+
+
+def test_a_connection_that_breaks_off_in_the_body_is_no_decision(start: Start) -> None:
+    served = start()
+    client = served.socket()
+    client.sendall(
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"
+    )
+    eventually(lambda: served.metric("spotgate_connections") == 1)
+    client.close()
+    eventually(lambda: served.metric("spotgate_rejected_total", reason="broken body") == 1)
+    assert not served.log("decision")
+    assert served.post().allowed

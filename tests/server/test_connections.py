@@ -1,0 +1,306 @@
+"""Connections: those that abuse the server are cut, those that do not are kept, and the server answers after each abuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import socket
+import ssl
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.harness import PATIENCE, SHORT, eventually, review
+from webhook.server.limits import LIMITS, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.server.conftest import Start
+    from tests.server.harness import Served
+
+HEAD = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+
+# Above the others, so that only the deadline in question can cut the connection.
+LONG = dataclasses.replace(SHORT, handshake=60, receive=60)
+
+
+def is_cut(client: socket.socket) -> bool:
+    """Wait for the server to end the connection."""
+    client.settimeout(PATIENCE)
+    try:
+        while client.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    except ssl.SSLError:  # cut without TLS's goodbye
+        pass
+    return True
+
+
+def trickle(client: socket.socket, content: bytes) -> None:
+    """Send byte by byte, until the server has had enough."""
+    try:
+        for number in range(len(content)):
+            client.sendall(content[number : number + 1])
+            time.sleep(0.05)
+    except (ConnectionError, ssl.SSLError):
+        return
+    pytest.fail("it was never cut")
+
+
+# Deadlines ----------------------------------------------------------------------------------------------------------
+
+
+def test_H12_a_client_that_sends_nothing_is_cut(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, handshake=0.3))
+    with served.plain_socket() as client:
+        assert is_cut(client)
+    assert served.metric("spotgate_connections_cut_total", reason="handshake") == 1
+    assert served.post().allowed
+
+
+def test_H12_a_client_that_does_not_end_its_handshake_is_cut(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, handshake=0.3))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    hello = served.tls.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    with served.plain_socket() as client:
+        client.sendall(outgoing.read()[:100])
+        assert is_cut(client)
+    assert served.post().allowed
+
+
+def test_H12_a_client_that_sends_its_head_byte_by_byte_is_cut(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, receive=0.3))
+    with served.socket() as client:
+        trickle(client, HEAD)
+    assert served.metric("spotgate_connections_cut_total", reason="slow") == 1
+    assert served.post().allowed
+
+
+def test_H12_a_client_that_sends_its_body_byte_by_byte_is_cut(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, receive=0.3))
+    with served.socket() as client:
+        client.sendall(HEAD)
+        trickle(client, b" " * 1000)
+    assert served.metric("spotgate_connections_cut_total", reason="slow") == 1
+    assert served.post().allowed
+
+
+def test_H12_the_second_request_of_a_connection_has_the_same_deadline(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, receive=0.3))
+    connection = served.connection()
+    assert served.post(over=connection).allowed
+    connection.sock.sendall(HEAD[:20])
+    assert is_cut(connection.sock)
+    connection.close()
+    assert served.post().allowed
+
+
+def test_H12_a_request_that_began_together_with_the_one_before_has_the_same_deadline(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, receive=0.3))
+    body = review()
+    first = HEAD.replace(b"1000", b"%d" % len(body)) + body
+    with served.socket() as client:
+        client.sendall(first + HEAD)
+        assert is_cut(client)
+    assert served.metric("spotgate_decisions_total") == 1
+    assert served.metric("spotgate_connections_cut_total", reason="slow") == 1
+
+
+def test_L1_a_connection_that_waits_for_its_next_request_is_kept_beyond_the_deadline_of_a_request(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, receive=0.1))
+    connection = served.connection()
+    assert served.post(over=connection).allowed
+    time.sleep(1.2)
+    assert served.post(over=connection).allowed
+    connection.close()
+
+
+def test_L1_an_idle_connection_outlives_the_api_servers_patience() -> None:
+    assert 90 < LIMITS.keep_alive <= 300
+
+
+def test_L1_an_idle_connection_ends_some_time(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, keep_alive=0.3))
+    connection = served.connection()
+    assert served.post(over=connection).allowed
+    assert is_cut(connection.sock)
+    connection.close()
+
+
+# Number -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", ["plain_socket", "socket"])
+def test_H12_clients_that_only_hold_connections_keep_nobody_out(start: Start, silent: str) -> None:
+    served = start(limits=dataclasses.replace(LONG, connections=10))
+    with ExitStack() as stack:
+        held = [stack.enter_context(getattr(served, silent)()) for _ in range(50)]
+        assert served.post().allowed
+        assert served.metric("spotgate_connections") <= 10
+        assert served.metric("spotgate_connections_cut_total", reason="evicted") >= 40
+        assert is_cut(held[0]), "who has been waiting longest goes first"
+    assert served.post().allowed
+
+
+def test_H12_a_connection_in_use_is_not_the_one_that_has_to_go(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, connections=5))
+    with ExitStack() as stack, closing(served.connection()) as connection:
+        assert served.post(over=connection).allowed
+        first = connection.sock
+        for _ in range(30):
+            stack.enter_context(served.socket())
+            assert served.post(over=connection).allowed
+        assert connection.sock is first
+
+
+# Renewal ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "limits", [dataclasses.replace(LONG, recycle_requests=10), dataclasses.replace(LONG, recycle=0.2)]
+)
+def test_L6_connections_are_parted_with_now_and_then(start: Start, limits: Limits) -> None:
+    served = start(limits=limits)
+    connection = served.connection()
+    answers = [served.post(over=connection)]
+    while answers[-1].headers.get("connection") != "close":
+        answers.append(served.post(over=connection))
+        time.sleep(0.02)
+    assert all(answer.allowed for answer in answers)
+    connection.close()
+
+
+def test_L6_not_all_connections_at_the_same_time(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, recycle_requests=30))
+    lengths = set()
+    for _ in range(8):
+        connection = served.connection()
+        count = 1
+        while served.post(over=connection).headers.get("connection") != "close":
+            count += 1
+        lengths.add(count)
+        connection.close()
+    assert len(lengths) > 1
+    assert all(24 <= length <= 36 for length in lengths)
+
+
+# What is no HTTP over TLS -------------------------------------------------------------------------------------------
+
+
+def plain_http(served: Served) -> None:
+    with served.plain_socket() as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert is_cut(client)
+
+
+def truncated_tls(served: Served) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        served.tls.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
+    with served.plain_socket() as client:
+        client.sendall(outgoing.read()[:50])
+        client.shutdown(socket.SHUT_WR)
+        assert is_cut(client)
+
+
+def garbage(served: Served) -> None:
+    with served.plain_socket() as client:
+        client.sendall(b"\x16\x03\x01\xff\xff" + b"\x00" * 500)
+        assert is_cut(client)
+
+
+def tls_1_1(served: Served) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with served.plain_socket() as client, pytest.raises((ssl.SSLError, ConnectionError)):
+        context.wrap_socket(client)
+
+
+def data_broken_off(served: Served) -> None:
+    with served.socket() as client:
+        client.sendall(HEAD)
+        raw = socket.socket(fileno=client.detach())
+    raw.sendall(b"\x17\x03\x03\x40\x00broken")
+    raw.close()
+
+
+def reset(served: Served) -> None:
+    client = served.plain_socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    client.close()
+
+
+@pytest.mark.parametrize("abuse", [plain_http, truncated_tls, garbage, tls_1_1, data_broken_off, reset])
+def test_H13_I7_what_is_no_TLS_harms_nobody_else(start: Start, abuse: Callable[[Served], None]) -> None:
+    served = start()
+    connection = served.connection()
+    assert served.post(over=connection).allowed
+    for _ in range(3):
+        abuse(served)
+    assert served.post(over=connection).allowed
+    connection.close()
+    assert served.post().allowed
+    eventually(lambda: served.metric("spotgate_connections") == 0)
+    assert not served.log("unhandled error")
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"POST /validate\r\n\r\n",
+        b"POST /validate HTTP/9.9\r\n\r\n",
+        b"POST /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /validate HTTP/1.1\r\n" + b"".join(b"h%d: x\r\n" % n for n in range(1000)) + b"\r\n",
+        b"POST /validate HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
+        b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_I7_malformed_HTTP_is_refused_and_the_connection_ends(start: Start, request_head: bytes) -> None:
+    served = start()
+    with served.socket() as client:
+        client.sendall(request_head)
+        assert re.match(rb"HTTP/\d\.\d 4\d\d ", client.recv(65536))
+        assert is_cut(client)
+    assert served.post().allowed
+    assert "Traceback" not in served.text_of_log()
+    assert not served.log("connection failed")
+
+
+def test_I7_a_wish_to_leave_HTTP_is_not_granted(start: Start) -> None:
+    served = start()
+    with closing(served.connection()) as connection:
+        headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
+        for _ in range(2):
+            assert served.post(headers=headers, over=connection).allowed
+        assert served.post(over=connection).allowed
+
+
+def test_I7_a_request_with_another_behind_its_body_is_two_requests(start: Start) -> None:
+    served = start()
+    body = review()
+    head = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    with served.socket() as client:
+        client.sendall(head + body + b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
+        received = b""
+        while received.count(b"HTTP/1.1 ") < 2:
+            received += client.recv(65536)
+    assert received.startswith(b"HTTP/1.1 200 OK")
+    assert b"HTTP/1.1 404 " in received

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from webhook.context import Phase
+from webhook.server.intake import Route, go_duration, route_of
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("10s", 10),
+        ("500ms", 0.5),
+        ("1m30s", 90),
+        ("1h", 3600),
+        ("1.5s", 1.5),
+        ("250us", 0.00025),
+        ("250µs", 0.00025),
+        ("1ns", 1e-9),
+        ("0s", 0),
+    ],
+)
+def test_a_duration_of_Go_is_read(text: str, seconds: float) -> None:
+    assert go_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "-1s", "1 s", "1s ", "1x", "1e3s", "s1", "\u0661s", "1..5s"])
+def test_what_is_no_duration_is_none(text: str) -> None:
+    assert go_duration(text) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "route"),
+    [
+        ("/mutate?timeout=3s", Route(Phase.MUTATE, 3)),
+        ("/validate?timeout=500ms", Route(Phase.VALIDATE, 0.5)),
+        ("/validate?dryRun=All&timeout=2s", Route(Phase.VALIDATE, 2)),
+        ("/validate", Route(Phase.VALIDATE, 10)),
+        ("/validate?timeout=soon", Route(Phase.VALIDATE, 10)),
+        ("https://webhook.svc/mutate?timeout=3s", Route(Phase.MUTATE, 3)),
+        ("/", None),
+        ("/mutate/", None),
+        ("/Mutate", None),
+        ("/mutate/x", None),
+        ("*", None),
+        ("//[", None),
+    ],
+)
+def test_a_target_is_a_phase_and_a_timeout_or_nothing(target: str, route: Route | None) -> None:
+    assert route_of(target) == route

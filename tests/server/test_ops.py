@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.harness import FRESH, SHORT, Slow, bundle_of, eventually, review
+from webhook import __version__
+from webhook.decision import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.server.conftest import Start
+    from webhook.context import Context
+    from webhook.rules.protocol import Subject
+
+
+def judge(subject: Subject, _: Context) -> Iterable[Violation]:
+    if subject.request.name == "denied":
+        yield Violation(reason="no")
+
+
+def test_the_version_names_program_bundle_and_policies(start: Start) -> None:
+    answer = start().ops("/version")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json == {
+        "program": "spotgate",
+        "version": __version__,
+        "bundle": "test-policy",
+        "policies": [{"name": "test-policy", "kind": "Test", "enforcement": "deny"}],
+    }
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_a_serving_worker_is_healthy_and_ready(start: Start, path: str) -> None:
+    answer = start().ops(path)
+    assert (answer.status, answer.body) == (200, b"ok\n")
+
+
+@pytest.mark.parametrize("path", ["/", "/mutate", "/debug", "/metrics/x"])
+def test_there_is_nothing_else_on_the_operators_port(start: Start, path: str) -> None:
+    assert start().ops(path).status == 404
+
+
+def test_there_are_no_operators_pages_on_the_TLS_port(start: Start) -> None:
+    assert start().post(path="/metrics", method="GET").status == 404
+
+
+def test_decisions_and_findings_are_counted(start: Start) -> None:
+    served = start(bundle_of(judge))
+    for name in ("denied", "denied", "fine"):
+        served.post(review(name=name))
+    served.post(review(name="fine"), path="/mutate")
+    decisions = "spotgate_decisions_total"
+    assert served.metric(decisions, phase="validate", outcome="denied", resource="pods") == 2
+    assert served.metric(decisions, phase="validate", outcome="allowed", resource="pods") == 1
+    assert served.metric(decisions, phase="mutate", outcome="allowed") == 1
+    assert served.metric("spotgate_findings_total", policy="test-policy", outcome="deny") == 2
+    assert served.metric("spotgate_request_seconds_count", phase="validate") == 3
+    assert served.metric("spotgate_request_seconds_bucket", phase="validate", le="+Inf") == 3
+
+
+def test_every_metric_is_ours_and_there_before_anything_happened(start: Start) -> None:
+    text = start().ops("/metrics").body.decode()
+    families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert all(name.startswith("spotgate_") for name in families)
+    assert {
+        "spotgate_decisions_total",
+        "spotgate_findings_total",
+        "spotgate_unknown_total",
+        "spotgate_errors_total",
+        "spotgate_rejected_total",
+        "spotgate_shed_total",
+        "spotgate_connections_cut_total",
+        "spotgate_request_seconds",
+        "spotgate_ready_workers",
+        "spotgate_connections",
+        "spotgate_in_flight",
+        "spotgate_bundle_info",
+        "spotgate_last_reload_success",
+        "spotgate_last_reload_timestamp_seconds",
+        "spotgate_certificate_expiry_timestamp_seconds",
+    } <= families
+
+
+def test_L5_the_operators_port_answers_while_the_TLS_port_is_full(start: Start) -> None:
+    served = start(limits=dataclasses.replace(SHORT, connections=1, handshake=60))
+    held = [served.plain_socket() for _ in range(5)]
+    eventually(lambda: served.metric("spotgate_connections_cut_total") >= 3)
+    assert served.ops("/healthz").status == 200
+    for client in held:
+        client.close()
+
+
+def test_L3_while_stopping_it_is_not_ready_but_healthy_and_serves_on(start: Start) -> None:
+    served = start(limits=dataclasses.replace(SHORT, quiet=1.0))
+    connection = served.connection()
+    assert "connection" not in served.post(over=connection).headers
+    served.stop(gracefully=True)
+    eventually(lambda: served.ops("/readyz").status == 503)
+    assert served.ops("/readyz").body == b"stopping\n"
+    assert served.ops("/healthz").status == 200
+    existing = served.post(over=connection)
+    new = served.post()
+    assert existing.allowed
+    assert new.allowed
+    assert existing.headers["connection"] == new.headers["connection"] == "close"
+    connection.close()
+    served.wait()
+    with pytest.raises(ConnectionError):
+        socket.create_connection(("127.0.0.1", served.port))
+
+
+def test_L3_requests_that_go_on_do_not_keep_it_from_stopping(start: Start) -> None:
+    served = start(limits=dataclasses.replace(SHORT, quiet=5, drain=0.5))
+    served.stop(gracefully=True)
+    with contextlib.suppress(OSError):  # of the first one that comes too late
+        while True:
+            served.post()
+    served.wait()
+
+
+def test_a_request_in_flight_is_answered_before_the_end(start: Start) -> None:
+    state = Slow()
+    served = start(bundle_of(needs=FRESH), state, limits=dataclasses.replace(SHORT, finish=20, fresh=20))
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(served.post, path="/validate?timeout=25s")
+        assert state.asked.acquire(timeout=20)
+        served.stop()
+        eventually(lambda: served.log("stopping") != [])
+        served.loop.call_soon_threadsafe(state.open.set)
+        assert waiting.result().allowed
+    served.wait()

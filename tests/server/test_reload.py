@@ -1,0 +1,198 @@
+"""Policies and state are taken over while serving; whatever is wrong with them, what is in force stays."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.harness import LOOPBACK, SHORT, Known, bundle_of, eventually, labelled, write_policy
+from webhook.policy.errors import PolicyErrors
+from webhook.server.app import Snapshot
+from webhook.server.reload import Reloader
+from webhook.server.serve import ServeOptions, build_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tests.server.conftest import Start
+    from tests.server.harness import Served
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.rules.protocol import Subject
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> Path:
+    folder = tmp_path / "policies"
+    write_policy(folder)
+    return folder
+
+
+def reloader_of(policies: Path, *state: Path) -> Reloader:
+    options = ServeOptions(listen=LOOPBACK, ops=LOOPBACK, policies=(policies,), state=state, limits=SHORT)
+    return Reloader(partial(build_snapshot, options), (policies, *state))
+
+
+def denies(served: Served, domain: str) -> bool:
+    return not served.post(labelled(domain)).allowed
+
+
+def test_P1_a_changed_policy_is_taken_over(start: Start, policies: Path) -> None:
+    served = start(reloader=reloader_of(policies))
+    before = served.ops("/version").json["bundle"]
+    assert denies(served, "reserved.example.com")
+    assert not denies(served, "other.example.com")
+    write_policy(policies, "other.example.com")
+    eventually(lambda: denies(served, "other.example.com"))
+    assert not denies(served, "reserved.example.com")
+    after = served.ops("/version").json["bundle"]
+    assert after != before
+    assert served.metric("spotgate_bundle_info", hash=after) == 1
+    assert served.metric("spotgate_bundle_info") == 1
+    assert served.metric("spotgate_last_reload_success", what="policies") == 1
+
+
+def test_P1_a_new_file_is_taken_over(start: Start, policies: Path) -> None:
+    served = start(reloader=reloader_of(policies))
+    text = (policies / "policy.yaml").read_text()
+    (policies / "more").mkdir()
+    (policies / "more" / "policy.yaml").write_text(
+        text.replace("reserved", "second").replace("second.example.com", "other.example.com")
+    )
+    eventually(lambda: denies(served, "other.example.com"))
+    assert denies(served, "reserved.example.com")
+
+
+BAD = {
+    "malformed YAML": "kind: [",
+    "an unknown field": "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: x}\nspec: {domain: x.com}\n",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_P1_bad_policies_keep_the_last_good_ones(start: Start, policies: Path, name: str) -> None:
+    served = start(reloader=reloader_of(policies))
+    before = served.ops("/version").json
+    (policies / "policy.yaml").write_text(BAD[name])
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert denies(served, "reserved.example.com")
+    assert served.ops("/version").json == before
+    assert served.ops("/healthz").status == 200
+    assert served.ops("/readyz").status == 200
+    (line,) = served.log("policies not taken over")
+    assert str(policies) in line["problems"][0]
+
+    write_policy(policies, "other.example.com")
+    eventually(lambda: denies(served, "other.example.com"))
+    assert served.metric("spotgate_last_reload_success", what="policies") == 1
+
+
+def test_P1_policies_whose_folder_is_gone_stay_and_a_new_folder_is_taken_over(start: Start, policies: Path) -> None:
+    served = start(reloader=reloader_of(policies))
+    shutil.rmtree(policies)
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert denies(served, "reserved.example.com")
+    write_policy(policies, "other.example.com")
+    eventually(lambda: denies(served, "other.example.com"))
+
+
+def mount(volume: Path, revision: str, domain: str) -> None:
+    """Put a policy into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
+    write_policy(volume / f"..{revision}", domain)
+    link = volume / "..data_tmp"
+    link.symlink_to(f"..{revision}")
+    link.rename(volume / "..data")
+    if not (volume / "policy.yaml").is_symlink():
+        (volume / "policy.yaml").symlink_to("..data/policy.yaml")
+
+
+def test_P1_the_swap_of_a_mounted_ConfigMap_is_taken_over(start: Start, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    mount(volume, "1", "reserved.example.com")
+    served = start(reloader=reloader_of(volume))
+    for revision, domain in (("2", "second.example.com"), ("3", "third.example.com")):
+        mount(volume, revision, domain)
+        eventually(partial(denies, served, domain))
+        shutil.rmtree(volume / f"..{int(revision) - 1}")
+    assert not denies(served, "second.example.com")
+
+
+def test_P1_a_folder_that_is_a_link_is_followed_to_where_it_points_now(start: Start, tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    write_policy(tmp_path / "rev-1")
+    link.symlink_to("rev-1")
+    served = start(reloader=reloader_of(link))
+    write_policy(tmp_path / "rev-2", "other.example.com")
+    (tmp_path / "next").symlink_to("rev-2")
+    (tmp_path / "next").rename(link)
+    eventually(lambda: denies(served, "other.example.com"))
+
+
+def test_P2_no_request_fails_while_policies_are_exchanged(start: Start, policies: Path) -> None:
+    served = start(reloader=reloader_of(policies))
+    done = threading.Event()
+    statuses: list[int] = []
+
+    def load() -> None:
+        with closing(served.connection()) as connection:
+            while not done.is_set():
+                statuses.append(served.post(labelled(), over=connection).status)
+
+    clients = [threading.Thread(target=load) for _ in range(3)]
+    for client in clients:
+        client.start()
+    for number in range(4):
+        domain = f"d{number}.example.com"
+        write_policy(policies, domain)
+        eventually(partial(denies, served, domain))
+    done.set()
+    for client in clients:
+        client.join()
+    assert set(statuses) == {200}
+
+
+def test_P1_a_bundle_that_fails_its_self_test_is_not_taken_over(start: Start, tmp_path: Path) -> None:
+    def fail(_: Subject, __: Context) -> Iterable[Violation]:
+        raise ValueError("the-secret")
+
+    bundles = [bundle_of(name="good"), bundle_of(fail, name="bad"), bundle_of(name="better")]
+    (tmp_path / "file").write_text("0")
+    served = start(reloader=Reloader(lambda: Snapshot(bundles.pop(0), Known()), (tmp_path,)))
+    (tmp_path / "file").write_text("1!")
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert served.ops("/version").json["bundle"] == "good"
+    assert served.log("policies not taken over")[0]["error"] == "ValueError"
+    assert "the-secret" not in served.text_of_log()
+    (tmp_path / "file").write_text("2!!")
+    eventually(lambda: served.ops("/version").json["bundle"] == "better")
+
+
+def test_the_clusters_state_is_taken_over_and_a_bad_one_is_not(start: Start, policies: Path, tmp_path: Path) -> None:
+    state = tmp_path / "cluster.yaml"
+    text = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: team-a, labels: {{tier: {}}}}}\n"
+    state.write_text(text.format("one"))
+    served = start(reloader=reloader_of(policies, state))
+
+    def tier() -> str:
+        return served.worker.webhook.snapshot.state.view().namespaces["team-a"]["tier"]
+
+    assert tier() == "one"
+    state.write_text(text.format("second"))
+    eventually(lambda: tier() == "second")
+    state.write_text("kind: [")
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert tier() == "second"
+    assert "cluster.yaml" in served.log("policies not taken over")[0]["problems"][0]
+
+
+def test_I23_an_empty_folder_is_not_started_with(tmp_path: Path) -> None:
+    with pytest.raises(PolicyErrors, match="holds no policy"):
+        reloader_of(tmp_path)

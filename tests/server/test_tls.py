@@ -1,0 +1,167 @@
+"""Certificates are exchanged under the connections that use them, and a bad pair never replaces a good one."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from certs.authority import KeyPair
+from certs.files import CertificateFiles
+from certs.self_signed import self_signed
+from certs.verify import CertificateProblem
+from tests.server.harness import PAIR, eventually
+from webhook.context import utc_now
+from webhook.server.tls import ServingCertificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.server.conftest import Start
+    from tests.server.harness import Served
+
+_, OTHER = self_signed(["localhost"], ["127.0.0.1"], utc_now())
+_, EXPIRED = self_signed(["localhost"], ["127.0.0.1"], utc_now() - timedelta(days=90))
+
+
+def mount(volume: Path, revision: str, pair: KeyPair) -> None:
+    """Put a pair into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
+    directory = volume / f"..{revision}"
+    directory.mkdir(parents=True)
+    (directory / "tls.crt").write_bytes(pair.certificate_pem)
+    (directory / "tls.key").write_bytes(pair.key_pem)
+    link = volume / "..data_tmp"
+    link.symlink_to(directory.name)
+    link.rename(volume / "..data")
+    for name in ("tls.crt", "tls.key"):
+        if not (volume / name).is_symlink():
+            (volume / name).symlink_to(f"..data/{name}")
+
+
+def served_certificate(served: Served) -> str:
+    """The certificate that a new connection gets, PEM."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with served.plain_socket() as plain, context.wrap_socket(plain) as client:
+        der = client.getpeercert(binary_form=True)
+        assert der is not None
+        return ssl.DER_cert_to_PEM_cert(der)
+
+
+def serves(served: Served, pair: KeyPair) -> bool:
+    return served_certificate(served) == pem(pair)
+
+
+def pem(pair: KeyPair) -> str:
+    return pair.certificate_pem.decode()
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    volume = tmp_path / "tls"
+    mount(volume, "1", PAIR)
+    return volume
+
+
+@pytest.fixture
+def certificate(volume: Path) -> ServingCertificate:
+    files = CertificateFiles(volume / "tls.crt", volume / "tls.key")
+    return ServingCertificate(files.read(), files)
+
+
+def test_a_new_certificate_is_served_to_new_connections_while_open_ones_live_on(
+    start: Start, certificate: ServingCertificate, volume: Path
+) -> None:
+    served = start(certificate=certificate)
+    with closing(served.connection()) as connection:
+        assert served.post(over=connection).allowed
+        mount(volume, "2", OTHER)
+        eventually(lambda: served_certificate(served) == pem(OTHER))
+        first = connection.sock
+        assert served.post(over=connection).allowed
+        assert connection.sock is first
+    assert served.metric("spotgate_last_reload_success", what="certificate") == 1
+    assert served.log("certificate taken over")
+
+
+def test_no_request_fails_while_certificates_are_exchanged(
+    start: Start, certificate: ServingCertificate, volume: Path
+) -> None:
+    served = start(certificate=certificate)
+    served.tls.check_hostname = False
+    served.tls.verify_mode = ssl.CERT_NONE
+    done = threading.Event()
+    answers: list[bool] = []
+
+    def load() -> None:
+        while not done.is_set():
+            with closing(served.connection()) as connection:
+                answers.extend(served.post(over=connection).allowed for _ in range(3))
+
+    client = threading.Thread(target=load)
+    client.start()
+    for revision in range(2, 8):
+        pair = OTHER if revision % 2 == 0 else PAIR
+        mount(volume, str(revision), pair)
+        eventually(partial(serves, served, pair))
+    done.set()
+    client.join()
+    assert len(answers) > 10
+    assert all(answers)
+
+
+BAD = {
+    "a key of another certificate": KeyPair(OTHER.certificate_pem, PAIR.key_pem),
+    "no certificate": KeyPair(b"", OTHER.key_pem),
+    "no key": KeyPair(OTHER.certificate_pem, b"nonsense"),
+    "an expired certificate": EXPIRED,
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_pair_keeps_the_last_good_one(
+    start: Start, certificate: ServingCertificate, volume: Path, name: str
+) -> None:
+    served = start(certificate=certificate)
+    mount(volume, "2", BAD[name])
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
+    assert served_certificate(served) == pem(PAIR)
+    assert served.post().allowed
+    (line,) = served.log("certificate not taken over")
+    assert line["problem"]
+    assert line["fix"]
+    assert served.ops("/healthz").status == 200
+    assert served.ops("/readyz").status == 200
+
+    mount(volume, "3", OTHER)
+    eventually(lambda: served_certificate(served) == pem(OTHER))
+    assert served.metric("spotgate_last_reload_success", what="certificate") == 1
+
+
+def test_missing_files_keep_the_last_good_pair_and_are_logged_once(
+    start: Start, certificate: ServingCertificate, volume: Path
+) -> None:
+    served = start(certificate=certificate)
+    (volume / "..data").unlink()
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
+    when = served.certificate.last_reload
+    eventually(lambda: served.certificate.last_reload != when)
+    assert len(served.log("certificate not taken over")) == 1
+    assert served_certificate(served) == pem(PAIR)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_pair_is_not_started_with(name: str) -> None:
+    with pytest.raises(CertificateProblem):
+        ServingCertificate(BAD[name])
+
+
+def test_when_the_certificate_expires_is_a_metric(start: Start, certificate: ServingCertificate) -> None:
+    served = start(certificate=certificate)
+    assert served.metric("spotgate_certificate_expiry_timestamp_seconds") == certificate.expiry.timestamp()

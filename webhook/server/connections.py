@@ -1,0 +1,226 @@
+"""Connections: accepted, handed to aiohttp over TLS, bounded in number and in time.
+
+Connections are accepted here and not by ``loop.create_server``: so the bound on their number holds for those that have
+not finished their handshake too, and each gets the certificate that is current when it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiohttp import web
+
+from webhook.server.intake import Refused
+from webhook.server.log import log, where
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+    from webhook.server.limits import Limits
+    from webhook.server.metrics import Metrics
+
+_SWEEP: Final = 0.5
+"""Seconds between two looks for connections past their deadline."""
+
+_ACCEPT_PAUSE: Final = 0.1
+"""Seconds to wait when the system has no file or memory left for another connection."""
+
+_LINGER: Final = 3.0
+"""Seconds for which the rest of a refused body is read and dropped: if we closed at once, the answer might be lost."""
+
+_GOODBYE: Final = 1.0
+"""Seconds for the client to answer the end of TLS."""
+
+
+class Connection(web.RequestHandler):
+    """aiohttp's protocol, with a deadline for receiving a request and an age.
+
+    Attributes:
+        receiving_since: loop time of the first byte of the request that is being received or answered; else infinity.
+        idle_since: loop time since when no request is being answered; infinity while one is.
+    """
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(server, loop=loop, **options)
+        self._metrics = server.metrics
+        now = loop.time()
+        self.receiving_since = math.inf
+        self.idle_since = now
+        jitter = random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        self._retires = now + server.limits.recycle * jitter
+        self._requests_left = int(server.limits.recycle_requests * jitter)
+
+    def data_received(self, data: bytes) -> None:
+        """Note when a request begins. aiohttp also calls this with nothing, to go on with what it has."""
+        if self.receiving_since == math.inf and data:
+            self.receiving_since = self._loop.time()
+        super().data_received(data)
+
+    def request_begins(self) -> None:
+        """The head of a request is there; it may have come together with the request before."""
+        self.idle_since = math.inf
+        self.receiving_since = min(self.receiving_since, self._loop.time())
+        self._requests_left -= 1
+
+    def request_ends(self) -> None:
+        """It is answered, and its body is read or won't be."""
+        self.idle_since = self._loop.time()
+        self.receiving_since = math.inf
+
+    def is_spent(self) -> bool:
+        """Is it time to part with the client?"""
+        return self._requests_left <= 0 or self._loop.time() > self._retires
+
+    def abort(self) -> None:
+        """End it now, and count it as neither slow nor idle from now on."""
+        self.receiving_since = self.idle_since = math.inf
+        if self.transport is not None:
+            self.transport.abort()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,  # noqa: ARG002
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - quotes the request
+    ) -> web.StreamResponse:
+        """Answer what aiohttp could not parse, in our words and without a traceback."""
+        if status == web.HTTPBadRequest.status_code:
+            self._metrics.rejected("malformed HTTP")
+            refused = Refused(status, "malformed HTTP", "this is no well-formed HTTP request")
+        else:
+            self.log_exception("the request handler failed", exc_info=exc)
+            refused = Refused(status, "bug", "spotgate failed to answer; its log says where")
+        response = refused.response()
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - logging's signature
+        """Log an exception of aiohttp's or of the handler's: where, but not its text."""
+        error = options.get("exc_info")
+        if isinstance(error, BaseException):
+            log.error("connection failed", error=type(error).__name__, where=where(error), problem=args[0])
+
+
+class Server(web.Server):
+    """aiohttp's server, making our connections."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        metrics: Metrics,
+        limits: Limits,
+    ) -> None:
+        super().__init__(handler)
+        self.metrics = metrics
+        self.limits = limits
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self) -> Connection:
+        """A protocol for a new connection."""
+        return Connection(
+            self,
+            self._loop,
+            keepalive_timeout=self.limits.keep_alive,
+            lingering_time=_LINGER,
+            access_log=None,
+            auto_decompress=False,
+        )
+
+    def open_connections(self) -> list[Connection]:
+        """All connections whose handshake is done."""
+        return cast("list[Connection]", self.connections)
+
+
+class Acceptor:
+    """Takes connections from a listening socket.
+
+    Args:
+        listener: listening and non-blocking; other processes may accept from it too.
+        context: gives the TLS context for the next connection.
+    """
+
+    def __init__(self, listener: socket.socket, server: Server, context: Callable[[], ssl.SSLContext]) -> None:
+        self._listener = listener
+        self._server = server
+        self._limits = server.limits
+        self._metrics = server.metrics
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._handshakes: dict[asyncio.Task[None], float] = {}
+
+    def __len__(self) -> int:
+        """How many connections are open."""
+        return len(self._handshakes) + len(self._server.connections)
+
+    async def accept(self) -> None:
+        """Accept until cancelled."""
+        while True:
+            try:
+                client, _ = await self._loop.sock_accept(self._listener)
+            except OSError as error:
+                # A client that left again, or the system's limits: never the end of accepting.
+                log.warning("a connection could not be accepted", error=error.strerror)
+                self._evict()
+                await asyncio.sleep(_ACCEPT_PAUSE)
+                continue
+            if len(self) >= self._limits.connections and not self._evict():
+                self._metrics.cut("all busy")
+                client.close()
+                continue
+            handshake = self._loop.create_task(self._welcome(client))
+            self._handshakes[handshake] = self._loop.time()
+            handshake.add_done_callback(lambda done: self._handshakes.pop(done, None))
+
+    async def _welcome(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._server,
+                client,
+                ssl=self._context(),
+                ssl_handshake_timeout=self._limits.handshake,
+                ssl_shutdown_timeout=_GOODBYE,
+            )
+        except OSError:  # that is also ssl.SSLError, and what a timeout raises
+            self._metrics.cut("handshake")
+
+    def _evict(self) -> bool:
+        """Make place: end what has been waiting longest, a handshake or an idle connection. False: all are busy."""
+        handshake = next(iter(self._handshakes), None)
+        idlest = min(self._server.open_connections(), key=lambda each: each.idle_since, default=None)
+        idle_since = math.inf if idlest is None else idlest.idle_since
+        if handshake is not None and self._handshakes[handshake] < idle_since:
+            del self._handshakes[handshake]
+            handshake.cancel()
+        elif idlest is not None and idle_since < math.inf:
+            idlest.abort()
+        else:
+            return False
+        self._metrics.cut("evicted")
+        return True
+
+    async def sweep(self) -> None:
+        """End connections whose request takes too long to come, until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP)
+            deadline = self._loop.time() - self._limits.receive
+            for connection in self._server.open_connections():
+                if connection.receiving_since < deadline:
+                    self._metrics.cut("slow")
+                    connection.abort()
+
+    async def close(self) -> None:
+        """End all connections; requests that are being answered get a while to end."""
+        self._listener.close()
+        for handshake in tuple(self._handshakes):
+            handshake.cancel()
+        self._server.pre_shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.finish + _GOODBYE):
+                await self._server.shutdown(self._limits.finish)

@@ -1,0 +1,141 @@
+"""One worker from start to end: what it serves with, what runs beside, how it stops without a failed request."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from webhook.server.app import Webhook
+from webhook.server.connections import Acceptor, Server
+from webhook.server.log import flush_log, log, log_loop_error
+from webhook.server.metrics import Metrics
+from webhook.server.status import PolicyInfo, Status
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from webhook.server.app import Snapshot
+    from webhook.server.limits import Limits
+    from webhook.server.reload import Reloader
+    from webhook.server.tls import ServingCertificate
+
+
+class Stop:
+    """The wish to stop: gracefully (a Pod is deleted), or at once after the requests in flight (a person's Ctrl-C)."""
+
+    def __init__(self) -> None:
+        self.wanted = asyncio.Event()
+        self.at_once = asyncio.Event()
+
+    def gracefully(self) -> None:
+        """Stop when all clients have gone elsewhere."""
+        self.wanted.set()
+
+    def soon(self) -> None:
+        """Stop when the requests in flight are answered."""
+        self.wanted.set()
+        self.at_once.set()
+
+    def on_signals(self) -> None:
+        """Let SIGTERM and SIGINT speak it."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.gracefully)
+        loop.add_signal_handler(signal.SIGINT, self.soon)
+
+
+class Worker:
+    """A webhook on a listening socket. Made inside a running loop."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        certificate: ServingCertificate,
+        reloader: Reloader,
+        limits: Limits,
+    ) -> None:
+        self.metrics = Metrics()
+        self.webhook = Webhook(reloader.snapshot, self.metrics, limits)
+        self._certificate = certificate
+        self._reloader = reloader
+        self._limits = limits
+        self._serving = False
+        server = Server(self.webhook.handle, self.metrics, limits)
+        self._acceptor = Acceptor(listener, server, lambda: certificate.context)
+
+    def status(self) -> Status:
+        """What there is to say of this worker now."""
+        bundle = self.webhook.snapshot.bundle
+        return Status(
+            ready=self._serving and not self.webhook.stopping,
+            bundle=bundle.hash,
+            policies=tuple(PolicyInfo(policy.name, policy.kind, str(policy.enforcement)) for policy in bundle.policies),
+            reloads={
+                "policies": self._reloader.last_reload,
+                "certificate": self._certificate.last_reload,
+            },
+            certificate_expiry=self._certificate.expiry.timestamp(),
+            connections=len(self._acceptor),
+            in_flight=self.webhook.in_flight,
+        )
+
+    async def run(self, stop: Stop, *beside: Coroutine[Any, Any, None]) -> None:
+        """Serve until told to stop, and until that is done.
+
+        Args:
+            stop: when.
+            beside: what else is to run meanwhile.
+        """
+        asyncio.get_running_loop().set_exception_handler(log_loop_error)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(work)
+                for work in (
+                    self._acceptor.accept(),
+                    self._acceptor.sweep(),
+                    self._certificate.watch(self._limits.certificate_poll),
+                    self._reloader.watch(self._use, self._limits.policy_poll),
+                    *beside,
+                )
+            ]
+            self._serving = True
+            await stop.wanted.wait()
+            self.webhook.stopping = True
+            await self._drain(stop)
+            for task in tasks:
+                task.cancel()
+        await self._acceptor.close()
+
+    def _use(self, snapshot: Snapshot) -> None:
+        self.webhook.snapshot = snapshot
+
+    async def _drain(self, stop: Stop) -> None:
+        """Serve on, every answer with `Connection: close`, until no request has come for a while.
+
+        Kubernetes tells the clients that this Pod is going away at the same moment as the Pod itself: until they have
+        heard, new connections come.
+        """
+        started = perf_counter()
+        while not stop.at_once.is_set():
+            quiet_at = max(started, self.webhook.last_request) + self._limits.quiet
+            left = min(quiet_at, started + self._limits.drain) - perf_counter()
+            if left <= 0:
+                break
+            try:
+                await asyncio.wait_for(stop.at_once.wait(), left)
+            except TimeoutError:
+                continue
+        log.info("stopping", seconds=round(perf_counter() - started, 1), connections=len(self._acceptor))
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """Run on a fast event loop, and leave nothing unlogged."""
+    try:
+        return uvloop.run(main)
+    finally:
+        flush_log()

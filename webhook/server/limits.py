@@ -1,0 +1,59 @@
+"""What one worker takes upon itself, and why that much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Every bound of the server. Durations are in seconds.
+
+    Attributes:
+        body_bytes: of one request. The API server takes objects of 3 MiB; a review of an UPDATE carries two, and an
+            envelope.
+        buffered_bytes: of all bodies at once: nine maximal ones. A body that comes in pieces beyond it is told to come
+            again, so that many large reviews don't exhaust the memory.
+        in_flight: requests that are being judged, nearly all of them waiting for the cluster's state. The API server's
+            own default for mutating requests in flight: a healthy cluster stays below it.
+        connections: three API servers, each with `in_flight` calls open, and some; below the 1024 files that most
+            systems grant a process. Judging takes less than a millisecond: even all at once are answered in time.
+        handshake: an API server in the same region takes milliseconds.
+        receive: for a whole request, from its first byte to its last. Longer than any useful webhook timeout.
+        keep_alive: the API server gives up idle connections after 90 s, and must be the first to: who closes one may
+            cut off a request that was just sent.
+        recycle: after so long (and a jitter) a connection ends with its next answer, so that new replicas get a share.
+        recycle_requests: the same by number of requests.
+        fresh: for reading the cluster's state anew; the shipped webhook configuration gives a whole call 3 s.
+        reply: kept back from the caller's timeout for deciding and for the way back.
+        quiet: while stopping, so long without a request and all clients have gone elsewhere.
+        drain: while stopping, the longest to wait for that: below the 30 s that Kubernetes grants a Pod by default.
+        finish: for the last requests to end, when no more are accepted.
+        silence: after so long without a word, a worker is taken for hung, and is replaced.
+        certificate_poll: between looks at the certificate's files.
+        policy_poll: between looks at the policies' files, for what no event announced (network volumes, git-sync).
+    """
+
+    body_bytes: int = 7 * _MIB
+    buffered_bytes: int = 64 * _MIB
+    in_flight: int = 200
+    connections: int = 768
+    handshake: float = 5
+    receive: float = 10
+    keep_alive: float = 180
+    recycle: float = 300
+    recycle_requests: int = 20_000
+    fresh: float = 2
+    reply: float = 0.4
+    quiet: float = 5
+    drain: float = 22
+    finish: float = 3
+    silence: float = 30
+    certificate_poll: float = 5
+    policy_poll: float = 10
+
+
+LIMITS: Final = Limits()

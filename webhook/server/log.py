@@ -1,0 +1,92 @@
+"""Log lines: JSON on standard output. They never hold an object, a part of one, or a patch."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+
+import orjson
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
+
+TEXT_LENGTH: Final = 256
+"""Characters of a name in a log line: Kubernetes' own names have at most 253, and whoever sends more gets no more."""
+
+_FLUSH: Final = 0.2
+"""Seconds a decision's line may wait for others. Writing each on its own takes a tenth of a request's time."""
+
+_INFO: Final = 20
+_JSON: Final = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class _Output:
+    """Where the lines go. Those of `log` are written at once, and what has been waiting with them."""
+
+    def __init__(self) -> None:
+        self.file: BinaryIO = sys.stdout.buffer
+        self._waiting: list[bytes] = []
+
+    def write(self, line: bytes) -> None:
+        self._waiting.append(line)
+
+    def flush(self) -> None:
+        lines, self._waiting = self._waiting, []
+        self.file.write(b"".join(lines))
+        self.file.flush()
+
+    def write_soon(self, line: bytes) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(_FLUSH, self.flush)
+        self._waiting.append(line)
+
+
+_output: Final = _Output()
+
+
+def configure_logging(file: BinaryIO | None = None) -> None:
+    """Send all log lines to ``file`` (default: standard output), one JSON object each."""
+    _output.file = file or sys.stdout.buffer
+    structlog.configure(
+        processors=[_render],
+        wrapper_class=structlog.make_filtering_bound_logger(_INFO),
+        logger_factory=lambda *_: structlog.BytesLogger(cast("BinaryIO", _output)),  # it writes and flushes
+        cache_logger_on_first_use=True,
+    )
+
+
+def log_decision(**fields: Any) -> None:  # noqa: ANN401 - what JSON takes
+    """Log one decision: the same line as `log.info`'s, at a third of its cost. Inside a running loop."""
+    line = {"event": "decision", **fields, "level": "info", "timestamp": datetime.now(tz=UTC)}
+    _output.write_soon(orjson.dumps(line, option=_JSON))
+
+
+def flush_log() -> None:
+    """Write what is still waiting."""
+    _output.flush()
+
+
+def _render(_: WrappedLogger, level: str, event: EventDict) -> bytes:
+    # One processor in place of structlog's three. Its logger ends the line.
+    event["level"] = level
+    event["timestamp"] = datetime.now(tz=UTC)
+    return orjson.dumps(event, option=orjson.OPT_UTC_Z, default=str)
+
+
+def where(error: BaseException) -> list[str]:
+    """The frames of an exception. Its text is left out: it may quote what was judged."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+def log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """What no coroutine handled, as the event loop reports it (`asyncio.loop.set_exception_handler`)."""
+    error = context.get("exception")
+    details = {"error": type(error).__name__, "where": where(error)} if isinstance(error, BaseException) else {}
+    log.error("unhandled error", problem=context.get("message"), **details)

@@ -1,0 +1,137 @@
+"""The policies (and the cluster's state, where it comes from files), taken over while serving when files change.
+
+The whole bundle is built beside the one in force, tried, and then exchanged for it. If anything is wrong with it, the
+one in force stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from typing import TYPE_CHECKING, Final
+
+from watchfiles import awatch
+
+from webhook.cluster.files import StateErrors
+from webhook.context import Context, Phase, utc_now
+from webhook.engine import decide
+from webhook.policy.errors import PolicyErrors
+from webhook.response import respond
+from webhook.review import decode_review
+from webhook.server.log import log, where
+from webhook.server.status import Reload
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
+
+    from webhook.bundle import Bundle
+    from webhook.server.app import Snapshot
+
+_DEBOUNCE: Final = 200
+"""Milliseconds without another event: files of one change are written one after another."""
+
+_SAMPLE: Final = decode_review(
+    b"""{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "self-test",
+    "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "namespace": "default",
+    "resource": {"group": "", "version": "v1", "resource": "pods"}, "name": "self-test",
+    "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "self-test", "namespace": "default"},
+    "spec": {"containers": [{"name": "main", "image": "example.com/image"}]}}}}"""
+)
+
+
+def self_test(bundle: Bundle) -> None:
+    """Answer one review in both phases; what a bundle raises here it would raise for every Pod."""
+    for phase in Phase:
+        context = Context(phase=phase, now=utc_now())
+        respond(_SAMPLE.uid, decide(_SAMPLE, bundle.index, context), phase)
+
+
+class Reloader:
+    """Builds a snapshot, and builds it anew when the files below ``paths`` have changed.
+
+    Args:
+        build: reads all files; runs in a thread. Raises PolicyErrors or StateErrors for what is wrong with them.
+        paths: folders and files it reads.
+
+    Attributes:
+        snapshot: the newest good one.
+        last_reload: how the last attempt ended.
+    """
+
+    def __init__(self, build: Callable[[], Snapshot], paths: Iterable[Path]) -> None:
+        self._build = build
+        self._paths = tuple(paths)
+        # Before the files are read: what changes meanwhile is seen as a change.
+        self._seen = _fingerprint(self._paths)
+        self.snapshot = self._build_and_try()
+        self.last_reload = Reload.now(success=True)
+
+    def _build_and_try(self) -> Snapshot:
+        snapshot = self._build()
+        self_test(snapshot.bundle)
+        return snapshot
+
+    async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
+        """Hand each new good snapshot to ``use``, until cancelled.
+
+        Args:
+            use: takes a snapshot over.
+            seconds: between looks of our own, for changes that the system does not announce.
+        """
+        async for _ in _stirrings(self._paths, seconds):
+            seen = await asyncio.to_thread(_fingerprint, self._paths)
+            if seen == self._seen:
+                continue
+            self._seen = seen
+            if await self._renew():
+                use(self.snapshot)
+
+    async def _renew(self) -> bool:
+        try:
+            snapshot = await asyncio.to_thread(self._build_and_try)
+        except (PolicyErrors, StateErrors) as errors:
+            log.error("policies not taken over", problems=str(errors).splitlines())
+        except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays
+            log.error("policies not taken over", error=type(error).__name__, where=where(error))
+        else:
+            self.snapshot = snapshot
+            self.last_reload = Reload.now(success=True)
+            log.info("policies taken over", bundle=snapshot.bundle.hash)
+            return True
+        self.last_reload = Reload.now(success=False)
+        return False
+
+
+def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
+    """Changes when a file does: also when a link on the way to it points elsewhere (ConfigMap volumes, git-sync)."""
+    found = set()
+    for path in paths:
+        for file in path.rglob("*") if path.is_dir() else (path,):
+            try:
+                status = file.stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found.add((str(file), status.st_ino, status.st_mtime_ns, status.st_size))
+    return frozenset(found)
+
+
+async def _stirrings(paths: Iterable[Path], seconds: float) -> AsyncIterator[None]:
+    """Yield when something in the folders has happened, and every so often."""
+    folders = {path if path.is_dir() else path.parent for path in paths}
+    while True:
+        try:
+            events = awatch(
+                *folders,
+                watch_filter=None,
+                step=_DEBOUNCE,
+                rust_timeout=int(seconds * 1000),
+                yield_on_timeout=True,
+            )
+            async for _ in events:
+                yield
+        except OSError as error:  # no folder any more, or no watches left on this system
+            log.warning("folders can't be watched, so they are looked at", error=str(error))
+            await asyncio.sleep(seconds)
+            yield
