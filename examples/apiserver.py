@@ -1,0 +1,297 @@
+"""What a Kubernetes API server does with a request: it defaults, asks /mutate, applies the patch, asks /validate.
+
+Left out is what other admission plugins of a cluster add: priorities, and the token of the service account.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonpatch
+import yaml
+
+from webhook.documents import field_path, parse_pointer
+from webhook.kube.defaults import default_pod, default_tolerations, default_workload, drop_nulls
+from webhook.kube.resources import Resource, resource_of
+from webhook.kube.templates import TemplatePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from examples.served import Webhook
+    from webhook.documents import Path
+
+Object = dict[str, Any]
+
+NODE_POOL: Final = Resource("compute.coreweave.com", "NodePool", "nodepools", namespaced=False)
+RAY_CLUSTER: Final = Resource("ray.io", "RayCluster", "rayclusters", namespaced=True)
+_CUSTOM: Final = {(each.group, each.kind): each for each in (NODE_POOL, RAY_CLUSTER)}
+_SUFFIX: Final = "x7k2p"
+"""What the API server puts after a generateName."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+ENGINEER: Final = User(name="maya@acme.example", groups=("acme:ml-platform",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request to the API server; ``object`` is what is to be created or deleted."""
+
+    operation: str
+    object: Object
+    user: User = ENGINEER
+
+    @property
+    def resource(self) -> Resource:
+        """What is asked for."""
+        group = self.object["apiVersion"].rpartition("/")[0]
+        kind = self.object["kind"]
+        return resource_of(group, kind) or _CUSTOM[group, kind]
+
+    def described(self) -> str:
+        """The object as kubectl names it: ``deployment.apps/web``."""
+        metadata = self.object["metadata"]
+        kind = f"{self.resource.kind.lower()}.{self.resource.group}".rstrip(".")
+        return f"{kind}/{metadata.get('name') or metadata['generateName'] + _SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A field that the mutating webhook changed; ``before`` is None where there was nothing."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the API server says, and what it stores.
+
+    Attributes:
+        asked: a webhook was asked.
+        denied_by: the name of the webhook that denied it; empty: none did.
+    """
+
+    object: Object
+    asked: bool = False
+    changes: tuple[Change, ...] = ()
+    warnings: tuple[str, ...] = ()
+    denied_by: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ApiServer:
+    """An API server that knows of one webhook what ``spotgate webhook-config`` says: whom to ask about what."""
+
+    def __init__(self, webhook: Webhook) -> None:
+        self.webhook = webhook
+        configurations = yaml.safe_load_all(webhook.configurations())
+        self._entries = [entry for configuration in configurations for entry in configuration["webhooks"]]
+
+    def admit(self, request: Request) -> Answer:
+        """Take a request through admission."""
+        answer = self._ask("/mutate", request, Answer(object=_decoded(request)))
+        if answer.denied_by:
+            return answer
+        metadata = answer.object["metadata"]
+        metadata["uid"] = str(uuid.uuid4())
+        if not metadata.get("name"):
+            metadata["name"] = metadata["generateName"] + _SUFFIX
+        return self._ask("/validate", request, answer)
+
+    def _ask(self, path: str, request: Request, answer: Answer) -> Answer:
+        for entry in self._entries:
+            if answer.denied_by or entry["clientConfig"]["service"]["path"] != path or not _names(entry, request):
+                continue
+            response = self.webhook.ask(path, review(replace(request, object=answer.object)))
+            answer = _answered(answer, entry["name"], response)
+        return answer
+
+
+def _names(entry: Object, request: Request) -> bool:
+    """Does one of a webhook's rules name it? No example is in a namespace that they leave out."""
+    resource = request.resource
+    return any(
+        resource.group in rule["apiGroups"]
+        and resource.plural in rule["resources"]
+        and request.operation in rule["operations"]
+        for rule in entry["rules"]
+    )
+
+
+def review(request: Request) -> Object:
+    """The AdmissionReview about a request whose object is defaulted."""
+    resource, metadata = request.resource, request.object["metadata"]
+    version = request.object["apiVersion"].rpartition("/")[2]
+    kind = {"group": resource.group, "version": version, "kind": resource.kind}
+    plural = {"group": resource.group, "version": version, "resource": resource.plural}
+    deleted = request.operation == "DELETE"
+    options = {"kind": "DeleteOptions" if deleted else "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
+    return {
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": str(uuid.uuid4()),
+            "kind": kind,
+            "resource": plural,
+            "requestKind": kind,
+            "requestResource": plural,
+            **{key: metadata[key] for key in ("name", "namespace") if key in metadata},
+            "operation": request.operation,
+            "userInfo": {"username": request.user.name, "groups": [*request.user.groups, "system:authenticated"]},
+            "object": None if deleted else request.object,
+            "oldObject": request.object if deleted else None,
+            "dryRun": False,
+            "options": options,
+        },
+    }
+
+
+def _decoded(request: Request) -> Object:
+    value = copy.deepcopy(request.object)
+    if request.resource.namespaced:
+        value["metadata"].setdefault("namespace", "default")
+    if request.resource in _CUSTOM.values() or request.operation == "DELETE":
+        return value
+    drop_nulls(value)
+    if request.resource.plural == "pods":
+        default_pod(value)
+        default_tolerations(value)
+    default_workload(request.resource.group, request.resource.kind, value)
+    return value
+
+
+def _answered(so_far: Answer, webhook: str, response: Object) -> Answer:
+    """The answer after one more response."""
+    so_far = replace(so_far, asked=True, warnings=(*so_far.warnings, *response.get("warnings", ())))
+    if not response["allowed"]:
+        status = response["status"]
+        return replace(so_far, denied_by=webhook, reason=status["reason"], message=status["message"])
+    patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
+    value, places = _patched(so_far.object, patch)
+    changes = (
+        Change(field=field_path(path), before=_at(so_far.object, path), after=_at(value, path)) for path in places
+    )
+    return replace(so_far, object=value, changes=(*so_far.changes, *changes))
+
+
+def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[Path]]:
+    """The object after the patch, and where it changed: a place that was made says all about what is in it."""
+    places: list[Path] = []
+    for operation in patch:
+        value = jsonpatch.apply_patch(value, [operation])
+        path = parse_pointer(operation["path"])
+        if path[-1] == "-":
+            path = (*path[:-1], len(_at(value, path[:-1])) - 1)
+        if not any(path[: len(place)] == place for place in places):
+            places.append(path)
+    return value, places
+
+
+def _at(value: Any, path: Path) -> Any:  # noqa: ANN401 - JSON
+    """The value there; None where there is none."""
+    for step in path:
+        if isinstance(value, list):
+            value = value[step] if isinstance(step, int) and step < len(value) else None
+        else:
+            value = value.get(str(step)) if isinstance(value, dict) else None
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """Who makes the Pods of a workload, and how.
+
+    Attributes:
+        title: for people.
+        user: its service account.
+        owner: apiVersion and kind of the Pods' owner.
+        pods: what the names of its Pods begin with, and where their template is.
+        labels: what it labels them with.
+    """
+
+    title: str
+    user: User
+    owner: tuple[str, str]
+    pods: tuple[tuple[str, TemplatePath], ...]
+    labels: dict[str, str]
+
+
+def _builtin(name: str) -> User:
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
+    return User(name=f"system:serviceaccount:kube-system:{name}", groups=groups)
+
+
+_HASH: Final = "6b9f7c8d54"
+_CONTROLLERS: Final = {
+    "Deployment": Controller(
+        title="ReplicaSet controller",
+        user=_builtin("replicaset-controller"),
+        owner=("apps/v1", "ReplicaSet"),
+        pods=((f"{{name}}-{_HASH}-", TemplatePath("spec.template")),),
+        labels={"pod-template-hash": _HASH},
+    ),
+    "Job": Controller(
+        title="Job controller",
+        user=_builtin("job-controller"),
+        owner=("batch/v1", "Job"),
+        pods=(("{name}-", TemplatePath("spec.template")),),
+        labels={"batch.kubernetes.io/job-name": "{name}", "job-name": "{name}"},
+    ),
+    "RayCluster": Controller(
+        title="Ray operator",
+        user=User(
+            name="system:serviceaccount:kuberay:kuberay-operator",
+            groups=("system:serviceaccounts", "system:serviceaccounts:kuberay"),
+        ),
+        owner=("ray.io/v1", "RayCluster"),
+        pods=(
+            ("{name}-head-", TemplatePath("spec.headGroupSpec.template")),
+            ("{name}-worker-", TemplatePath("spec.workerGroupSpecs[*].template")),
+        ),
+        labels={"ray.io/cluster": "{name}"},
+    ),
+}
+
+
+def pods_of(workload: Object) -> Iterator[tuple[str, Request]]:
+    """One Pod of each pod template of a workload as its controller creates it, after the controller's title."""
+    controller = _CONTROLLERS.get(workload["kind"])
+    if controller is None:
+        return
+    name = workload["metadata"]["name"]
+    api_version, kind = controller.owner
+    owner = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": f"{name}-{_HASH}" if kind == "ReplicaSet" else name,
+        "uid": str(uuid.uuid4()),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    added = {key: label.format(name=name) for key, label in controller.labels.items()}
+    for prefix, path in controller.pods:
+        for found in path.find(workload):
+            template = copy.deepcopy(found.value)
+            metadata = template.setdefault("metadata", {})
+            metadata["generateName"] = prefix.format(name=name)
+            metadata["namespace"] = workload["metadata"]["namespace"]
+            metadata["labels"] = {**metadata.get("labels", {}), **added}
+            metadata["ownerReferences"] = [owner]
+            pod = {"apiVersion": "v1", "kind": "Pod", **template}
+            yield controller.title, Request(operation="CREATE", object=pod, user=controller.user)

@@ -1,0 +1,71 @@
+"""The documentation's promises: what it shows is what happens."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import webhook.rules
+from webhook import bundle
+from webhook.cli import main
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return [text for found, text in BLOCK.findall((ROOT / page).read_text()) if found == language]
+
+
+def test_a_policy_kind_is_one_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (module,) = blocks("docs/adding-a-policy-kind.md", "python")
+    (policy,) = blocks("docs/adding-a-policy-kind.md", "yaml")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "priority_class.py").write_text(module)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "team.yaml").write_text(policy)
+    monkeypatch.setattr(webhook.rules, "__path__", [*webhook.rules.__path__, str(tmp_path / "rules")])
+    bundle.policy_kinds.cache_clear()
+    try:
+        exit_code = main(
+            [
+                "check",
+                str(ROOT / "examples/training-job.yaml"),
+                "--policies",
+                str(tmp_path / "policies"),
+                "--fail-on=warn",
+            ]
+        )
+    finally:
+        bundle.policy_kinds.cache_clear()
+        sys.modules.pop("webhook.rules.priority_class", None)
+    assert exit_code == 1
+    printed = capsys.readouterr().out
+    assert "the Pod has no priority class (at spec.template.spec.priorityClassName)" in printed
+    assert "set `priorityClassName: training`" in printed
+
+
+@pytest.mark.parametrize(
+    "page", sorted(path.relative_to(ROOT) for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]), ids=str
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    folder = (ROOT / page).parent
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text())
+    assert not [link for link in links if not (folder / link).exists()]
+
+
+def test_every_policy_kind_has_a_page() -> None:
+    pages = {path.stem.replace("-", "") for path in (ROOT / "docs/policies").glob("*.md")}
+    assert {name.lower() for name in bundle.policy_kinds()} <= pages
+
+
+def test_the_denial_in_the_readme_is_what_the_webhook_says(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", str(ROOT / "examples/deployment-misspelt-qos-label.yaml"), "--state", str(ROOT / "examples/state")])
+    readme = (ROOT / "README.md").read_text()
+    for line in capsys.readouterr().out.splitlines()[1:4]:
+        assert line.strip() in readme
