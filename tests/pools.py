@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint

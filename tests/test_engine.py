@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 import pytest
+from msgspec.structs import replace
 
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase

@@ -10,11 +10,11 @@ import hashlib
 import importlib
 import os
 import pkgutil
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import orjson
 
 import webhook.rules
@@ -69,8 +69,7 @@ def document_kinds() -> dict[str, type[BaseModel]]:
     return {**_FACTS, **{name: kind.spec for name, kind in policy_kinds().items()}}
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     """What is enforced.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from webhook.cluster.protocol import ClusterView
 
@@ -24,8 +25,7 @@ class Phase(StrEnum):
     VALIDATE = "validate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """The frozen surroundings of one decision.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from textwrap import indent
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +26,7 @@ class Outcome(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """A bare finding, as a rule emits it: before enforcement, exemptions and break-glass.
 
     Attributes:
@@ -46,8 +46,7 @@ class Violation:
     unknown: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A settled finding: what is wrong, how much it weighs here, where, and how to fix it."""
 
     policy: str
@@ -59,7 +58,8 @@ class Finding:
 
     def message(self) -> str:
         """The finding for a person: reason and field on the first line, detail and fix below."""
-        lines = [f"[{self.policy}] {self.reason}" + (f" (at {self.field})" if self.field else "")]
+        first = f"[{self.policy}] {self.reason}" + (f" (at {self.field})" if self.field else "")
+        lines = [first.replace("\n", " ")]  # users' text may be in it, and must not look like a line of ours
         if self.detail:
             lines.append(indent(self.detail, "  "))
         if self.fix:
@@ -106,8 +106,7 @@ class Recording:
         self.steps.append((self.policy, self.where, text % args if args else text))
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The answer to one review.
 
     Attributes:
@@ -121,7 +120,7 @@ class Decision:
 
     findings: tuple[Finding, ...] = ()
     patch: tuple[Operation, ...] = ()
-    audit: Mapping[str, str] = field(default_factory=dict)
+    audit: Mapping[str, str] = msgspec.field(default_factory=dict)
     malformed: bool = False
     unknown: int = 0
     steps: tuple[tuple[str, str, str], ...] = ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
@@ -33,8 +34,7 @@ _MEMO: Final = 4096
 """Routes kept for resources that only wildcard rules match; a cluster has a few hundred resources."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled policy.
 
     Attributes:
@@ -92,8 +92,7 @@ def _any(rules: Iterable[ResourceRule], operation: str, group: str, path: str) -
     return any(_covers(rule, operation, group, path) for rule in rules)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """What happens to requests of one kind.
 
     Attributes:
@@ -139,10 +138,7 @@ class Index:
             label for provider in providers.values() for label in provider.system_namespace_labels
         )
         self._wildcards = any(
-            "*" in item
-            for policy in policies
-            for rule in policy.rules
-            for item in (*rule.api_groups, *rule.resources)
+            "*" in item for policy in policies for rule in policy.rules for item in (*rule.api_groups, *rule.resources)
         )
         self._routes: dict[Key, Route | None] = {}
         for phase in Phase:
@@ -172,9 +168,7 @@ class Index:
         if self.system_namespaces.match(namespace):
             return True
         labels = view.namespaces.get(namespace)
-        return labels is not None and any(
-            labels.get(each.key) == each.value for each in self.system_namespace_labels
-        )
+        return labels is not None and any(labels.get(each.key) == each.value for each in self.system_namespace_labels)
 
     def _declared(self) -> set[tuple[str, str, str]]:
         operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
@@ -189,9 +183,7 @@ class Index:
 
     def _route(self, phase: str, operation: str, group: str, path: str) -> Route | None:
         mutate = phase == Phase.MUTATE
-        able = [
-            policy for policy in self.policies if (policy.mutator if mutate else policy.validator) is not None
-        ]
+        able = [policy for policy in self.policies if (policy.mutator if mutate else policy.validator) is not None]
         direct = tuple(policy for policy in able if policy.matches(operation, group, path))
         workload = self.workloads.get((group, path)) if operation in {"CREATE", "UPDATE"} else None
         projected = tuple(

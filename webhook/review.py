@@ -64,9 +64,7 @@ class Request(msgspec.Struct, rename="camel", kw_only=True):
     @property
     def path(self) -> str:
         """The resource as rules name it: ``pods``, ``nodepools/scale``."""
-        return (
-            f"{self.resource.resource}/{self.sub_resource}" if self.sub_resource else self.resource.resource
-        )
+        return f"{self.resource.resource}/{self.sub_resource}" if self.sub_resource else self.resource.resource
 
     def describe(self) -> str:
         """One phrase for a person: ``CREATE pods team-a/web``."""

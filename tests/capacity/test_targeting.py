@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.pools import ALL, CKS, EKS, GKE, KARPENTER, ONLY_CKS, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.conftest import owned_by

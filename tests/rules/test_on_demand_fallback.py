@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -640,7 +641,8 @@ def test_it_matches_node_pools_and_the_way_round_by_scale() -> None:
 
 
 def test_a_reader_without_scale_has_no_rule_for_it() -> None:
-    facts = Facts({"cks": replace(CKS, readers=(replace(READER, scale=False),))})
+    unscaled = msgspec.structs.replace(READER, scale=False)
+    facts = Facts({"cks": msgspec.structs.replace(CKS, readers=(unscaled,))})
     assert [rule.resources for rule in KIND.rules(facts)] == [("nodepools",)]
 
 

@@ -192,8 +192,9 @@ def test_a_named_gpu_pool_that_keeps_the_pod_off_is_said_and_its_taint_not_toler
         pod_of(nodeSelector={POOL_LABEL: "gpu-spot"}),
     ],
 )
-def test_unknown_pools_change_nothing_and_are_said_to_be_unknown(pod: JSON) -> None:
-    violation = said(pod, ClusterView(why_unknown="no cluster state was given", remedy="pass --state"))
+@pytest.mark.parametrize("why", ["no cluster state was given", "No cluster state was given."])
+def test_unknown_pools_change_nothing_and_are_said_to_be_unknown(pod: JSON, why: str) -> None:
+    violation = said(pod, ClusterView(why_unknown=why, remedy="pass --state"))
 
     assert violation.unknown
     assert violation.reason == "the node pools are unknown: it can't be told on which spot pools the Pod can run"

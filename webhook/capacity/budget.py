@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from webhook.capacity.targeting import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """Time to stop, in seconds.
 
     Attributes:

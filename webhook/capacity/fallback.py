@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from webhook.capacity.pool import CapacityType, Gpu
 
@@ -26,8 +27,7 @@ class Cover(IntEnum):
     NONE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True):
     """What a spot pool needs a fallback for; the same fallbacks meet equal demands."""
 
     identity: tuple[str, str, str, str]
@@ -36,8 +36,7 @@ class Demand:
     instance_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class Supply:
+class Supply(msgspec.Struct, frozen=True):
     """What a pool gives as a fallback; it is one for whatever an equal supply is one for."""
 
     cluster: str
@@ -53,8 +52,7 @@ def demand_of(pool: Pool | None) -> Demand | None:
     return Demand(pool.identity, pool.cluster, pool.gpu, pool.instance_type)
 
 
-@dataclass(frozen=True, slots=True)
-class Fallbacks:
+class Fallbacks(msgspec.Struct, frozen=True):
     """What counts as a fallback.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.capacity.pool import Gpu
 from webhook.kube.affinity import Answer, admits
@@ -24,8 +25,7 @@ _NO_GPU: Final = "it has no GPUs, and the Pod requests some"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
+class Landing(msgspec.Struct, frozen=True):
     """Where a Pod can land.
 
     Attributes:

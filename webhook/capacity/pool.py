@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +29,7 @@ class Gpu(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(msgspec.Struct, frozen=True):
     """A node taint; effect is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
@@ -40,8 +40,7 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """One node pool, whoever provides it.
 
     Attributes:
@@ -78,7 +77,7 @@ class Pool:
     maximum: int | None = None
     blocked: str = ""
     taints: tuple[Taint, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     zones: frozenset[str] = frozenset()
     grace_seconds: int | None = None
     safety_margin_seconds: int | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,16 +14,14 @@ if TYPE_CHECKING:
     from webhook.globs import Globs
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(msgspec.Struct, frozen=True):
     """A node label."""
 
     key: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """What happens to a reclaimed node, in seconds after the notice."""
 
     cordon: int
@@ -30,8 +29,7 @@ class Timeline:
     removal: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """One provider's facts.
 
     Attributes:
@@ -66,11 +64,10 @@ class Provider:
     timeline: Timeline
     grace_budget: int
     safety_margin: int
-    readers: tuple[PoolReader, ...] = field(repr=False)
+    readers: tuple[PoolReader, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TaintPattern:
+class TaintPattern(msgspec.Struct, frozen=True):
     """A pattern for taints: the key, and value and effect where they are given (empty: any)."""
 
     key: str

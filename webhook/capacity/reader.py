@@ -6,10 +6,10 @@ A pool with missing fields or wrong types is read as far as it goes; what could 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import jmespath
+import msgspec
 from jmespath.exceptions import JMESPathError
 
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
@@ -43,8 +43,7 @@ class Query:
             return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceTypes:
+class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
     """What an instance type says; one that is in neither list is unknown."""
 
     gpu: Globs
@@ -58,8 +57,7 @@ class InstanceTypes:
         return Gpu.NO if self.cpu.match(instance_type) else Gpu.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolReader:
+class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of node-pool resource, and where its fields are.
 
     Attributes:

@@ -5,9 +5,10 @@ Worked out once for each state of the node pools, so that a Pod is only compared
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from webhook.capacity.pool import CapacityType, Gpu
 from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
@@ -45,8 +46,7 @@ Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SpotNodes:
+class SpotNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The spot nodes of a pool; or all of a provider's, where its pools can't be seen.
 
     Attributes:
@@ -72,8 +72,7 @@ class SpotNodes:
     gpu_tolerations: tuple[Toleration, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Supply:
+class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The capacity of one cluster, in one state. Pools that describe another cluster are left out.
 
     Attributes:

@@ -7,8 +7,9 @@ every pool is spot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.capacity.landing import kept_to, land
 from webhook.capacity.supply import supply_of
@@ -41,8 +42,7 @@ KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
 _ASKS_FOR_SPOT: Final = frozenset({SPOT, SPOT_PREFERRED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A Pod that targets spot.
 
     Attributes:
@@ -68,8 +68,7 @@ class Target:
     pinned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NotTargeting:
+class NotTargeting(msgspec.Struct, frozen=True):
     """A Pod that does not target spot, or is never touched; and why, as a phrase for people.
 
     Attributes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentTypeError
-from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
 from webhook.cli.judging import Judge, path_of

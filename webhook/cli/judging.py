@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -39,8 +38,7 @@ Identity = tuple[str, str, str, str]
 """(API group, kind, namespace, name)"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one object.
 
     Attributes:
@@ -80,8 +78,8 @@ class Judge:
     ) -> None:
         self._index = index
         self._kinds = kinds
-        self._mutate = replace(context, phase=Phase.MUTATE, offline=True, patch_templates=True)
-        self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
+        self._mutate = msgspec.structs.replace(context, phase=Phase.MUTATE, offline=True, patch_templates=True)
+        self._validate = msgspec.structs.replace(context, phase=Phase.VALIDATE, offline=True)
         self._operation = operation
         self._user = user
         self._before = {_identity(each, self._namespace(each)): each for each in before}
@@ -225,4 +223,4 @@ def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN40
 
 def _malformed(manifest: Manifest, finding: Finding) -> Problem:
     path = path_of(finding.field)
-    return replace(manifest.problem(path, f"{finding.reason}; {finding.fix}"), field=finding.field)
+    return msgspec.structs.replace(manifest.problem(path, f"{finding.reason}; {finding.fix}"), field=finding.field)

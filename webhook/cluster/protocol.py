@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from webhook.capacity.pool import Pool
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True):
     """What of the cluster a policy must know to judge a request.
 
     Attributes:
@@ -32,8 +32,7 @@ class Needs:
         return Needs(self.namespaces or other.namespaces, self.pools or other.pools, self.fresh or other.fresh)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """One immutable look at a cluster.
 
     Attributes:
@@ -49,7 +48,7 @@ class ClusterView:
     pools: tuple[Pool, ...] | None = None
     why_unknown: str = "no cluster state was given"
     remedy: str = "give the node pools"
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     providers: frozenset[str] = frozenset()
     api_server: tuple[int, int] | None = None
     oldest_kubelet: tuple[int, int] | None = None

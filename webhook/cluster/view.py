@@ -6,8 +6,9 @@ A node pool's part is done by its `webhook.capacity.reader.PoolReader`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.cluster.protocol import ClusterView
 from webhook.index import NAMESPACE_NAME_LABEL
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(msgspec.Struct, frozen=True):
     """What a Node says of its cluster.
 
     Attributes:

@@ -7,8 +7,9 @@ Source: discovery of Kubernetes 1.36 with every API enabled, and the kinds in k8
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +18,7 @@ CRD_GROUP: Final = "apiextensions.k8s.io"
 CRD_KIND: Final = "CustomResourceDefinition"
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A kind of object as the API server serves it.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +65,7 @@ def _name_of(item: object, index: int) -> str | int:
     return index
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTemplate:
+class FoundTemplate(msgspec.Struct, frozen=True):
     """A pod template in an object: where it is, what tells it from others, and its plain value."""
 
     path: tuple[str | int, ...]
@@ -73,8 +73,7 @@ class FoundTemplate:
     value: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """A kind of workload and its templates; ``owner_*`` is the controller that its Pods name."""
 
     group: str

@@ -137,13 +137,9 @@ class MatchSpec(Model):
         min_length=1,
         description="Resources and operations; default: what this policy kind is for.",
     )
-    exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(
-        default=(), description="Taken out of resourceRules."
-    )
+    exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(default=(), description="Taken out of resourceRules.")
     namespaces: NamespaceGlobs = Field(default=NamespaceGlobs(), description="Namespaces by name (globs).")
-    namespace_selector: LabelSelectorSpec | None = Field(
-        default=None, description="Namespaces by their labels."
-    )
+    namespace_selector: LabelSelectorSpec | None = Field(default=None, description="Namespaces by their labels.")
     object_selector: LabelSelectorSpec | None = Field(
         default=None, description="Objects by their labels (on UPDATE: before or after)."
     )
@@ -160,9 +156,7 @@ class ExemptSpec(Model):
     namespaces: tuple[Glob, ...] = Field(default=(), description="Namespaces of the object (globs).")
     names: tuple[Glob, ...] = Field(default=(), description="Names of the object (globs).")
     reason: NonEmpty = Field(description="Why; it is in the audit log and in `explain`.")
-    expires: Date | None = Field(
-        default=None, description="The last day on which it holds (UTC), as 2027-01-31."
-    )
+    expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")
 
     @model_validator(mode="after")
     def _says_whom(self) -> Self:
@@ -185,12 +179,8 @@ class PolicySpec(Model):
         description="deny | warn | audit (nothing is changed or refused, only recorded) | off.",
     )
     match: MatchSpec = Field(default=MatchSpec(), description="What the policy looks at.")
-    exempt: tuple[ExemptSpec, ...] = Field(
-        default=(), description="Who and what is let through, and until when."
-    )
-    break_glass: BreakGlassSpec | None = Field(
-        default=None, description="Who may override a denial in an emergency."
-    )
+    exempt: tuple[ExemptSpec, ...] = Field(default=(), description="Who and what is let through, and until when.")
+    break_glass: BreakGlassSpec | None = Field(default=None, description="Who may override a denial in an emergency.")
     controller_created: Literal["warn", "deny"] = Field(
         default="warn",
         description="What a denial becomes when a built-in controller asks (it replaces the Pod of a workload that is "

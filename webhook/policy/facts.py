@@ -108,12 +108,8 @@ class SizeReaderSpec(Model):
     """How large a pool is, and may become."""
 
     desired: Query = Field(description="JMESPath of the number of nodes it should have now.")
-    autoscaling: Query | None = Field(
-        default=None, description="JMESPath of a flag: the autoscaler sizes it."
-    )
-    maximum: Query | None = Field(
-        default=None, description="JMESPath of the most nodes the autoscaler may give it."
-    )
+    autoscaling: Query | None = Field(default=None, description="JMESPath of a flag: the autoscaler sizes it.")
+    maximum: Query | None = Field(default=None, description="JMESPath of the most nodes the autoscaler may give it.")
 
 
 class UnusableSpec(Model):
@@ -186,9 +182,7 @@ class WorkloadSpec(Model):
     templates: tuple[TemplatePathText, ...] = Field(
         min_length=1, description="Field paths; '[*]' is every item of a list, '.*' every member of a map."
     )
-    pod_owner: PodOwnerSpec | None = Field(
-        default=None, description="Who owns the Pods; default: the workload itself."
-    )
+    pod_owner: PodOwnerSpec | None = Field(default=None, description="Who owns the Pods; default: the workload itself.")
 
 
 class WorkloadTemplatesSpec(Model):

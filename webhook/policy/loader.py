@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import types
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
 
+import msgspec
 from pydantic import BaseModel, ValidationError
 
 from webhook.documents import Document, DocumentError, field_path, read_documents
@@ -35,8 +35,7 @@ class Header(Model):
     metadata: Metadata
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyDocument:
+class PolicyDocument(msgspec.Struct, frozen=True):
     """A validated document: its kind, name, spec model, and where it stands for later errors."""
 
     kind: str
@@ -122,9 +121,7 @@ def _validate(
         return None
     kind = value.get("kind")
     if value.get("apiVersion") != API_VERSION:
-        problem(
-            ("apiVersion",), f"expected {API_VERSION}, got {value.get('apiVersion')!r}{_tests_hint(value)}"
-        )
+        problem(("apiVersion",), f"expected {API_VERSION}, got {value.get('apiVersion')!r}{_tests_hint(value)}")
         return None
     if kind in _TESTS:
         return None
@@ -194,9 +191,7 @@ def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
             continue
         field = next((f for name, f in current.model_fields.items() if part in {name, f.alias}), None)
         current = next(_models_in(field.annotation), None) if field is not None else current
-    return (
-        [field.alias or name for name, field in current.model_fields.items()] if current is not None else []
-    )
+    return [field.alias or name for name, field in current.model_fields.items()] if current is not None else []
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - a type expression

@@ -22,9 +22,7 @@ def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
     if spec is None:
         return None
     equal = ((key, "In", (value,)) for key, value in spec.match_labels.items())
-    return LabelSelector(
-        [*equal, *((item.key, item.operator, item.values) for item in spec.match_expressions)]
-    )
+    return LabelSelector([*equal, *((item.key, item.operator, item.values) for item in spec.match_expressions)])
 
 
 class Matcher:
@@ -37,9 +35,7 @@ class Matcher:
         self._exclude = Globs(spec.namespaces.exclude)
         self._namespace_selector = compile_selector(spec.namespace_selector)
         self._object_selector = compile_selector(spec.object_selector)
-        self.trivial = not (
-            self._include or self._exclude or self._namespace_selector or self._object_selector
-        )
+        self.trivial = not (self._include or self._exclude or self._namespace_selector or self._object_selector)
 
     def why_not(
         self,
@@ -61,9 +57,7 @@ class Matcher:
                 return f"match.namespaces.include does not name namespace {namespace}"
             if self._exclude.match(namespace):
                 return f"match.namespaces.exclude names namespace {namespace}"
-            if self._namespace_selector is not None and not self._namespace_selector.matches(
-                namespace_labels()
-            ):
+            if self._namespace_selector is not None and not self._namespace_selector.matches(namespace_labels()):
                 return f"match.namespaceSelector does not select namespace {namespace}"
         selector = self._object_selector
         if selector is not None and not any(selector.matches(each) for each in labels()):

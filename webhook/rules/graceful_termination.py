@@ -29,9 +29,9 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+import msgspec
 from pydantic import BeforeValidator, Field
 
 from webhook.capacity.budget import Budgets
@@ -132,8 +132,7 @@ class GracefulTerminationSpec(PolicySpec):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GracefulTermination:
+class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule."""
 
     spec: GracefulTerminationSpec

@@ -5,8 +5,9 @@ Changing and judging share it, so they can't disagree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.capacity.targeting import CAPACITY_LABEL, KEEP_ANNOTATION, KEEP_WORDS
 from webhook.capacity.workload_class import CLASS_LABEL
@@ -28,8 +29,7 @@ _LONGEST_WORD: Final = 40
 """How much of an unknown word is repeated: an annotation may have 256 KiB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done about one Pod, and what that rests on.
 
     Attributes:

@@ -23,9 +23,9 @@ Source
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from pydantic import Field
 
 from webhook.capacity.fallback import Cover, Fallbacks, Require, demand_of
@@ -61,8 +61,7 @@ class OnDemandFallbackSpec(PolicySpec):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OnDemandFallback:
+class OnDemandFallback(msgspec.Struct, frozen=True):
     """The rule, compiled; ``readers`` are by API group and plural resource name."""
 
     fallbacks: Fallbacks
@@ -101,7 +100,8 @@ class OnDemandFallback:
         if before is None:
             subject.trace.say("the cluster has no %s %s: nothing to say", reader.kind, request.name)
             return
-        yield from self._judge(subject, Change(reader, before, replace(before, desired=0), "spec.replicas"), view)
+        empty = msgspec.structs.replace(before, desired=0)
+        yield from self._judge(subject, Change(reader, before, empty, "spec.replicas"), view)
 
     def _judge(self, subject: Subject, change: Change, view: ClusterView) -> Iterator[Violation]:
         before, after = change.before, change.after

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import yaml
 
 from webhook.capacity.pool import Gpu, Pool
@@ -27,8 +27,7 @@ _WANTED: Final[Mapping[Require, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What a request does to a pool.
 
     Attributes:
@@ -43,8 +42,7 @@ class Change:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(msgspec.Struct, frozen=True):
     """The findings; ``readers`` know how each kind of pool is written."""
 
     fallbacks: Fallbacks

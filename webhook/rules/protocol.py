@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+import msgspec
 
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
@@ -71,8 +72,7 @@ class Validator(Protocol):
         """What is wrong. Of a mutator: what it could not or did not mend, seen on the object after all mutation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What policies are compiled against: the bundle's fact documents.
 
     Attributes:
@@ -84,8 +84,7 @@ class Facts:
     workloads: tuple[Workload, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceRule:
+class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
 
     api_groups: tuple[str, ...]
@@ -97,8 +96,7 @@ class ResourceRule:
 PODS_CREATE: Final = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE",))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyKind:
+class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of policy.
 
     Attributes:
@@ -116,6 +114,6 @@ class PolicyKind:
     spec: type[PolicySpec]
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
-    needs: Needs = field(default=NO_NEEDS)
+    needs: Needs = NO_NEEDS
     template_outcome: Outcome = Outcome.WARN
     unknown_outcome: Outcome = Outcome.WARN

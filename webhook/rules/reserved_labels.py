@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 from pydantic import AfterValidator, Field
 
 from webhook.capacity.provider import readers_by_resource
@@ -75,8 +75,7 @@ class ReservedLabelsSpec(PolicySpec):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedLabels:
+class ReservedLabels(msgspec.Struct, frozen=True):
     """The rule, compiled.
 
     Attributes:

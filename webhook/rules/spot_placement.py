@@ -27,9 +27,9 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from pydantic import Field
 
 from webhook.capacity.landing import gpu_only
@@ -78,8 +78,7 @@ class SpotPlacementSpec(PolicySpec):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpotPlacement:
+class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule."""
 
     provider: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.capacity.landing import EXCLUDED
 from webhook.capacity.pool import CapacityType
@@ -38,8 +39,7 @@ _LONGEST: Final = 63
 _UNCHANGED: Final = "The Pod was left as it is."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done about one Pod.
 
     Attributes:
@@ -145,10 +145,11 @@ def _no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator
 
 def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
     """It can't be told where the Pod could run."""
+    why = view.why_unknown.rstrip(".")
     return Violation(
         reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
         field=_asked_at(pod),
-        detail=f"{view.why_unknown[:1].upper()}{view.why_unknown[1:]}. {_UNCHANGED}",
+        detail=f"{why[:1].upper()}{why[1:]}. {_UNCHANGED}",
         fix=view.remedy,
         outcome=Outcome.WARN,
         unknown=True,

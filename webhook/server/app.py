@@ -7,11 +7,12 @@ failurePolicy has the word: 400, 413, 415 for what is no review, 429 for "come a
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from webhook.context import ASSUMED_VERSION, Context, utc_now
 from webhook.engine import decide, needs
