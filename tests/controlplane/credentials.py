@@ -1,0 +1,101 @@
+"""What the servers of a control plane show each other and their users: certificates, keys, tokens, kubeconfigs."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from certs.authority import create_authority, issue_leaf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+# Users and their groups. RBAC has rules for the two servers; KWOK plays all kubelets, so it may do anything.
+GROUPS = {
+    "admin": ["system:masters"],
+    "kwok": ["system:masters"],
+    "system:kube-controller-manager": [],
+    "system:kube-scheduler": [],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Files below `directory`, for the API server at `url`, and the token of each user of GROUPS."""
+
+    directory: Path
+    url: str
+    tokens: dict[str, str]
+
+    @property
+    def authority(self) -> Path:
+        """The CA that the API server's certificate is verified with."""
+        return self.directory / "ca.crt"
+
+    @property
+    def certificate(self) -> Path:
+        """The API server's certificate."""
+        return self.directory / "apiserver.crt"
+
+    @property
+    def key(self) -> Path:
+        """The API server's key."""
+        return self.directory / "apiserver.key"
+
+    @property
+    def service_account_key(self) -> Path:
+        """The key that ServiceAccount tokens are signed and verified with."""
+        return self.directory / "service-accounts.key"
+
+    @property
+    def token_file(self) -> Path:
+        """The tokens as `--token-auth-file` wants them."""
+        return self.directory / "tokens.csv"
+
+    def kubeconfig(self, user: str) -> Path:
+        """The kubeconfig of a user of GROUPS."""
+        return self.directory / f"{user}.kubeconfig"
+
+    def write_kubeconfig(self, path: Path, user: dict[str, str | Sequence[str]]) -> None:
+        """Write a kubeconfig whose `user` part is the one given."""
+        cluster = {"server": self.url, "certificate-authority": str(self.authority)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "spotgate", "cluster": cluster}],
+            "users": [{"name": "user", "user": user}],
+            "contexts": [{"name": "spotgate", "context": {"cluster": "spotgate", "user": "user"}}],
+            "current-context": "spotgate",
+        }
+        path.write_text(json.dumps(config, indent=1))
+
+
+def create_credentials(directory: Path, *, port: int) -> Credentials:
+    """Make everything new in `directory`, which exists and which others may not read."""
+    tokens = {user: secrets.token_hex(16) for user in GROUPS}
+    credentials = Credentials(directory, f"https://127.0.0.1:{port}", tokens)
+    for user, token in tokens.items():
+        credentials.write_kubeconfig(credentials.kubeconfig(user), {"token": token})
+    lines = (f'{token},{user},{user},"{",".join(GROUPS[user])}"\n' for user, token in tokens.items())
+    credentials.token_file.write_text("".join(lines))
+
+    now = datetime.now(UTC)
+    authority = create_authority(now)
+    leaf = issue_leaf(authority, names=["localhost"], ips=["127.0.0.1"], now=now)
+    credentials.authority.write_bytes(authority.certificate_pem)
+    credentials.certificate.write_bytes(leaf.certificate_pem)
+    credentials.key.write_bytes(leaf.key_pem)
+
+    # The API server finds the public key in a private one only if that has the older PEM form.
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    credentials.service_account_key.write_bytes(key)
+    return credentials

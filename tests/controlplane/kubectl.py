@@ -1,0 +1,71 @@
+"""kubectl as one user: `kubectl("delete", "pod", "web")` raises if it fails, `kubectl.run(...)` does not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# Above any `kubectl wait --timeout` of a test, so that kubectl's own message is seen.
+TIMEOUT_SECONDS = 100.0
+
+
+class KubectlError(Exception):
+    """kubectl refused; the message holds the command and what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run of kubectl gave."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """Runs kubectl as the user of `kubeconfig`. `home` is for its discovery cache."""
+
+    program: Path
+    kubeconfig: Path
+    home: Path
+
+    def run(self, *arguments: str, documents: str = "") -> Result:
+        """Run it, whatever comes of it; `documents` is what `-f -` reads."""
+        done = subprocess.run(
+            [str(self.program), *arguments],
+            input=documents,
+            env={"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def __call__(self, *arguments: str, documents: str = "") -> str:
+        """Run it and return its output. Raises KubectlError if it fails."""
+        result = self.run(*arguments, documents=documents)
+        if result.returncode != 0:
+            raise KubectlError(f"kubectl {shlex.join(arguments)}\n{result.stdout}{result.stderr}".rstrip())
+        return result.stdout
+
+    def get(self, *arguments: str) -> Any:
+        """Return what `kubectl get` finds: an object, or a List of them. Raises KubectlError."""
+        return json.loads(self("get", "--output=json", *arguments))
+
+    def apply(self, *objects: Mapping[str, Any], arguments: tuple[str, ...] = ()) -> str:
+        """Apply the objects. Raises KubectlError."""
+        return self("apply", *arguments, "--filename=-", documents=as_list(*objects))
+
+
+def as_list(*objects: Mapping[str, Any]) -> str:
+    """The objects as one document for `--filename=-`."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})

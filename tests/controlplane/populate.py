@@ -1,0 +1,98 @@
+"""Make a bare control plane look like a small CKS cluster: custom resources, node pools and the Nodes of each."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.controlplane.binaries import KUBERNETES
+from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS, ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.controlplane.kubectl import Kubectl
+
+HERE = Path(__file__).parent
+CRDS = HERE / "crds"
+POOLS = HERE / "pools.yaml"
+GPUS_PER_NODE = 8
+NODE_INFO = {
+    "architecture": "amd64",
+    "bootID": "",
+    "containerRuntimeVersion": "",
+    "kernelVersion": "",
+    "kubeProxyVersion": "",
+    "kubeletVersion": KUBERNETES.version,
+    "machineID": "",
+    "operatingSystem": "linux",
+    "osImage": "",
+    "systemUUID": "",
+}
+
+
+def populate(kubectl: Kubectl) -> None:
+    """Install the custom resources, the pools of pools.yaml and their Nodes, and wait until all can be used.
+
+    Raises KubectlError, ClusterError.
+    """
+    kubectl("apply", f"--filename={CRDS}")
+    wait_for_crds(kubectl)
+    pools = list(yaml.safe_load_all(POOLS.read_text()))
+    kubectl.apply(*pools, *(node for pool in pools for node in nodes_of(pool)))
+    kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+
+
+def wait_for_crds(kubectl: Kubectl) -> None:
+    """Wait until every custom resource there is can be used. Raises ClusterError.
+
+    `kubectl wait --for=condition=Established` can't: it fails on one that is so new that its conditions are null.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while waiting := [crd for crd in kubectl.get("customresourcedefinitions")["items"] if not _is_established(crd)]:
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"after {START_SECONDS:.0f} s not established: {[crd['metadata']['name'] for crd in waiting]}"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _is_established(crd: Mapping[str, Any]) -> bool:
+    conditions = crd["status"].get("conditions") or []
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
+
+
+def nodes_of(pool: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The Nodes that CKS would give a NodePool, named `<pool>-0`, `<pool>-1` ..., as many as it targets."""
+    return [_node(pool, f"{pool['metadata']['name']}-{number}") for number in range(pool["spec"]["targetNodes"])]
+
+
+def _node(pool: Mapping[str, Any], name: str) -> dict[str, Any]:
+    spec = pool["spec"]
+    labels = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": spec["instanceType"],
+        "compute.coreweave.com/node-pool": pool["metadata"]["name"],
+    }
+    resources = {"cpu": "128", "memory": "1Ti", "ephemeral-storage": "1Ti", "pods": "110"}
+    taints = spec.get("nodeTaints", [])
+    # The other automatic taint, is_cpu_compute, is left out: CKS gives every Pod without a GPU a toleration for it.
+    if spec["instanceType"].startswith("gd-"):
+        resources["nvidia.com/gpu"] = str(GPUS_PER_NODE)
+        taints = [*taints, {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels | spec.get("nodeLabels", {})},
+        "spec": {"taints": taints},
+        "status": {
+            "allocatable": resources,
+            "capacity": resources,
+            "nodeInfo": NODE_INFO,
+        },
+    }

@@ -1,0 +1,73 @@
+"""A server of the control plane as a child process: its log, its end, and a port that is surely its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WRAPPER = Path(__file__).with_name("run_with_parent.py")
+
+
+def reserve_port() -> socket.socket:
+    """Bind a free port on loopback without listening; its server must set SO_REUSEPORT.
+
+    As long as the socket is open nobody else is given the port, also while the server restarts.
+    """
+    reservation = socket.socket()
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reservation.bind(("127.0.0.1", 0))
+    return reservation
+
+
+@dataclass(slots=True)
+class Process:
+    """A server that leaves nothing behind: it ends by `kill`, or with the thread that started it."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def pid(self) -> int:
+        """Its process id; it has been started."""
+        assert self._child
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None while it runs."""
+        assert self._child
+        return self._child.poll()
+
+    def start(self) -> None:
+        """Start it, again if it was killed; its output goes to the end of `log`."""
+        wrapped = [sys.executable, "-ISE", str(WRAPPER), str(os.getpid()), *self.command]
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C in the terminal is for the tests, which then end it in their order.
+            self._child = subprocess.Popen(
+                wrapped, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """End it and whatever it started at once: nothing that it holds is kept."""
+        if self._child is None:
+            return
+        if self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+
+    def tail(self, lines: int = 20) -> str:
+        """The last lines of its log."""
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,21 @@
+"""Become the program named on the command line, and die with the parent: `run_with_parent.py PARENT_PID PROGRAM ARGS...`.
+
+A test run that is killed runs no clean-up of its own; the kernel (of Linux) does this for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+if __name__ == "__main__":
+    parent, program = int(sys.argv[1]), sys.argv[2:]
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the parent ended before the request to die with it was made")
+    os.execv(program[0], program)  # noqa: S606 - no shell is wanted

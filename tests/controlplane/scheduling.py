@@ -1,0 +1,36 @@
+"""Give all tests on the shared control plane to one worker of pytest-xdist, and every other test to whoever is free.
+
+A webhook configuration concerns the whole cluster: two tests that install one must not run at once. (xdist's own
+`--dist loadgroup` is to do this, but xdist 3.8 marks tests in a way that pytest 9.2 no longer reads. It ships no types, hence the ignores.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer  # type: ignore[import-untyped]
+    from xdist.scheduler import Scheduling
+
+FOLDER = "tests/controlplane/"
+
+
+def scope_of(nodeid: str) -> str:
+    """What the test is not to be parted from."""
+    return FOLDER if nodeid.startswith(FOLDER) else nodeid
+
+
+class OneWorkerPerScope(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests of one scope run one after another in one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist may be switched off
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Stand in for `--dist load`, which is what `-n` alone means."""
+    return OneWorkerPerScope(config, log) if config.getoption("dist") == "load" else None

@@ -1,0 +1,223 @@
+"""spotgate in a control plane of the tests: its manifests as they are shipped, and `spotgate serve` as a process.
+
+    with install_webhook(cluster) as webhook:
+        cluster.kubectl("apply", "--filename=pod.yaml")
+        assert webhook.count("spotgate_decisions_total", resource="pods") == 2
+
+The process has the token of the shipped ServiceAccount and the content of the shipped ConfigMap, so what the manifests
+lack fails a test. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
+ExternalName for localhost, and the webhook configurations name the port that the process listens on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from certs.authority import create_authority, issue_leaf
+from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS
+from tests.controlplane.objects import pod
+from tests.controlplane.populate import POOLS
+from tests.controlplane.process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.controlplane.cluster import Cluster
+
+SPOTGATE = Path(sys.executable).with_name("spotgate")
+MANIFESTS = Path(__file__).parents[2] / "manifests" / "base"
+NAMESPACE = "spotgate-system"
+SERVICE = "spotgate"
+
+
+class WebhookError(Exception):
+    """The webhook did not come up; the message ends with what it logged last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """spotgate, installed. Its policies, certificates and log are in `directory`, its operators' port is at `ops`."""
+
+    cluster: Cluster
+    directory: Path
+    process: Process
+    ops: str
+
+    def metrics(self) -> str:
+        """What /metrics says."""
+        with urllib.request.urlopen(f"{self.ops}/metrics", timeout=10) as response:
+            text: str = response.read().decode()
+        return text
+
+    def count(self, name: str, **labels: str) -> float:
+        """The sum of all samples of this name with these labels, as in `count("spotgate_decisions_total", phase="mutate")`."""
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(self.metrics())
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until something holds. Raises WebhookError with what was waited for."""
+        deadline = time.monotonic() + START_SECONDS
+        while not condition():
+            if self.process.exit_code is not None:
+                raise WebhookError(f"spotgate exited with {self.process.exit_code}:\n{self.process.tail()}")
+            if time.monotonic() > deadline:
+                raise WebhookError(f"{what}: not after {START_SECONDS:.0f} s; spotgate said last:\n{self.process.tail()}")
+            time.sleep(POLL_SECONDS)
+
+    def wait_for_pool(self, name: str) -> None:
+        """Wait until Pods can be placed on this spot pool: until the watch has told the webhook of it."""
+        asking = pod(f"probe-{name}")
+        asking["metadata"]["annotations"] = {"spotgate.dev/node-pool": name}
+        self.wait(lambda: self.try_out(asking)["spec"].get("nodeSelector"), f"Pods can be placed on {name}")
+
+    def try_out(self, thing: dict[str, Any], *arguments: str) -> dict[str, Any]:
+        """What would be stored if this were created. Raises KubectlError."""
+        made: dict[str, Any] = json.loads(
+            self.cluster.kubectl(
+                "create", "--dry-run=server", "--output=json", "--filename=-", *arguments, documents=json.dumps(thing)
+            )
+        )
+        return made
+
+    def is_ready(self) -> bool:
+        """Does /readyz say so?"""
+        try:
+            with urllib.request.urlopen(f"{self.ops}/readyz", timeout=10) as response:
+                return bool(response.status == 200)
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def stop(self) -> None:
+        """Kill it: the API server gets no answer from now on."""
+        self.process.kill()
+
+    def start(self) -> None:
+        """Start it again at the same addresses, and wait until it is ready."""
+        self.process.start()
+        self.wait(self.is_ready, "spotgate is ready")
+
+
+@contextlib.contextmanager
+def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
+    """Install it, and take it away again. Raises WebhookError, KubectlError."""
+    kubectl = cluster.kubectl
+    directory = cluster.directory / "webhook"
+    authority = create_certificates(directory)
+    kubectl("apply", f"--kustomize={MANIFESTS}")
+    kubectl(
+        *("create", "secret", "tls", "spotgate-tls", f"--namespace={NAMESPACE}"),
+        *(f"--cert={directory / 'tls.crt'}", f"--key={directory / 'tls.key'}"),
+    )
+    policies = write_policies(cluster, directory / "policies")
+    process = Process("spotgate", (), directory / "spotgate.log")
+    flags = [
+        f"--policies={policies}",
+        f"--tls-cert={directory / 'tls.crt'}",
+        f"--tls-key={directory / 'tls.key'}",
+        *reach_cluster(cluster),
+    ]
+    with contextlib.ExitStack() as stack:
+        stack.callback(process.kill)
+        port, ops_port = start_on_free_ports(process, flags)
+        webhook = Webhook(cluster, directory, process, f"http://127.0.0.1:{ops_port}")
+        webhook.wait(webhook.is_ready, "spotgate is ready")
+        external = {"type": "ExternalName", "externalName": "localhost"}
+        kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
+        configurations = render_configurations(policies, authority, port)
+        stack.callback(kubectl, "delete", f"--kustomize={MANIFESTS}", "--wait=false")
+        kubectl("apply", "--filename=-", documents=configurations)
+        webhook.wait(lambda: is_called(webhook), "the API server calls spotgate")
+        yield webhook
+
+
+def create_certificates(directory: Path) -> Path:
+    """Write tls.crt and tls.key for the Service, and ca.crt, which is returned."""
+    directory.mkdir()
+    now = datetime.now(UTC)
+    authority = create_authority(now)
+    leaf = issue_leaf(authority, names=[f"{SERVICE}.{NAMESPACE}.svc"], ips=[], now=now)
+    (directory / "tls.crt").write_bytes(leaf.certificate_pem)
+    (directory / "tls.key").write_bytes(leaf.key_pem)
+    (directory / "ca.crt").write_bytes(authority.certificate_pem)
+    return directory / "ca.crt"
+
+
+def write_policies(cluster: Cluster, directory: Path) -> Path:
+    """Write the files of the installed ConfigMap, as its volume would hold them."""
+    directory.mkdir()
+    content = cluster.kubectl.get("configmap", "spotgate-policies", f"--namespace={NAMESPACE}")
+    for name, text in content["data"].items():
+        (directory / name).write_text(text)
+    return directory
+
+
+def start_on_free_ports(process: Process, flags: list[str]) -> tuple[int, int]:
+    """Start it on free ports, which it keeps when it is started again. Returns the TLS and the operators' port."""
+    process.command = [str(SPOTGATE), "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
+    process.start()
+    deadline = time.monotonic() + START_SECONDS
+    while (ports := _ports_in(process.log)) is None:
+        if process.exit_code is not None or time.monotonic() > deadline:
+            raise WebhookError(f"spotgate does not listen:\n{process.tail()}")
+        time.sleep(POLL_SECONDS)
+    port, ops_port = ports
+    process.command = [str(SPOTGATE), "serve", *flags, f"--listen=127.0.0.1:{port}", f"--ops=127.0.0.1:{ops_port}"]
+    return ports
+
+
+def _ports_in(log: Path) -> tuple[int, int] | None:
+    for line in log.read_text().splitlines():
+        if line.startswith("{") and (entry := json.loads(line)).get("event") == "listening":
+            return entry["port"], entry["ops_port"]
+    return None
+
+
+def render_configurations(policies: Path, authority: Path, port: int) -> str:
+    """The webhook configurations that `spotgate webhook-config` prints, for this port."""
+    rendered = subprocess.run(
+        [str(SPOTGATE), "webhook-config", f"--policies={policies}", f"--ca-file={authority}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    documents = list(yaml.safe_load_all(rendered))
+    for document in documents:
+        for webhook in document["webhooks"]:
+            webhook["clientConfig"]["service"]["port"] = port  # an ExternalName Service maps no ports
+    return yaml.safe_dump_all(documents)
+
+
+def is_called(webhook: Webhook) -> bool:
+    """Have the API server's own copies of all configurations and of the Service caught up?"""
+    before = {phase: webhook.count("spotgate_decisions_total", phase=phase) for phase in ("mutate", "validate")}
+    webhook.try_out(pod("probe"))
+    pool = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool", "metadata": {"name": "probe"}}
+    answer = webhook.cluster.kubectl.run("create", "--dry-run=server", "--filename=-", documents=json.dumps(pool))
+    return answer.returncode == 0 and all(
+        webhook.count("spotgate_decisions_total", phase=phase) > count for phase, count in before.items()
+    )
+
+
+def reach_cluster(cluster: Cluster) -> list[str]:
+    """For the moment: until `serve` has --kubeconfig, the pools are those of the file."""
+    help_text = subprocess.run([str(SPOTGATE), "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    if "--kubeconfig" not in help_text:
+        return [f"--state={POOLS}"]
+    return [f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}"]

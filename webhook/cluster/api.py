@@ -1,0 +1,172 @@
+"""A connection to a Kubernetes API server.
+
+Connection, TLS and credentials are `kubernetes.aio`'s; not its generated models, which take 25 MB and refuse what they
+do not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+import msgspec
+import structlog
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from webhook import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from structlog.typing import FilteringBoundLogger
+
+JSON: Final = "application/json"
+
+_MESSAGE_LENGTH: Final = 300
+"""Characters of what the API server says about a refusal."""
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class UnusableCredentialsError(Exception):
+    """There is no saying where the API server is, or how to authenticate. ``str()`` says why."""
+
+
+class ApiError(Exception):
+    """The API server did not give what it was asked for. ``str()`` says why: ``403 Forbidden: nodes is forbidden ...``.
+
+    Attributes:
+        status: of its answer; 0: there was none.
+    """
+
+    def __init__(self, problem: str, status: int = 0) -> None:
+        super().__init__(problem)
+        self.status = status
+
+    @classmethod
+    def refused(cls, status: int, message: str) -> ApiError:
+        """It answered with this status and message."""
+        try:
+            phrase = HTTPStatus(status).phrase
+        except ValueError:
+            phrase = ""
+        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status)
+
+
+class Api:
+    """A connection to an API server. Made by `connect`."""
+
+    def __init__(self, client: ApiClient, kubeconfig: Path | None) -> None:
+        self._client = client
+        self._kubeconfig = kubeconfig
+        self._renewing = asyncio.Lock()
+        self._in_use: Counter[ApiClient] = Counter()
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None) -> Api:
+        """A connection with the credentials in this file; None: those of the Pod that this process runs in.
+
+        Nothing is asked of the API server yet.
+
+        Raises:
+            UnusableCredentialsError: they can't be read.
+        """
+        return cls(await _client(kubeconfig), kubeconfig)
+
+    async def close(self) -> None:
+        """End it, when nothing is under way any more."""
+        await self._client.close()
+        await asyncio.sleep(0)  # the event loop closes the sockets in its next round
+
+    @asynccontextmanager
+    async def get(
+        self, path: str, patience: aiohttp.ClientTimeout, accept: str = JSON
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a GET. Failures while it is read are found here too.
+
+        Args:
+            path: with its query.
+            patience: how long to wait for it.
+            accept: the media type that is wanted.
+
+        Raises:
+            ApiError: there is no answer, it breaks off, it is a refusal, or what it says makes no sense.
+        """
+        client = self._client
+        self._in_use[client] += 1
+        try:
+            request = await client.param_serialize(
+                "GET", path, header_params={"Accept": accept}, auth_settings=["BearerToken"]
+            )
+            answer = await client.call_api(*request, _request_timeout=patience)
+            response: aiohttp.ClientResponse = answer.response
+            async with response:
+                if response.status != HTTPStatus.OK:
+                    raise ApiError.refused(response.status, _message(await response.read()))
+                yield response
+        except ApiError as error:
+            if error.status == HTTPStatus.UNAUTHORIZED:
+                await self._renew(client)
+            raise
+        except ssl.SSLError as error:
+            await self._renew(client)
+            raise ApiError(str(error)) from error
+        except TimeoutError as error:
+            raise ApiError("the API server did not answer in time") from error
+        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
+            raise ApiError("the connection broke") from error
+        except (aiohttp.ClientError, ConfigException, OSError) as error:
+            raise ApiError(str(error)) from error
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"the API server's answer makes no sense: {error}") from error
+        finally:
+            self._in_use[client] -= 1
+            if client is not self._client and not self._in_use[client]:
+                await client.close()
+
+    async def _renew(self, used: ApiClient) -> None:
+        """Read the credentials again: tokens and certificates are exchanged for newer ones."""
+        async with self._renewing:
+            if used is not self._client:
+                return  # somebody else has just done it
+            try:
+                self._client = await _client(self._kubeconfig)
+            except UnusableCredentialsError as error:
+                log.warning("credentials not renewed", problem=str(error))
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+
+
+def _message(body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=_Status).message
+    except msgspec.MsgspecError:
+        return body.decode(errors="replace")
+
+
+async def _client(kubeconfig: Path | None) -> ApiClient:
+    configuration = Configuration()
+    # The certificates of many clusters lack extensions that Python 3.13 began to insist on, and client-go does not.
+    configuration.disable_strict_ssl_verification = True
+    try:
+        if kubeconfig is None:
+            load_incluster_config(configuration)
+        else:
+            kubeconfig.open().close()  # the loader takes a missing file for an empty one
+            await load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+        client = ApiClient(configuration)
+    except Exception as error:  # whatever the loader stumbles over in somebody's file
+        what = kubeconfig or "the Pod's ServiceAccount"
+        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {error}") from error
+    client.user_agent = f"spotgate/{__version__}"
+    return client

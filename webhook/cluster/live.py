@@ -1,0 +1,218 @@
+"""The state of a live cluster: its node pools, Namespaces and Nodes, as its API server tells them.
+
+`view` answers from copies that watches keep up to date. They stay in use while the API server can't be reached, however
+long that takes: where Pods may be placed seldom changes, and `silence` says how old they may be. What must be right to
+the moment asks `fresh`, which reads the node pools themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+
+from webhook.capacity.provider import readers_by_resource
+from webhook.cluster.api import ApiError
+from webhook.cluster.mirror import Mirror, Pace
+from webhook.cluster.source import Source
+from webhook.cluster.view import cluster_view, namespace_labels, node_facts, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from webhook.capacity.pool import Pool
+    from webhook.capacity.provider import Provider
+    from webhook.capacity.reader import PoolReader
+    from webhook.cluster.api import Api
+    from webhook.cluster.protocol import ClusterView
+    from webhook.cluster.source import ObjectMeta
+    from webhook.cluster.view import NodeFacts
+
+
+class LiveState:
+    """The `ClusterState` of a live cluster, for one bundle. It is kept up to date while `run` runs.
+
+    Args:
+        api: whom to ask; whoever made it closes it.
+        providers: the bundle's, by name; they say which resources are node pools, and how they are read.
+        pace: how to ask.
+    """
+
+    def __init__(self, api: Api, providers: Mapping[str, Provider], pace: Pace | None = None) -> None:
+        self._api = api
+        self._pace = pace or Pace()
+        readers = readers_by_resource(providers.values()).values()
+        self._pools = [Mirror(api, _pools(reader), self._pace, self._changed) for reader in readers]
+        self._namespaces = Mirror(api, _namespaces(), self._pace, self._changed)
+        self._nodes = Mirror(api, _nodes(providers.values()), self._pace, self._changed)
+        self._version: tuple[int, int] | None = None
+        self._version_asked = False
+        self._synced = asyncio.Event()
+        self._view: ClusterView | None = None
+        self._last_pools: tuple[Pool, ...] = ()
+        self._reading: asyncio.Task[ClusterView] | None = None
+        self._next_reading: asyncio.Task[ClusterView] | None = None
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for mirror in self._mirrors():
+                group.create_task(mirror.run())
+            group.create_task(self._follow_version())
+
+    async def synced(self) -> None:
+        """Wait until everything has been read, for the first time."""
+        await self._synced.wait()
+
+    def why_not_synced(self) -> str:
+        """What has not been read yet, and why; empty when everything has been."""
+        if self._synced.is_set():
+            return ""
+        unknown = next((mirror for mirror in self._mirrors() if not mirror.known), None)
+        if unknown is None:
+            return "the API server's version has not been read yet"
+        return _unread(unknown.source, unknown.problem)
+
+    def silence(self) -> float:
+        """Seconds since the API server was last heard of, for the resource of which that is longest ago."""
+        return monotonic() - min(mirror.heard for mirror in self._mirrors())
+
+    def view(self) -> ClusterView:
+        """The cluster as the API server last told it."""
+        if self._view is None:
+            unknown = next((mirror for mirror in self._pools if not mirror.known), None)
+            if unknown is not None:
+                self._view = self._without_pools(unknown.source, unknown.problem)
+            else:
+                self._view = self._with_pools(pool for mirror in self._pools for pool in mirror.items.values())
+        return self._view
+
+    async def fresh(self) -> ClusterView:
+        """The same, with the node pools as they are now."""
+        # A reading is shared only by those who came before it began: it may have missed what the others are about.
+        if self._next_reading is None:
+            self._next_reading = asyncio.create_task(self._read(after=self._reading))
+        return await asyncio.shield(self._next_reading)
+
+    async def _read(self, after: asyncio.Task[ClusterView] | None) -> ClusterView:
+        if after is not None:
+            await asyncio.wait([after])
+        self._reading, self._next_reading = self._next_reading, None
+        sources = [mirror.source for mirror in self._pools]
+        listings = await asyncio.gather(
+            *(source.list(self._api, self._pace.answer) for source in sources), return_exceptions=True
+        )
+        pools: list[Pool] = []
+        for source, listing in zip(sources, listings, strict=True):
+            if isinstance(listing, BaseException):
+                return self._without_pools(source, listing)
+            pools.extend(listing.items.values() if listing is not None else ())
+        return self._with_pools(pools)
+
+    def _with_pools(self, pools: Iterable[Pool]) -> ClusterView:
+        found = tuple(sorted(pools, key=lambda pool: pool.identity))
+        if found != self._last_pools:  # what rules worked out of a tuple holds as long as they are given the same
+            self._last_pools = found
+        return self._look(self._last_pools)
+
+    def _without_pools(self, source: Source[Any], problem: BaseException | None) -> ClusterView:
+        return self._look(None, f"{_unread(source, problem)}.", _remedy(source, problem))
+
+    def _look(self, pools: tuple[Pool, ...] | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
+        return cluster_view(
+            pools=pools,
+            namespaces={name: labels for (_, name), labels in self._namespaces.items.items()},
+            nodes=self._nodes.items.values(),
+            api_server=self._version,
+            why_unknown=why_unknown,
+            remedy=remedy,
+        )
+
+    def _changed(self) -> None:
+        self._view = None
+        if self._version_asked and all(mirror.known for mirror in self._mirrors()):
+            self._synced.set()
+
+    async def _follow_version(self) -> None:
+        pauses = self._pace.pauses()
+        while True:
+            try:
+                self._version = await _version(self._api, self._pace.answer)
+            except ApiError as error:
+                pause = next(pauses)
+                self._version_asked |= error.status != 0  # whoever may not know it does without
+            else:
+                pause, pauses = self._pace.version, self._pace.pauses()
+                self._version_asked = True
+            self._changed()
+            await asyncio.sleep(pause)
+
+    def _mirrors(self) -> Iterator[Mirror[Any]]:
+        yield from self._pools
+        yield self._namespaces
+        yield self._nodes
+
+
+def _pools(reader: PoolReader) -> Source[Pool]:
+    def read(_: ObjectMeta, raw: msgspec.Raw) -> Pool:
+        return reader.read(msgspec.json.decode(raw))
+
+    return Source(group=reader.group, versions=reader.versions, resource=reader.resource, read=read, optional=True)
+
+
+def _namespaces() -> Source[Mapping[str, str]]:
+    def read(metadata: ObjectMeta, _: msgspec.Raw) -> Mapping[str, str]:
+        return namespace_labels(metadata.name, metadata.labels or {})
+
+    return Source(resource="namespaces", read=read, metadata_only=True)
+
+
+def _nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
+    def read(metadata: ObjectMeta, raw: msgspec.Raw) -> NodeFacts:
+        version = msgspec.json.decode(raw, type=_Node).status.nodeInfo.kubeletVersion
+        return node_facts(metadata.labels or {}, version, providers)
+
+    return Source(resource="nodes", read=read)
+
+
+class _NodeInfo(msgspec.Struct):
+    kubeletVersion: str = ""
+
+
+class _NodeStatus(msgspec.Struct):
+    nodeInfo: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
+
+
+class _Node(msgspec.Struct):
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _Version(msgspec.Struct):
+    gitVersion: str
+
+
+async def _version(api: Api, seconds: float) -> tuple[int, int] | None:
+    async with api.get("/version", aiohttp.ClientTimeout(total=seconds)) as response:
+        return version_of(msgspec.json.decode(await response.read(), type=_Version).gitVersion)
+
+
+def _unread(source: Source[Any], problem: BaseException | None) -> str:
+    match problem:
+        case None:
+            return f"{source} has not been read yet"
+        case ApiError():
+            return f"{source} can't be read: {problem}"
+    return f"{source} can't be read because of a bug in spotgate ({type(problem).__name__})"
+
+
+def _remedy(source: Source[Any], problem: BaseException | None) -> str:
+    match problem:
+        case ApiError(status=HTTPStatus.FORBIDDEN):
+            return f"allow spotgate's ServiceAccount to list and watch {source}"
+        case ApiError(status=HTTPStatus.UNAUTHORIZED):
+            return "give spotgate credentials that the API server accepts"
+    return "try again; if that does not help, see spotgate's log"

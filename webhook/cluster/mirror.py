@@ -1,0 +1,195 @@
+"""A copy of one resource of an API server, kept up to date: listed once, then watched.
+
+What was seen last is kept while the API server can't be reached: a copy that is a little old places Pods well enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from dataclasses import dataclass
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Generic
+
+import msgspec
+import structlog
+
+from webhook.cluster.api import ApiError
+from webhook.cluster.source import T, metadata_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from structlog.typing import FilteringBoundLogger
+
+    from webhook.cluster.api import Api
+    from webhook.cluster.source import Key, Source
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+_GO_ON: Final = frozenset(
+    {
+        0,
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
+"""After these a watch goes on where it was. After others, as 410 (too old) or 504 (too new), all is listed again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How an API server is asked. In seconds.
+
+    Attributes:
+        first: the pause after a failure; doubled each time, and varied so that replicas don't ask all at once.
+        most: the longest pause; a resource that the cluster does not have is looked for at this interval.
+        steady: who has watched so long begins with the first pause again.
+        answer: for an answer that is no watch. The API server's own calls to a webhook last 3 s in our configuration.
+        watch: after which a watch begins anew; client-go takes five to ten minutes.
+        silence: without a word a connection is taken for lost; the API server says something every minute.
+        version: between looks at the API server's version.
+    """
+
+    first: float = 0.5
+    most: float = 30
+    steady: float = 10
+    answer: float = 5
+    watch: float = 300
+    silence: float = 90
+    version: float = 300
+
+    def pauses(self) -> Iterator[float]:
+        """One after the other."""
+        pause = self.first
+        while True:
+            yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+            pause = min(2 * pause, self.most)
+
+
+class Mirror(Generic[T]):
+    """The objects of one source.
+
+    Args:
+        api: whom to ask.
+        source: what to copy.
+        pace: how.
+        changed: called after each change.
+
+    Attributes:
+        items: what is wanted of each object.
+        known: they have been listed and are watched, or the cluster does not have such a resource. That stays so while
+            the API server can't be reached, not when it forbids it.
+        problem: what keeps it from being up to date; None while nothing does.
+        heard: when the API server was last heard of, by `time.monotonic`.
+    """
+
+    def __init__(self, api: Api, source: Source[T], pace: Pace, changed: Callable[[], None]) -> None:
+        self.source = source
+        self.items: dict[Key, T] = {}
+        self.known = False
+        self.problem: ApiError | None = None
+        self.heard = monotonic()
+        self._api = api
+        self._pace = pace
+        self._changed = changed
+        self._version = ""
+        self._resource_version = ""
+
+    async def run(self) -> None:
+        """Keep it up to date until cancelled."""
+        pauses = self._pace.pauses()
+        while True:
+            began = monotonic()
+            try:
+                await self._follow()
+            except ApiError as error:
+                self._failed(error)
+            except Exception as error:  # noqa: BLE001 - one object that we can't digest must not end the server
+                self._resource_version = ""
+                frame = traceback.extract_tb(error.__traceback__)[-1]
+                self._failed(ApiError(f"a bug in spotgate: {type(error).__name__} at {frame.filename}:{frame.lineno}"))
+            if monotonic() - began > self._pace.steady:
+                pauses = self._pace.pauses()
+            await asyncio.sleep(next(pauses))
+
+    async def _follow(self) -> None:
+        """List where that is needed, then watch until the watch ends."""
+        if not self._resource_version and not await self._list():
+            return
+        seconds = self._pace.watch * random.uniform(1, 1.5)  # noqa: S311 - no secret
+        async with self.source.watch(
+            self._api, self._version, self._resource_version, seconds=seconds, silence=self._pace.silence
+        ) as lines:
+            self._succeeded()
+            self._becomes(known=True)
+            async for line in lines:
+                self.heard = monotonic()
+                self._take(line)
+
+    async def _list(self) -> bool:
+        """False: the cluster has no such resource."""
+        listing = await self.source.list(self._api, self._pace.answer)
+        if listing is None:
+            self.items = {}
+            self._succeeded()
+            self._becomes(known=True)
+            return False
+        self.items = listing.items
+        self._version, self._resource_version = listing.version, listing.resource_version
+        self._changed()
+        return True
+
+    def _take(self, line: bytes) -> None:
+        event = msgspec.json.decode(line, type=_Event)
+        if event.type == "ERROR":
+            status = msgspec.json.decode(event.object, type=_Status)
+            raise ApiError.refused(status.code, status.message)
+        metadata = metadata_of(event.object)
+        self._resource_version = metadata.resourceVersion
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                item = self.source.read(metadata, event.object)
+                if self.items.get(metadata.key) == item:
+                    return
+                self.items[metadata.key] = item
+                self._changed()
+            case "DELETED":
+                self.items.pop(metadata.key, None)
+                self._changed()
+
+    def _becomes(self, *, known: bool) -> None:
+        self.known = known
+        self._changed()
+
+    def _succeeded(self) -> None:
+        self.heard = monotonic()
+        if self.problem is not None:
+            self.problem = None
+            log.info("resource followed again", resource=str(self.source))
+
+    def _failed(self, error: ApiError) -> None:
+        if error.status not in _GO_ON:
+            self._resource_version = ""
+        if error.status == HTTPStatus.FORBIDDEN:
+            self._becomes(known=False)
+        if error.status == HTTPStatus.GONE:
+            return  # nothing is wrong: the API server forgets what happened long ago
+        if str(error) != str(self.problem):
+            log.warning("resource not followed", resource=str(self.source), problem=str(error))
+        self.problem = error
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    message: str = ""

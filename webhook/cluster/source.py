@@ -1,0 +1,191 @@
+"""Listing and watching one resource of an API server, in all namespaces.
+
+Not with `kubernetes.aio.watch`: it opens a client of its own, with a TLS context, for each watch, and where one ends it
+begins the next without a pause.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from webhook.cluster.api import JSON, ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from webhook.cluster.api import Api
+
+_METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+_PAGE: Final = 500
+"""Objects in one answer, as kubectl asks for them."""
+
+T = TypeVar("T")
+Key: TypeAlias = tuple[str, str]
+"""Namespace (empty: cluster-scoped) and name."""
+
+
+class ObjectMeta(msgspec.Struct):
+    """As much of an object's ``metadata`` as is used."""
+
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    resourceVersion: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What tells the object from the others of its resource."""
+        return self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """All objects of a resource at one moment.
+
+    Attributes:
+        version: of the API that they were listed with.
+        resource_version: from where a watch can go on.
+        items: what was wanted of each.
+    """
+
+    version: str
+    resource_version: str
+    items: dict[Key, T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Generic[T]):
+    """A resource, and what is wanted of its objects.
+
+    Attributes:
+        group: of its API; empty for the core group.
+        versions: those that can be read, the preferred one first.
+        resource: its plural name.
+        read: takes what is wanted from an object.
+        metadata_only: nothing but ``metadata`` is wanted.
+        optional: there are clusters that do not have it.
+    """
+
+    group: str = ""
+    versions: tuple[str, ...] = ("v1",)
+    resource: str
+    read: Callable[[ObjectMeta, msgspec.Raw], T]
+    metadata_only: bool = False
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    async def list(self, api: Api, seconds: float) -> Listing[T] | None:
+        """All objects as they are now; None: the cluster has no such resource.
+
+        Args:
+            api: whom to ask.
+            seconds: that each answer may take.
+
+        Raises:
+            ApiError: they can't be listed.
+        """
+        for version in self.versions:
+            try:
+                return await self._list(api, version, seconds)
+            except ApiError as error:
+                if not self.optional or not await self._lacks(api, version, error, seconds):
+                    raise
+        return None
+
+    @asynccontextmanager
+    async def watch(
+        self, api: Api, version: str, since: str, *, seconds: float, silence: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """The lines of a watch: an event each, or a bookmark.
+
+        Args:
+            api: whom to ask.
+            version: of the API.
+            since: the resource version from where to go on.
+            seconds: after which the API server is to end it.
+            silence: seconds without a line after which the connection is taken for lost.
+
+        Raises:
+            ApiError: it can't be watched, or the connection was lost.
+        """
+        query = urlencode(
+            {
+                "watch": "1",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": since,
+                "timeoutSeconds": int(seconds),
+            }
+        )
+        patience = aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence)
+        accept = _METADATA if self.metadata_only else JSON
+        async with api.get(f"{self._path(version)}?{query}", patience, accept) as response:
+            yield response.content
+
+    async def _list(self, api: Api, version: str, seconds: float) -> Listing[T]:
+        items: dict[Key, T] = {}
+        query = {"limit": str(_PAGE)}
+        patience = aiohttp.ClientTimeout(total=seconds)
+        accept = _METADATA_LIST if self.metadata_only else JSON
+        while True:
+            async with api.get(f"{self._path(version)}?{urlencode(query)}", patience, accept) as response:
+                page = msgspec.json.decode(await response.read(), type=_Page)
+                for raw in page.items:
+                    metadata = metadata_of(raw)
+                    items[metadata.key] = self.read(metadata, raw)
+            if not page.metadata.continue_:
+                return Listing(version, page.metadata.resourceVersion, items)
+            query["continue"] = page.metadata.continue_
+
+    async def _lacks(self, api: Api, version: str, error: ApiError, seconds: float) -> bool:
+        """Did listing fail because the cluster does not have this resource?"""
+        if error.status != HTTPStatus.FORBIDDEN:
+            return error.status == HTTPStatus.NOT_FOUND
+        # Permission is looked at before existence. Discovery, which everybody may read, tells the two apart.
+        try:
+            async with api.get(f"/apis/{self.group}/{version}", aiohttp.ClientTimeout(total=seconds)) as response:
+                served = msgspec.json.decode(await response.read(), type=_Discovered).resources
+        except ApiError as undiscovered:
+            return undiscovered.status == HTTPStatus.NOT_FOUND
+        return not any(each.name == self.resource for each in served)
+
+    def _path(self, version: str) -> str:
+        prefix = f"/apis/{self.group}" if self.group else "/api"
+        return f"{prefix}/{version}/{self.resource}"
+
+
+def metadata_of(raw: msgspec.Raw) -> ObjectMeta:
+    """The ``metadata`` of an object. Raises `msgspec.MsgspecError`."""
+    return msgspec.json.decode(raw, type=_Object).metadata
+
+
+class _Object(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+class _ListMeta(msgspec.Struct):
+    resourceVersion: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw]
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Discovered(msgspec.Struct):
+    resources: list[_Resource]
