@@ -13,9 +13,11 @@ from webhook.policy.loader import PolicyDocument, load_documents, policy_files
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pydantic import BaseModel
+
     from webhook.policy.errors import Problem
 
-KINDS = {"Example": PolicySpec, "CapacityProvider": CapacityProviderSpec, "WorkloadTemplates": WorkloadTemplatesSpec}
+KINDS: dict[str, type[BaseModel]] = {"Example": PolicySpec, "CapacityProvider": CapacityProviderSpec, "WorkloadTemplates": WorkloadTemplatesSpec}
 
 HEAD = "apiVersion: spotgate.dev/v1\nkind: Example\nmetadata: {name: example}\n"
 
