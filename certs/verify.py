@@ -42,9 +42,7 @@ class VerifiedKeyPair:
     not_valid_after: datetime
 
 
-def verify(
-    pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: bytes | None = None
-) -> VerifiedKeyPair:
+def verify(pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: bytes | None = None) -> VerifiedKeyPair:
     """Return the pair as verified, or raise CertificateProblem with the first thing wrong with it.
 
     `now` is timezone-aware. `names` are the DNS names and IP addresses that clients will ask for.
@@ -147,9 +145,7 @@ def _spellings(name: str) -> set[str]:
         return {f"DNS:{name.lower()}", f"DNS:*.{parent}"}
 
 
-def _check_chain(
-    leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_pem: bytes, now: datetime
-) -> None:
+def _check_chain(leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_pem: bytes, now: datetime) -> None:
     # The library's own policies are the public web's, which private CAs need not meet: these are its least.
     anything = verification.ExtensionPolicy.permit_all()
     agnostic = verification.Criticality.AGNOSTIC

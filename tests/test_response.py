@@ -72,6 +72,22 @@ def test_R4_a_message_of_many_findings_is_cut_at_a_line() -> None:
     assert message.endswith("\n... and more of the same")
 
 
+def test_R4_a_message_of_one_line_is_cut_too() -> None:
+    message = answer(Decision(findings=(finding(reason="x" * 100_000),)))["status"]["message"]
+    assert len(message) < 17_000
+    assert message.endswith("x\n... and more of the same")
+
+
+def test_R4_what_users_wrote_is_no_line_of_its_own() -> None:
+    said = finding(reason="no pool `a\nWarning: b`", field='metadata.labels["a\nWarning: b"]', detail="c\nWarning: d")
+    message = answer(Decision(findings=(said,)))["status"]["message"]
+    assert message.splitlines() == [
+        '[p] no pool `a Warning: b` (at metadata.labels["a Warning: b"])',
+        "  c",
+        "  Warning: d",
+    ]
+
+
 def test_R5_warnings_are_short_lines_that_say_all() -> None:
     long = " ".join(f"word{number}" for number in range(100))
     warnings = answer(Decision(findings=(finding(Outcome.WARN, detail=long, fix="do it"),)))["warnings"]
@@ -94,6 +110,10 @@ def test_R5_control_characters_and_lone_surrogates_are_taken_out() -> None:
 
 def test_R6_audit_annotations_are_there_and_printable() -> None:
     assert answer(Decision(audit={"p": "deny: a\x00b"}))["auditAnnotations"] == {"p": "deny: a b"}
+
+
+def test_R6_audit_annotations_are_no_megabytes() -> None:
+    assert len(answer(Decision(audit={"p": "x" * 100_000}))["auditAnnotations"]["p"]) < 17_000
 
 
 def test_audit_and_indeterminate_findings_are_neither_denials_nor_warnings() -> None:

@@ -27,8 +27,8 @@ WARNINGS_TOTAL: Final = 4096
 """Runes of all warnings together; beyond it the API server cuts each to 256."""
 
 MESSAGE_LENGTH: Final = 16 * 1024
-"""Characters of a denial. It travels in a Status, is printed on a terminal and logged; a Pod with a thousand bad labels
-must not make megabytes of it."""
+"""Characters of a denial, and of an audit annotation. They travel in a Status, are printed on a terminal and logged; a
+Pod with a thousand bad labels must not make megabytes of them."""
 
 
 def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
@@ -45,7 +45,7 @@ def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
     if warnings := _warnings(decision.of(Outcome.WARN)):
         response["warnings"] = warnings
     if decision.audit:
-        response["auditAnnotations"] = {key: _printable(text) for key, text in decision.audit.items()}
+        response["auditAnnotations"] = {key: _printable(text)[:MESSAGE_LENGTH] for key, text in decision.audit.items()}
     return _review(response)
 
 
@@ -66,7 +66,8 @@ def _message(denials: Iterable[Finding]) -> str:
     text = "\n".join(_printable(finding.message(), keep="\n") for finding in denials)
     if len(text) <= MESSAGE_LENGTH:
         return text
-    return text[: text.rfind("\n", 0, MESSAGE_LENGTH)] + "\n... and more of the same"
+    cut = text.rfind("\n", 0, MESSAGE_LENGTH)
+    return text[: cut if cut > 0 else MESSAGE_LENGTH] + "\n... and more of the same"
 
 
 def _warnings(findings: Iterable[Finding]) -> list[str]:

@@ -73,9 +73,7 @@ def verified(pair: KeyPair) -> VerifiedKeyPair:
 
 
 @pytest.fixture(params=["memory", "temporary file"])
-def hand_over(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def hand_over(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run on each way of giving OpenSSL a file, and leave neither a file nor a descriptor behind."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if request.param == "temporary file":

@@ -85,9 +85,7 @@ def test_a_missing_file_is_a_change_and_reading_says_which(
     assert files.changed()
     with pytest.raises(CertificateProblem) as caught:
         files.read()
-    assert (
-        caught.value.problem == f"{volume / name}: the {what} file can't be read (No such file or directory)"
-    )
+    assert caught.value.problem == f"{volume / name}: the {what} file can't be read (No such file or directory)"
     assert "this user may read it" in caught.value.fix
 
 

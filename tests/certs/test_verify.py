@@ -26,9 +26,7 @@ def handmade(*extensions: x509.ExtensionType, ca: bool | None = True) -> tuple[b
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name, name = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)]) for cn in ("a CA", SERVICE))
     base = x509.CertificateBuilder().not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
-    authority = (
-        base.subject_name(ca_name).public_key(ca_key.public_key()).serial_number(1).issuer_name(ca_name)
-    )
+    authority = base.subject_name(ca_name).public_key(ca_key.public_key()).serial_number(1).issuer_name(ca_name)
     if ca is not None:
         authority = authority.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     leaf = base.subject_name(name).public_key(key.public_key()).serial_number(2).issuer_name(ca_name)
@@ -111,9 +109,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
             "not encrypted",
             id="an encrypted key",
         ),
-        pytest.param(
-            handmade()[1], NOW, "the certificate has no DNS name or IP address", "<service>", id="only a CN"
-        ),
+        pytest.param(handmade()[1], NOW, "the certificate has no DNS name or IP address", "<service>", id="only a CN"),
         pytest.param(
             handmade(x509.SubjectAlternativeName([x509.RFC822Name("a@b.c")]))[1],
             NOW,

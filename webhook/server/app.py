@@ -145,8 +145,13 @@ class Webhook:
             view = await self._fresh(snapshot.state, max(0.0, min(left, self._limits.fresh)))
         else:
             view = snapshot.state.view()
-        kubelet = view.oldest_kubelet or ASSUMED_VERSION
-        context = Context(phase=route.phase, now=utc_now(), oldest_kubelet=kubelet, view=view)
+        context = Context(
+            phase=route.phase,
+            now=utc_now(),
+            api_server=view.api_server or ASSUMED_VERSION,
+            oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
+            view=view,
+        )
         return decide(request, index, context)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:

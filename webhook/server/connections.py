@@ -44,6 +44,7 @@ class Connection(web.RequestHandler):
     Attributes:
         receiving_since: loop time of the first byte of the request that is being received or answered; else infinity.
         idle_since: loop time since when no request is being answered; infinity while one is.
+        lost: done when nothing of it is left, on either side.
     """
 
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop, **options: Any) -> None:  # noqa: ANN401
@@ -52,6 +53,7 @@ class Connection(web.RequestHandler):
         now = loop.time()
         self.receiving_since = math.inf
         self.idle_since = now
+        self.lost: asyncio.Future[None] = loop.create_future()
         jitter = random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         self._retires = now + server.limits.recycle * jitter
         self._requests_left = int(server.limits.recycle_requests * jitter)
@@ -61,6 +63,12 @@ class Connection(web.RequestHandler):
         if self.receiving_since == math.inf and data:
             self.receiving_since = self._loop.time()
         super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Note that it is over."""
+        if not self.lost.done():
+            self.lost.set_result(None)
+        super().connection_lost(exc)
 
     def request_begins(self) -> None:
         """The head of a request is there; it may have come together with the request before."""
@@ -218,9 +226,17 @@ class Acceptor:
     async def close(self) -> None:
         """End all connections; requests that are being answered get a while to end."""
         self._listener.close()
-        for handshake in tuple(self._handshakes):
+        handshakes = tuple(self._handshakes)
+        for handshake in handshakes:
             handshake.cancel()
+        connections = self._server.open_connections()
+        transports = [each.transport for each in connections]
         self._server.pre_shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.finish + _GOODBYE):
                 await self._server.shutdown(self._limits.finish)
+                await asyncio.gather(*(each.lost for each in connections))
+        for transport in transports:
+            if transport is not None:
+                transport.abort()
+        await asyncio.gather(*handshakes, return_exceptions=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from webhook.server.app import Snapshot
+    from webhook.server.follow import LiveCluster
     from webhook.server.limits import Limits
     from webhook.server.reload import Reloader
     from webhook.server.tls import ServingCertificate
@@ -50,7 +51,7 @@ class Stop:
 
 
 class Worker:
-    """A webhook on a listening socket. Made inside a running loop."""
+    """A webhook on a listening socket, on request with a live cluster as its state. Made inside a running loop."""
 
     def __init__(
         self,
@@ -58,12 +59,14 @@ class Worker:
         certificate: ServingCertificate,
         reloader: Reloader,
         limits: Limits,
+        cluster: LiveCluster | None = None,
     ) -> None:
         self.metrics = Metrics()
         self.webhook = Webhook(reloader.snapshot, self.metrics, limits)
         self._certificate = certificate
         self._reloader = reloader
         self._limits = limits
+        self._cluster = cluster
         self._serving = False
         server = Server(self.webhook.handle, self.metrics, limits)
         self._acceptor = Acceptor(listener, server, lambda: certificate.context)
@@ -71,8 +74,10 @@ class Worker:
     def status(self) -> Status:
         """What there is to say of this worker now."""
         bundle = self.webhook.snapshot.bundle
+        waits_for = self._cluster.waits_for() if self._cluster is not None else ""
         return Status(
-            ready=self._serving and not self.webhook.stopping,
+            ready=self._serving and not self.webhook.stopping and not waits_for,
+            waits_for=waits_for,
             bundle=bundle.hash,
             policies=tuple(PolicyInfo(policy.name, policy.kind, str(policy.enforcement)) for policy in bundle.policies),
             reloads={
@@ -82,6 +87,7 @@ class Worker:
             certificate_expiry=self._certificate.expiry.timestamp(),
             connections=len(self._acceptor),
             in_flight=self.webhook.in_flight,
+            cluster_silence=self._cluster.silence() if self._cluster is not None else None,
         )
 
     async def run(self, stop: Stop, *beside: Coroutine[Any, Any, None]) -> None:
@@ -92,6 +98,10 @@ class Worker:
             beside: what else is to run meanwhile.
         """
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
+        use = self._use
+        if self._cluster is not None:
+            use = self._cluster.offer
+            beside = (self._cluster.run(self._reloader.snapshot, self._use), *beside)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(work)
@@ -99,17 +109,19 @@ class Worker:
                     self._acceptor.accept(),
                     self._acceptor.sweep(),
                     self._certificate.watch(self._limits.certificate_poll),
-                    self._reloader.watch(self._use, self._limits.policy_poll),
                     *beside,
+                    self._reloader.watch(use, self._limits.policy_poll),
                 )
             ]
             self._serving = True
             await stop.wanted.wait()
             self.webhook.stopping = True
+            log.info("stopping", connections=len(self._acceptor))
             await self._drain(stop)
             for task in tasks:
                 task.cancel()
         await self._acceptor.close()
+        log.info("stopped")
 
     def _use(self, snapshot: Snapshot) -> None:
         self.webhook.snapshot = snapshot
@@ -130,7 +142,6 @@ class Worker:
                 await asyncio.wait_for(stop.at_once.wait(), left)
             except TimeoutError:
                 continue
-        log.info("stopping", seconds=round(perf_counter() - started, 1), connections=len(self._acceptor))
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:

@@ -20,6 +20,9 @@ TEXT_LENGTH: Final = 256
 _FLUSH: Final = 0.2
 """Seconds a decision's line may wait for others. Writing each on its own takes a tenth of a request's time."""
 
+_LINES: Final = 64
+"""Lines that may wait: some 20 KB."""
+
 _INFO: Final = 20
 _JSON: Final = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
@@ -45,6 +48,8 @@ class _Output:
         if not self._waiting:
             asyncio.get_running_loop().call_later(_FLUSH, self.flush)
         self._waiting.append(line)
+        if len(self._waiting) >= _LINES:
+            self.flush()
 
 
 _output: Final = _Output()
@@ -62,7 +67,7 @@ def configure_logging(file: BinaryIO | None = None) -> None:
 
 
 def log_decision(**fields: Any) -> None:  # noqa: ANN401 - what JSON takes
-    """Log one decision: the same line as `log.info`'s, at a third of its cost. Inside a running loop."""
+    """Log one decision: the same line as `log.info`'s, at less than half its cost. Inside a running loop."""
     line = {"event": "decision", **fields, "level": "info", "timestamp": datetime.now(tz=UTC)}
     _output.write_soon(orjson.dumps(line, option=_JSON))
 

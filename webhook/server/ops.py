@@ -68,8 +68,12 @@ class OpsPort:
     def _why_not_ready(self) -> str:
         if self._stop.wanted.is_set():
             return "stopping"
-        ready = sum(status.ready for status in self._statuses())
-        return "" if ready == self._workers else f"{ready} of {self._workers} workers are ready"
+        statuses = self._statuses()
+        ready = sum(status.ready for status in statuses)
+        if ready == self._workers:
+            return ""
+        waits_for = next((f": {status.waits_for}" for status in statuses if status.waits_for), "")
+        return f"{ready} of {self._workers} workers are ready{waits_for}"
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._registry)
@@ -111,6 +115,13 @@ class _States(Collector):
         yield _gauge(
             "last_reload_timestamp_seconds", "When something was last loaded, or should have been.", when, "what"
         )
+        silence = [each.cluster_silence for each in statuses if each.cluster_silence is not None]
+        if silence:
+            yield _gauge(
+                "cluster_silence_seconds",
+                "Since the cluster was last heard of, for the resource of which that is longest ago.",
+                max(silence),
+            )
         if statuses:
             expiry = min(each.certificate_expiry for each in statuses)
             yield _gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.", expiry)

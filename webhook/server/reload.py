@@ -131,7 +131,7 @@ async def _stirrings(paths: Iterable[Path], seconds: float) -> AsyncIterator[Non
             )
             async for _ in events:
                 yield
-        except OSError as error:  # no folder any more, or no watches left on this system
+        except (OSError, RuntimeError) as error:  # no folder any more, or no watches left on this system
             log.warning("folders can't be watched, so they are looked at", error=str(error))
             await asyncio.sleep(seconds)
             yield

@@ -16,6 +16,7 @@ from certs.self_signed import self_signed
 from certs.verify import CertificateProblem
 from webhook.bundle import SHIPPED, load_bundle
 from webhook.cluster.files import FileState, StateErrors
+from webhook.cluster.protocol import UnusableCredentialsError
 from webhook.context import UNKNOWN, utc_now
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
@@ -30,6 +31,7 @@ from webhook.server.workers import Supervisor, report
 if TYPE_CHECKING:
     from certs.authority import KeyPair
     from webhook.cluster.protocol import ClusterView
+    from webhook.server.follow import LiveCluster
 
 _BACKLOG: Final = 1024
 """Connections that wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
@@ -78,7 +80,9 @@ class ServeOptions:
         tls_cert: the certificate's file, with ``tls_key``; they are looked at again and again.
         self_signed: make a certificate for trying out instead.
         workers: processes that answer reviews.
-        state: folders and files with the cluster's objects; none: the cluster is unknown.
+        state: folders and files with the cluster's objects; none: the cluster is unknown, if it is not a live one.
+        in_cluster: the state is that of the cluster this process runs in.
+        kubeconfig: the state is that of this file's cluster.
         limits: bounds and durations.
     """
 
@@ -90,6 +94,8 @@ class ServeOptions:
     self_signed: bool = False
     workers: int = 1
     state: tuple[Path, ...] = ()
+    in_cluster: bool = False
+    kubeconfig: Path | None = None
     limits: Limits = LIMITS
 
 
@@ -97,14 +103,15 @@ def serve(options: ServeOptions) -> int:
     """Serve until a signal ends it.
 
     Returns:
-        The exit code: 0, or 2 if policies, certificate or addresses can't be used; then standard error says why.
+        The exit code: 0, or 2 if policies, state, certificate or addresses can't be used; then standard error says why.
     """
     configure_logging()
     try:
         pair = _own_pair(options)
         parts = _parts(options, pair)
+        run(_try_credentials(options))
         listener, ops_listener = options.listen.bind(), options.ops.bind()
-    except (PolicyErrors, StateErrors, CertificateProblem, OSError) as error:
+    except (PolicyErrors, StateErrors, CertificateProblem, UnusableCredentialsError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return _UNUSABLE
     log.info(
@@ -151,6 +158,7 @@ def _parts(options: ServeOptions, pair: KeyPair | None) -> _Parts:
 def build_snapshot(options: ServeOptions) -> Snapshot:
     """Read policies and state. Raises PolicyErrors or StateErrors."""
     bundle = load_bundle(options.policies)
+    # A live cluster takes its place, as soon as it is known.
     state = FileState(options.state, bundle.providers) if options.state else _UnknownCluster()
     return Snapshot(bundle, state)
 
@@ -165,12 +173,29 @@ class _UnknownCluster:
         return UNKNOWN
 
 
+async def _cluster(options: ServeOptions) -> LiveCluster | None:
+    if not options.in_cluster and options.kubeconfig is None:
+        return None
+    # Half a second and 35 MB, for nothing where files are the state.
+    from webhook.server.follow import LiveCluster  # noqa: PLC0415
+
+    return await LiveCluster.connect(options.kubeconfig)
+
+
+async def _try_credentials(options: ServeOptions) -> int:
+    """Raises UnusableCredentialsError before anything is started."""
+    cluster = await _cluster(options)
+    if cluster is not None:
+        await cluster.close()
+    return 0
+
+
 async def _serve_alone(
     options: ServeOptions, listener: socket.socket, ops_listener: socket.socket, parts: _Parts
 ) -> int:
     stop = Stop()
     stop.on_signals()
-    worker = Worker(listener, parts.certificate, parts.reloader, options.limits)
+    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, await _cluster(options))
     ops = OpsPort(lambda: [worker.status()], 1, worker.metrics.registry, stop)
     runner = await ops.start(ops_listener)
     await worker.run(stop)
@@ -211,6 +236,6 @@ async def _serve_as_worker(
     stop = Stop()
     stop.on_signals()
     listener.setblocking(False)  # noqa: FBT003 - it came as blocking
-    worker = Worker(listener, parts.certificate, parts.reloader, options.limits)
+    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, await _cluster(options))
     await worker.run(stop, report(worker, channel, stop))
     return 0

@@ -31,18 +31,22 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A worker at one moment.
 
     Attributes:
-        ready: it answers reviews and is not stopping.
+        ready: it answers reviews, knows the cluster and is not stopping.
+        waits_for: what must be read of a live cluster before it is ready.
         bundle: the hash of the bundle in force.
         reloads: by what was loaded: ``policies``, ``certificate``.
         certificate_expiry: Unix time.
         connections: open ones, handshakes included.
         in_flight: requests that are being judged.
+        cluster_silence: seconds since a live cluster was last heard of; None: there is none.
     """
 
     ready: bool
+    waits_for: str = ""
     bundle: str
     policies: tuple[PolicyInfo, ...]
     reloads: dict[str, Reload]
     certificate_expiry: float
     connections: int
     in_flight: int
+    cluster_silence: float | None = None

@@ -52,18 +52,23 @@ class ServingCertificate:
         """Look at the files every so often, until cancelled."""
         while self._files is not None:
             await asyncio.sleep(seconds)
-            if await asyncio.to_thread(self._files.changed):
+            if not self.last_reload.success or await asyncio.to_thread(self._files.changed):
                 self._reload(self._files)
 
     def _reload(self, files: CertificateFiles) -> None:
         try:
             self._use(files.read())
         except CertificateProblem as problem:
-            self.last_reload = Reload.now(success=False)
-            # Files that can't be read count as changed at every look: one line is enough.
-            if str(problem) != self._last_problem:
-                log.error("certificate not taken over", problem=problem.problem, fix=problem.fix)
-            self._last_problem = str(problem)
-            return
-        self._last_problem = ""
-        log.info("certificate taken over", expiry=self.expiry)
+            self._failed(str(problem), problem.fix)
+        except OSError as error:  # OpenSSL gets the pair as a file, and there may be none left
+            self._failed(str(error), str(error))
+        else:
+            self._last_problem = ""
+            log.info("certificate taken over", expiry=self.expiry)
+
+    def _failed(self, problem: str, same_as: str) -> None:
+        self.last_reload = Reload.now(success=False)
+        # It is tried again and again, but one line is enough. The text may tell the time.
+        if same_as != self._last_problem:
+            log.error("certificate not taken over", problem=problem)
+        self._last_problem = same_as

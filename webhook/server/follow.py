@@ -1,0 +1,98 @@
+"""A live cluster behind a worker's policies: followed for those in force, read for new ones before they are."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from webhook.cluster.api import Api
+from webhook.cluster.live import LiveState
+from webhook.server.log import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from webhook.server.app import Snapshot
+
+_REMIND: Final = 30.0
+"""Seconds between two words about policies that are not in force because the cluster can't be read for them."""
+
+
+class LiveCluster:
+    """Gives snapshots the state of a live cluster. Made by `connect`."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._group = asyncio.TaskGroup()
+        self._in_force: LiveState | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._coming: LiveState | None = None
+        self._taking_over: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None) -> LiveCluster:
+        """The cluster of a kubeconfig; None: that of the Pod in which this process runs.
+
+        Raises:
+            UnusableCredentialsError: there is no saying where it is, or how to authenticate.
+        """
+        return cls(await Api.connect(kubeconfig))
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._api.close()
+
+    async def run(self, first: Snapshot, use: Callable[[Snapshot], None]) -> None:
+        """Follow the cluster until cancelled.
+
+        Args:
+            first: the snapshot to begin with.
+            use: takes a snapshot over, with the cluster's state in it.
+        """
+        self._use = use
+        try:
+            async with self._group:
+                self.offer(first)
+                await asyncio.Event().wait()
+        finally:
+            await self.close()
+
+    def offer(self, snapshot: Snapshot) -> None:
+        """Have a snapshot taken over as soon as the cluster has been read for it, if none is offered after it."""
+        if self._taking_over is not None:
+            self._taking_over.cancel()
+        self._taking_over = self._group.create_task(self._take_over(snapshot))
+
+    def waits_for(self) -> str:
+        """What must be read of the cluster before anything can be judged; empty when it has been."""
+        if self._in_force is not None:
+            return ""
+        return self._coming.why_not_synced() if self._coming is not None else "the cluster"
+
+    def silence(self) -> float:
+        """Seconds since the cluster in force was last heard of."""
+        return self._in_force.silence() if self._in_force is not None else 0.0
+
+    async def _take_over(self, snapshot: Snapshot) -> None:
+        state = self._coming = LiveState(self._api, snapshot.bundle.providers)
+        following = self._group.create_task(state.run())
+        try:
+            await self._read(state)
+        except asyncio.CancelledError:
+            following.cancel()
+            raise
+        self._use(replace(snapshot, state=state))
+        if self._following is not None:
+            self._following.cancel()
+        self._in_force, self._following = state, following
+
+    @staticmethod
+    async def _read(state: LiveState) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_REMIND):
+                    return await state.synced()
+            except TimeoutError:
+                log.warning("policies wait for the cluster", waits_for=state.why_not_synced())
