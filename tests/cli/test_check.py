@@ -268,7 +268,7 @@ metadata:
   name: gpu-spot
 spec:
   computeClass: spot
-  instanceType: cd-gp-a192-genoa
+  instanceType: gd-8xh100ib-i128
   targetNodes: 2
   nodeTaints: [{key: spot, value: "true", effect: NoSchedule}]
 """

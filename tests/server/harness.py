@@ -289,7 +289,7 @@ class Served(Client):
 class Process(Client):
     """`spotgate serve` as a process."""
 
-    def __init__(self, options: ServeOptions, log: Path) -> None:
+    def __init__(self, options: ServeOptions, log: Path, *, ready: bool = True) -> None:
         code = f"""
 from pathlib import PosixPath
 from webhook.server.limits import Limits
@@ -305,7 +305,8 @@ raise SystemExit(serve({options!r}))"""
         ports = self.log("listening")[0]
         authority = base64.b64decode(self.log("self-signed certificate made")[0]["ca_bundle"])
         super().__init__(ports["port"], ports["ops_port"], authority)
-        eventually(lambda: self.ops("/readyz").status == http.HTTPStatus.OK)
+        if ready:
+            eventually(lambda: self.ops("/readyz").status == http.HTTPStatus.OK)
 
     def log(self, event: str) -> list[dict[str, Any]]:
         """The log's lines about an event, so far."""

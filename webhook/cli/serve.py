@@ -59,15 +59,17 @@ def configure(parser: ArgumentParser) -> None:
         help="the operators' port; default: %(default)s",
     )
     add_policies(parser)
-    parser.add_argument(
+    state = parser.add_argument_group("the cluster's state (at most one of these; default: it is unknown)")
+    state.add_argument("--in-cluster", action="store_true", help="of the cluster in which this runs, as its Pod")
+    state.add_argument("--kubeconfig", metavar="FILE", type=Path, help="of the cluster that this file names")
+    state.add_argument(
         "--state",
         metavar="PATH",
         type=Path,
         nargs="+",
         action="extend",
         default=[],
-        help="manifests that stand for the cluster: node pools, Namespaces, Nodes; files or folders; "
-        "default: the cluster is unknown",
+        help="what manifests show: node pools, Namespaces, Nodes; files or folders",
     )
     parser.add_argument(
         "--workers", metavar="N", type=_count, default=1, help="processes that answer reviews; default: %(default)s"
@@ -79,6 +81,8 @@ def run(options: Namespace) -> int:
     files = [each is not None for each in (options.tls_cert, options.tls_key)]
     if any(files) == options.self_signed or any(files) != all(files):
         raise CannotJudgeError("spotgate serve: error: give either --tls-cert and --tls-key, or --self-signed")
+    if sum(map(bool, (options.in_cluster, options.kubeconfig, options.state))) > 1:
+        raise CannotJudgeError("spotgate serve: error: give at most one of --in-cluster, --kubeconfig and --state")
     return serve(
         ServeOptions(
             listen=options.listen,
@@ -89,6 +93,8 @@ def run(options: Namespace) -> int:
             self_signed=options.self_signed,
             workers=options.workers,
             state=tuple(options.state),
+            in_cluster=options.in_cluster,
+            kubeconfig=options.kubeconfig,
         )
     )
 

@@ -21,6 +21,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from webhook import __version__
+from webhook.cluster.protocol import UnusableCredentialsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,10 +35,6 @@ _MESSAGE_LENGTH: Final = 300
 """Characters of what the API server says about a refusal."""
 
 log: FilteringBoundLogger = structlog.get_logger()
-
-
-class UnusableCredentialsError(Exception):
-    """There is no saying where the API server is, or how to authenticate. ``str()`` says why."""
 
 
 class ApiError(Exception):
@@ -167,6 +164,7 @@ async def _client(kubeconfig: Path | None) -> ApiClient:
         client = ApiClient(configuration)
     except Exception as error:  # whatever the loader stumbles over in somebody's file
         what = kubeconfig or "the Pod's ServiceAccount"
-        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {why}") from error
     client.user_agent = f"spotgate/{__version__}"
     return client

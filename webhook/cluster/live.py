@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from http import HTTPStatus
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 import msgspec
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import ObjectMeta
     from webhook.cluster.view import NodeFacts
+
+_COMPANY: Final = 0.005
+"""Seconds that a fresh reading waits for others who need one: who applies many node pools would cause many at once."""
 
 
 class LiveState:
@@ -54,7 +57,6 @@ class LiveState:
         self._synced = asyncio.Event()
         self._view: ClusterView | None = None
         self._last_pools: tuple[Pool, ...] = ()
-        self._reading: asyncio.Task[ClusterView] | None = None
         self._next_reading: asyncio.Task[ClusterView] | None = None
 
     async def run(self) -> None:
@@ -74,7 +76,7 @@ class LiveState:
             return ""
         unknown = next((mirror for mirror in self._mirrors() if not mirror.known), None)
         if unknown is None:
-            return "the API server's version has not been read yet"
+            return "the API server's version is not known yet"
         return _unread(unknown.source, unknown.problem)
 
     def silence(self) -> float:
@@ -93,15 +95,14 @@ class LiveState:
 
     async def fresh(self) -> ClusterView:
         """The same, with the node pools as they are now."""
-        # A reading is shared only by those who came before it began: it may have missed what the others are about.
+        # A reading is shared only by those who come before it begins: it may miss what later ones are about.
         if self._next_reading is None:
-            self._next_reading = asyncio.create_task(self._read(after=self._reading))
+            self._next_reading = asyncio.create_task(self._read())
         return await asyncio.shield(self._next_reading)
 
-    async def _read(self, after: asyncio.Task[ClusterView] | None) -> ClusterView:
-        if after is not None:
-            await asyncio.wait([after])
-        self._reading, self._next_reading = self._next_reading, None
+    async def _read(self) -> ClusterView:
+        await asyncio.sleep(_COMPANY)
+        self._next_reading = None
         sources = [mirror.source for mirror in self._pools]
         listings = await asyncio.gather(
             *(source.list(self._api, self._pace.answer) for source in sources), return_exceptions=True
@@ -142,9 +143,9 @@ class LiveState:
         while True:
             try:
                 self._version = await _version(self._api, self._pace.answer)
-            except ApiError as error:
+            except Exception as error:  # noqa: BLE001 - whoever may not know it, or can't, does without
                 pause = next(pauses)
-                self._version_asked |= error.status != 0  # whoever may not know it does without
+                self._version_asked |= not (isinstance(error, ApiError) and error.status == 0)
             else:
                 pause, pauses = self._pace.version, self._pace.pauses()
                 self._version_asked = True
@@ -203,7 +204,7 @@ async def _version(api: Api, seconds: float) -> tuple[int, int] | None:
 def _unread(source: Source[Any], problem: BaseException | None) -> str:
     match problem:
         case None:
-            return f"{source} has not been read yet"
+            return f"{source} are not known yet"
         case ApiError():
             return f"{source} can't be read: {problem}"
     return f"{source} can't be read because of a bug in spotgate ({type(problem).__name__})"

@@ -176,13 +176,12 @@ class Mirror(Generic[T]):
     def _failed(self, error: ApiError) -> None:
         if error.status not in _GO_ON:
             self._resource_version = ""
-        if error.status == HTTPStatus.FORBIDDEN:
-            self._becomes(known=False)
         if error.status == HTTPStatus.GONE:
             return  # nothing is wrong: the API server forgets what happened long ago
         if str(error) != str(self.problem):
             log.warning("resource not followed", resource=str(self.source), problem=str(error))
         self.problem = error
+        self._becomes(known=self.known and error.status != HTTPStatus.FORBIDDEN)
 
 
 class _Event(msgspec.Struct):

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from webhook.capacity.pool import Pool
 
 
+class UnusableCredentialsError(Exception):
+    """There is no saying where a cluster is, or how to authenticate to it. ``str()`` says why."""
+
+
 class Needs(msgspec.Struct, frozen=True):
     """What of the cluster a policy must know to judge a request.
 

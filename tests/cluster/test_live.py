@@ -1,0 +1,246 @@
+"""How `LiveState` shares readings, and where its copies go on after a failure. The API server is a script."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from webhook.bundle import load_bundle
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.live import LiveState
+from webhook.cluster.mirror import Mirror, Pace
+from webhook.cluster.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    import aiohttp
+
+    from webhook.cluster.protocol import ClusterView
+
+PROVIDERS = {"cks": load_bundle().providers["cks"]}
+HASTE = Pace(first=0.001, most=0.002)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - what is waited for is elsewhere
+            await asyncio.sleep(0.001)
+
+
+def names(view: ClusterView) -> list[str]:
+    assert view.pools is not None, view.why_unknown
+    return [pool.name for pool in view.pools]
+
+
+# Fresh
+
+
+class Answer:
+    def __init__(self, body: object) -> None:
+        self._body = json.dumps(body).encode()
+
+    async def read(self) -> bytes:
+        return self._body
+
+
+class SlowServer(Api):
+    """Answers with the pools that there were when it was asked, once the gate is open."""
+
+    def __init__(self) -> None:
+        self.pools: list[Any] = ["first"]
+        self.asked = 0
+        self.gate = asyncio.Event()
+
+    @asynccontextmanager
+    async def get(self, path: str, *_: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        assert "/nodepools" in path
+        self.asked += 1
+        pools = [{"metadata": {"name": name}} for name in self.pools]
+        await self.gate.wait()
+        yield cast("aiohttp.ClientResponse", Answer({"metadata": {"resourceVersion": "1"}, "items": pools}))
+
+
+async def test_those_who_ask_at_once_share_a_reading() -> None:
+    server = SlowServer()
+    server.gate.set()
+    state = LiveState(server, PROVIDERS)
+    views = await asyncio.gather(*(state.fresh() for _ in range(100)))
+    assert [names(view) for view in views] == [["first"]] * 100
+    assert server.asked == 1
+
+
+async def test_nobody_is_given_a_reading_that_began_before_he_asked() -> None:
+    server = SlowServer()
+    state = LiveState(server, PROVIDERS)
+    early = asyncio.create_task(state.fresh())
+    await until(lambda: server.asked == 1)
+    server.pools = ["second"]
+    late = [asyncio.create_task(state.fresh()) for _ in range(3)]
+    await asyncio.sleep(0)
+    server.gate.set()
+    assert names(await early) == ["first"]
+    assert [names(view) for view in await asyncio.gather(*late)] == [["second"]] * 3
+    assert server.asked == 2
+    server.pools = ["third"]
+    assert names(await state.fresh()) == ["third"]
+
+
+async def test_who_gives_up_waiting_leaves_the_reading_to_the_others() -> None:
+    server = SlowServer()
+    state = LiveState(server, PROVIDERS)
+    impatient, patient = asyncio.create_task(state.fresh()), asyncio.create_task(state.fresh())
+    await until(lambda: server.asked == 1)
+    impatient.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+    server.gate.set()
+    assert names(await patient) == ["first"]
+
+
+async def test_a_bug_while_reading_makes_the_pools_unknown() -> None:
+    server = SlowServer()
+    server.gate.set()
+    server.pools = [object()]  # no JSON
+    view = await LiveState(server, PROVIDERS).fresh()
+    assert view.pools is None
+    assert view.why_unknown == (
+        "nodepools.compute.coreweave.com can't be read because of a bug in spotgate (TypeError)."
+    )
+
+
+# Copies
+
+
+class Lines:
+    def __init__(self, *events: tuple[str, dict[str, Any]] | Exception) -> None:
+        self._events = events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for event in self._events:
+            if isinstance(event, Exception):
+                raise event
+            yield json.dumps({"type": event[0], "object": event[1]}).encode()
+
+
+class Script(Api):
+    """Gives one answer after the other, then none; notes what it was asked for."""
+
+    def __init__(self, *answers: Answer | Lines | Exception) -> None:
+        self.asked: list[str] = []
+        self._answers = iter(answers)
+
+    @asynccontextmanager
+    async def get(self, path: str, *_: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        query = parse_qs(urlsplit(path).query)
+        self.asked.append(f"watch from {query['resourceVersion'][0]}" if "watch" in query else "list")
+        answer = next(self._answers, None)
+        if answer is None:
+            await asyncio.Event().wait()
+        if isinstance(answer, Exception):
+            raise answer
+        yield cast("aiohttp.ClientResponse", Watch(answer) if isinstance(answer, Lines) else answer)
+
+
+class Watch:
+    def __init__(self, lines: Lines) -> None:
+        self.content = lines
+
+
+def thing(name: str, version: str, text: str = "") -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": version, "labels": {"text": text}}}
+
+
+def listing(version: str, *things: dict[str, Any]) -> Answer:
+    return Answer({"metadata": {"resourceVersion": version}, "items": things})
+
+
+def bookmark(version: str) -> tuple[str, dict[str, Any]]:
+    return "BOOKMARK", {"metadata": {"resourceVersion": version}}
+
+
+THINGS = Source(resource="things", read=lambda metadata, _: (metadata.labels or {})["text"])
+
+
+@asynccontextmanager
+async def mirror_of(script: Script) -> AsyncIterator[Mirror[str]]:
+    mirror = Mirror(script, THINGS, HASTE, lambda: None)
+    run = asyncio.create_task(mirror.run())
+    yield mirror
+    run.cancel()
+    await asyncio.wait([run])
+
+
+async def test_a_copy_follows_every_event() -> None:
+    script = Script(
+        listing("1", thing("a", "1", "one"), thing("b", "1", "one")),
+        Lines(
+            ("ADDED", thing("c", "2", "one")),
+            ("MODIFIED", thing("a", "3", "two")),
+            ("DELETED", thing("b", "4", "one")),
+        ),
+    )
+    async with mirror_of(script) as mirror:
+        await until(lambda: len(script.asked) == 3)
+        assert mirror.items == {("", "a"): "two", ("", "c"): "one"}
+        assert script.asked == ["list", "watch from 1", "watch from 4"]
+
+
+@pytest.mark.parametrize("status", [0, 401, 429, 500, 502, 503])
+async def test_after_a_failure_of_the_moment_a_watch_goes_on_where_it_was(status: int) -> None:
+    script = Script(listing("1", thing("a", "1")), Lines(bookmark("7"), ApiError("it failed", status)))
+    async with mirror_of(script) as mirror:
+        await until(lambda: len(script.asked) == 3)
+        assert script.asked == ["list", "watch from 1", "watch from 7"]
+        assert mirror.items.keys() == {("", "a")}
+        assert mirror.known
+
+
+@pytest.mark.parametrize("status", [400, 404, 410, 504])
+async def test_what_a_watch_can_not_go_on_from_is_listed_again(status: int) -> None:
+    script = Script(
+        listing("1", thing("a", "1")),
+        Lines(("ERROR", {"code": status, "message": "no"})),
+        listing("9", thing("b", "9")),
+    )
+    async with mirror_of(script) as mirror:
+        await until(lambda: len(script.asked) == 4)
+        assert script.asked == ["list", "watch from 1", "list", "watch from 9"]
+        assert mirror.items.keys() == {("", "b")}
+
+
+async def test_an_object_that_can_not_be_read_ends_nothing() -> None:
+    script = Script(
+        listing("1"),
+        Lines(("ADDED", {"metadata": {"name": "a", "resourceVersion": "2"}})),
+        listing("3", thing("a", "3", "mended")),
+    )
+    async with mirror_of(script) as mirror:
+        await until(lambda: mirror.items)
+        assert mirror.items == {("", "a"): "mended"}
+
+
+async def test_the_problem_is_told_until_it_is_over() -> None:
+    script = Script(ApiError("no way"), ApiError("no way"), listing("1"), Lines())
+    async with mirror_of(script) as mirror:
+        await until(lambda: mirror.problem)
+        assert (str(mirror.problem), mirror.known) == ("no way", False)
+        await until(lambda: mirror.known)
+        assert mirror.problem is None
+
+
+def test_pauses_double_up_to_the_longest_and_vary() -> None:
+    def some(pauses: Iterator[float]) -> list[float]:
+        return list(itertools.islice(pauses, 8))
+
+    pace = Pace(first=1, most=30)
+    pauses = some(pace.pauses())
+    for pause, middle in zip(pauses, [1, 2, 4, 8, 16, 30, 30, 30], strict=True):
+        assert 0.5 * middle <= pause <= 1.5 * middle
+    assert pauses != some(pace.pauses())

@@ -1,0 +1,156 @@
+"""Policies are judged with a live cluster's state only when it has been read for them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.server.harness import Known, bundle_of
+from webhook.cluster.api import Api, ApiError
+from webhook.server import follow
+from webhook.server.app import Snapshot
+from webhook.server.follow import LiveCluster
+from webhook.server.log import configure_logging
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import aiohttp
+
+
+class Answer:
+    def __init__(self, body: object) -> None:
+        self._body = json.dumps(body).encode()
+
+    async def read(self) -> bytes:
+        return self._body
+
+
+class Gate(Api):
+    """An API server without objects, that answers while it is open."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.watches = 0
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+    @asynccontextmanager
+    async def get(self, path: str, *_: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        if not self.open.is_set():
+            raise ApiError("closed")
+        body: object = {"metadata": {"resourceVersion": "1"}, "items": []}
+        if path == "/version":
+            body = {"gitVersion": "v1.35.2"}
+        if "watch=1" not in path:
+            yield cast("aiohttp.ClientResponse", Answer(body))
+            return
+        self.watches += 1
+        try:
+            yield cast("aiohttp.ClientResponse", Silence())
+        finally:
+            self.watches -= 1
+
+
+class Silence:
+    @property
+    async def content(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+class Running:
+    """A `LiveCluster` that runs, and the snapshots it had taken over."""
+
+    def __init__(self) -> None:
+        self.api = Gate()
+        self.cluster = LiveCluster(self.api)
+        self.used: list[Snapshot] = []
+
+    @property
+    def hashes(self) -> list[str]:
+        return [snapshot.bundle.hash for snapshot in self.used]
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Running]:
+    it = Running()
+    run = asyncio.create_task(it.cluster.run(snapshot("first"), it.used.append))
+    yield it
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert it.api.closed
+    assert it.api.watches == 0
+
+
+def snapshot(name: str) -> Snapshot:
+    return Snapshot(bundle_of(name=name), Known())
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - what is waited for is elsewhere
+            await asyncio.sleep(0.001)
+
+
+async def test_nothing_is_taken_over_until_the_cluster_is_known() -> None:
+    async with running() as it:
+        await until(lambda: "closed" in it.cluster.waits_for())
+        assert it.cluster.waits_for() == "namespaces can't be read: closed"
+        assert not it.used
+        it.api.open.set()
+        await until(lambda: it.used)
+        assert it.hashes == ["first"]
+        assert it.cluster.waits_for() == ""
+        assert it.used[0].state.view().api_server == (1, 35)
+
+
+async def test_new_policies_wait_for_their_state_and_the_old_ones_go_on_with_theirs() -> None:
+    async with running() as it:
+        it.api.open.set()
+        await until(lambda: it.used)
+        it.api.open.clear()
+        it.cluster.offer(snapshot("second"))
+        await asyncio.sleep(0.05)
+        assert it.hashes == ["first"]
+        assert it.cluster.waits_for() == ""
+        assert it.api.watches == 2  # Namespaces and Nodes, for the first
+        it.api.open.set()
+        await until(lambda: len(it.used) == 2)
+        assert it.hashes == ["first", "second"]
+        assert it.used[0].state is not it.used[1].state
+        await until(lambda: it.api.watches == 2)  # for the second
+
+
+async def test_policies_that_still_wait_are_dropped_for_newer_ones() -> None:
+    async with running() as it:
+        await until(lambda: "closed" in it.cluster.waits_for())
+        it.cluster.offer(snapshot("second"))
+        await asyncio.sleep(0)
+        it.cluster.offer(snapshot("third"))
+        it.api.open.set()
+        await until(lambda: it.used)
+        await asyncio.sleep(0.05)
+        assert it.hashes == ["third"]
+        assert it.api.watches == 2
+
+
+async def test_it_says_for_what_policies_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_REMIND", 0.01)
+    written = io.BytesIO()
+    configure_logging(written)
+    async with running():
+        await until(lambda: b"policies wait" in written.getvalue())
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert {line["waits_for"] for line in lines if line["event"] == "policies wait for the cluster"} <= {
+        "namespaces are not known yet",
+        "namespaces can't be read: closed",
+    }
