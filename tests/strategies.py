@@ -1,7 +1,8 @@
-"""Hypothesis strategies for Pods as JSON: odd in every way that rules care about."""
+"""Hypothesis strategies for Pods, workloads and node pools as JSON: odd in every way that rules care about."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -48,9 +49,8 @@ def container(name: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 def containers(prefix: str, least: int, most: int, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[list[JSON]]:
     """A list of containers, named apart."""
-    return st.integers(least, most).flatmap(
-        lambda n: st.tuples(*(container(f"{prefix}{i}", **members) for i in range(n))).map(list)
-    )
+    each = [container(f"{prefix}{number}", **members) for number in range(most)]
+    return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, most + 1)))
 
 
 def tolerations() -> st.SearchStrategy[JSON]:
@@ -114,3 +114,121 @@ def pods(
     return st.builds(
         lambda meta, rest: {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": rest}, metadata, spec
     )
+
+
+POOL_LABEL = "compute.coreweave.com/node-pool"
+POOL_NAMES = ("p0", "p1", "p2", "p3")
+FORBIDDEN = ("node.coreweave.cloud/evict", "node.coreweave.cloud/reserved", "sunk.coreweave.com/lock")
+
+_own_keys = st.sampled_from(("example.com/tier", "example.com/team"))
+_own_values = st.sampled_from(("spot", "paid"))
+
+
+def node_pool(name: str) -> st.SearchStrategy[JSON]:
+    """A CKS node pool of that name, as a manifest."""
+    taint = st.one_of(
+        st.sampled_from(
+            (
+                {"key": "spot", "value": "true", "effect": "NoSchedule"},
+                {"key": "spot", "effect": "NoExecute"},
+                {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"},
+                {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+                {"key": "example.com/team", "value": "a", "effect": "NoSchedule"},
+            )
+        ),
+        st.builds(
+            lambda key, effect: {"key": key, "value": "x", "effect": effect},
+            st.sampled_from(FORBIDDEN),
+            st.sampled_from(("NoExecute", "PreferNoSchedule")),
+        ),
+    )
+    spec = st.fixed_dictionaries(
+        {
+            "instanceType": st.sampled_from(("gd-8xh100ib-i128", "turin-gp")),
+            "targetNodes": st.integers(0, 2),
+        },
+        optional={
+            "computeClass": st.sampled_from(("spot", "Spot", "spot", "default")),
+            "autoscaling": st.booleans(),
+            "maxNodes": st.integers(0, 2),
+            "nodeLabels": st.dictionaries(_own_keys, _own_values, max_size=2),
+            "nodeTaints": st.lists(taint, max_size=2, unique_by=str),
+        },
+    )
+    return st.builds(
+        lambda spec: {
+            "apiVersion": "compute.coreweave.com/v1alpha1",
+            "kind": "NodePool",
+            "metadata": {"name": name},
+            "spec": spec,
+        },
+        spec,
+    )
+
+
+def node_pools(least: int = 0) -> st.SearchStrategy[list[JSON]]:
+    """The node pools of a cluster."""
+    each = [node_pool(name) for name in POOL_NAMES]
+    return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, len(each) + 1)))
+
+
+def placements() -> st.SearchStrategy[JSON]:
+    """``nodeSelector`` and node affinity that name node pools, labels of theirs, and labels that nobody knows."""
+    key = st.sampled_from((POOL_LABEL, "example.com/tier", "kubernetes.io/arch", "example.com/unheard-of"))
+    value = st.sampled_from((*POOL_NAMES, "spot", "paid", "amd64"))
+    requirement = st.one_of(
+        st.builds(
+            lambda k, o, v: {"key": k, "operator": o, "values": v},
+            key,
+            st.sampled_from(("In", "NotIn")),
+            st.lists(value, min_size=1, max_size=3, unique=True),
+        ),
+        st.builds(lambda k, o: {"key": k, "operator": o}, key, st.sampled_from(("Exists", "DoesNotExist"))),
+    )
+    term = st.lists(requirement, min_size=1, max_size=2).map(lambda each: {"matchExpressions": each})
+    preferred = st.builds(lambda term: {"weight": 1, "preference": term}, term)
+    affinity = st.fixed_dictionaries(
+        {},
+        optional={
+            "nodeAffinity": st.fixed_dictionaries(
+                {},
+                optional={
+                    "requiredDuringSchedulingIgnoredDuringExecution": st.lists(term, min_size=1, max_size=2).map(
+                        lambda terms: {"nodeSelectorTerms": terms}
+                    ),
+                    "preferredDuringSchedulingIgnoredDuringExecution": st.lists(preferred, max_size=2),
+                },
+            ),
+            "podAntiAffinity": st.just({}),
+        },
+    )
+    return sometimes(nodeSelector=st.dictionaries(key, value, max_size=1), affinity=affinity)
+
+
+def json_values() -> st.SearchStrategy[Any]:
+    """Any JSON value."""
+    return st.recursive(
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.text(max_size=8),
+        ),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+        max_leaves=6,
+    )
+
+
+@st.composite
+def corrupted(draw: st.DrawFn, values: st.SearchStrategy[JSON]) -> JSON:
+    """One of the values with any JSON in one place of it."""
+    value = json.loads(json.dumps(draw(values)))
+    place: Any = value
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = draw(st.sampled_from(keys))
+        if not place[key] or not isinstance(place[key], dict | list) or draw(st.booleans()):
+            place[key] = draw(json_values())
+            return value  # type: ignore[no-any-return]
+        place = place[key]

@@ -94,6 +94,16 @@ def _malformed(error: MalformedObjectError) -> Decision:
     return Decision(findings=(finding,), malformed=True)
 
 
+def _readable(template: object) -> Pod | None:
+    """What a pod template was before; None where it was not there, or could not be read: then all of it is new."""
+    if template is None:
+        return None
+    try:
+        return pod_from_template(template, "")
+    except MalformedObjectError:
+        return None
+
+
 class _Subject:
     """The object of the request, or one pod template in it, decoded when a rule first asks."""
 
@@ -217,7 +227,8 @@ class _Evaluation:
         """Each pod template as the Pod it will become. One that an UPDATE leaves as it is says nothing new."""
         value = self.subject.object or {}
         old_value = self.subject.old_object or {}
-        before = {found.identity: found.value for found in workload.templates(old_value)}
+        there = list(workload.templates(old_value))
+        before = {found.identity: found.value for found in there}
         owner = OwnerReference(
             kind=workload.owner_kind,
             apiVersion=workload.owner_api_version,
@@ -225,13 +236,12 @@ class _Evaluation:
             controller=True,
         )
         for found in workload.templates(value):
-            old = before.get(found.identity)
-            if old == found.value:
+            # Wherever it was: templates without names are numbered, and removing one moves those behind it.
+            if any(found.value == each.value for each in there):
                 continue
             where = field_path(found.path)
             try:
                 pod = pod_from_template(found.value, where)
-                old_pod = pod_from_template(old, where) if old is not None else None
             except MalformedObjectError as error:
                 if self.context.offline:
                     raise
@@ -240,6 +250,7 @@ class _Evaluation:
                 continue
             pod.metadata.namespace = self.request.namespace
             pod.metadata.ownerReferences = [owner]
+            old_pod = _readable(before.get(found.identity))
             yield found, _Subject.of_template(self.request, self.trace, pod, old_pod)
 
     def _unreadable(self, error: MalformedObjectError) -> None:

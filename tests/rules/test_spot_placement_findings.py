@@ -185,6 +185,22 @@ def test_a_named_gpu_pool_that_keeps_the_pod_off_is_said_and_its_taint_not_toler
 
 
 @pytest.mark.parametrize(
+    ("own", "field"),
+    [
+        ({"annotations": {"spotgate.dev/node-pool": "cpu-spot"}}, NODE_POOL),
+        ({"nodeSelector": {POOL_LABEL: "cpu-spot"}}, "spec.nodeSelector"),
+    ],
+)
+def test_a_named_pool_without_the_gpus_that_the_pod_requests_is_said(own: JSON, field: str) -> None:
+    result, _, violations = placed(pod_of(gpu=True, **own), view_of(*CLUSTER))
+
+    assert result["spec"]["nodeSelector"] == {POOL_LABEL: "cpu-spot"}
+    (violation,) = violations
+    assert violation.reason == "NodePool cpu-spot has no GPUs, and the Pod requests some"
+    assert violation.field == field
+
+
+@pytest.mark.parametrize(
     "pod",
     [
         pod_of(labels=SPOT),

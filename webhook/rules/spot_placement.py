@@ -33,6 +33,7 @@ import msgspec
 from pydantic import Field
 
 from webhook.capacity.landing import gpu_only
+from webhook.capacity.pool import Gpu
 from webhook.capacity.provider import Label
 from webhook.capacity.selector import select
 from webhook.capacity.supply import supply_of
@@ -155,7 +156,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             selector=selector,
             preferred=target.preferred,
             because=target.because,
-            violations=_closed_to(pod, target),
+            violations=_misfits(pod, target),
         )
 
 
@@ -169,10 +170,10 @@ def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
     return tuple(wanted)
 
 
-def _closed_to(pod: Pod, target: Target) -> tuple[Violation, ...]:
-    """GPU pools that the Pod names, and that keep it off as it requests no GPUs."""
+def _misfits(pod: Pod, target: Target) -> tuple[Violation, ...]:
+    """Pools that the Pod names although its GPU request, or the lack of one, keeps it off them."""
     if target.gpu:
-        return ()
+        return tuple(findings.no_gpus(pod, nodes) for nodes in target.nodes if nodes.gpu is Gpu.NO)
     return tuple(
         findings.gpu_only(nodes, taint) for nodes in target.nodes if (taint := gpu_only(pod, nodes)) is not None
     )

@@ -109,16 +109,19 @@ def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
 
 
 def _on_demand_and_spot(pod: Pod, own: str) -> Violation:
-    if NODE_POOL_ANNOTATION in pod.annotations:
-        field = _ANNOTATION
-    else:
-        field = "spec.nodeSelector" if pod.spec.nodeSelector else REQUIRED
     return _finding(
         f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
-        field,
+        _choice(pod),
         f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending.",
         f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
     )
+
+
+def _choice(pod: Pod) -> str:
+    """The field by which the Pod itself chooses where it runs."""
+    if NODE_POOL_ANNOTATION in pod.annotations:
+        return _ANNOTATION
+    return "spec.nodeSelector" if pod.spec.nodeSelector else REQUIRED
 
 
 def _no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[Violation]:
@@ -232,6 +235,16 @@ def gpu_only(nodes: SpotNodes, taint: Taint) -> Violation:
         "spec.tolerations",
         f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU request.",
         "request GPUs, name a pool without them, or add the toleration yourself",
+    )
+
+
+def no_gpus(pod: Pod, nodes: SpotNodes) -> Violation:
+    """The pool that the Pod names can't run it."""
+    return _finding(
+        f"{nodes.pool} has no GPUs, and the Pod requests some",
+        _choice(pod),
+        "The Pod names this pool, so it is sent there; but none of its nodes can run it.",
+        "name a pool with GPUs, or remove the request",
     )
 
 

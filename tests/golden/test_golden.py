@@ -1,0 +1,140 @@
+"""The shipped policies answer every golden review as stored: engine, command and server alike, byte for byte."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from tests.golden.cases import HERE, NOBODY_LOOKED, Case, judge, load_cases, mutated, readable, sent, view_of
+from tests.server.harness import LOOPBACK, SHORT, Process
+from webhook.cli import main
+from webhook.context import Phase
+from webhook.server.serve import ServeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+CASES = load_cases()
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+PROGRAM = [sys.executable, "-c", "import sys; from webhook.cli import main; sys.exit(main())"]
+
+
+def arguments(case: Case, phase: Phase, file: Path | str) -> list[str]:
+    state = [] if case.state is None else ["--state", str(case.state)]
+    return ["review", str(file), "--phase", phase, *state]
+
+
+def test_every_file_belongs_to_a_case_that_says_what_it_proves() -> None:
+    names = {case.name for case in CASES}
+
+    assert len(names) == len(CASES)
+    assert {file.stem for file in (HERE / "reviews").iterdir()} == names
+    assert {file.name for file in (HERE / "expected").iterdir()} == {
+        f"{name}.{phase}.json" for name in names for phase in Phase
+    }
+    assert {file.stem for file in (HERE / "state").iterdir()} == {case.cluster for case in CASES} - {NOBODY_LOOKED}
+    assert all(case.proves for case in CASES)
+
+
+@each_case
+def test_the_engine_gives_the_stored_answer(case: Case) -> None:
+    for phase in Phase:
+        answer = judge(case.review(phase), phase, view_of(case.state))
+
+        assert readable(answer) == case.expected(phase)
+        assert answer == sent(case.expected(phase))
+
+
+@each_case
+def test_the_review_command_prints_the_stored_answer(
+    case: Case, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file = tmp_path / "review.json"
+    for phase in Phase:
+        file.write_bytes(case.review(phase))
+
+        assert main(arguments(case, phase, file)) == 0
+        assert capfdbinary.readouterr() == (sent(case.expected(phase)), b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"), [("pod-gpu", Phase.MUTATE), ("nodepool-gpu-spot-in-unknown-cluster", Phase.VALIDATE)]
+)
+def test_the_program_prints_the_stored_answer(name: str, phase: Phase) -> None:
+    case = next(case for case in CASES if case.name == name)
+    done = subprocess.run(
+        [*PROGRAM, *arguments(case, phase, "-")], input=case.review(phase), capture_output=True, check=True
+    )
+
+    assert (done.stdout, done.stderr) == (sent(case.expected(phase)), b"")
+
+
+@pytest.mark.parametrize("cluster", sorted({case.cluster for case in CASES}))
+def test_the_server_sends_the_stored_answer(cluster: str, tmp_path: Path) -> None:
+    cases = [case for case in CASES if case.cluster == cluster]
+    state = () if cases[0].state is None else (cases[0].state,)
+    options = ServeOptions(listen=LOOPBACK, ops=LOOPBACK, self_signed=True, state=state, limits=SHORT)
+    server = Process(options, tmp_path / "log")
+    connection = server.connection()
+    try:
+        answers = {
+            (case.name, phase): server.post(case.review(phase), f"/{phase}?timeout=3s", over=connection)
+            for case in cases
+            for phase in Phase
+        }
+    finally:
+        connection.close()
+        server.end()
+
+    assert {answer.status for answer in answers.values()} == {200}
+    assert {key: answer.body for key, answer in answers.items()} == {
+        (case.name, phase): sent(case.expected(phase)) for case in cases for phase in Phase
+    }
+
+
+@each_case
+def test_M1_a_second_mutation_finds_nothing_to_do(case: Case) -> None:
+    expected = case.expected(Phase.MUTATE)["response"]
+    again = mutated(case.review(Phase.MUTATE), expected.get("patch", []))
+    response = orjson.loads(judge(again, Phase.MUTATE, view_of(case.state)))["response"]
+
+    assert "patch" not in response
+    assert response["allowed"] == expected["allowed"]
+
+
+@pytest.mark.parametrize("phase", Phase)
+@each_case
+def test_every_stored_answer_is_one_that_an_api_server_takes(case: Case, phase: Phase) -> None:
+    request = orjson.loads(case.review(phase))["request"]
+    answer = case.expected(phase)
+    response = answer["response"]
+
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")  # R1
+    assert response["uid"] == request["uid"]
+    assert ("patch" in response) == ("patchType" in response)  # R2
+    assert "patch" not in response or (phase, request["operation"], request.get("subResource")) == (
+        Phase.MUTATE,
+        "CREATE",
+        None,
+    )
+    assert ("status" in response) == (not response["allowed"])  # R4
+    if not response["allowed"]:
+        assert response["status"]["code"] in {400, 403}
+        assert response["status"]["reason"]
+        assert "Fix: " in response["status"]["message"]
+    assert not list(bad_warnings(response.get("warnings", [])))  # R5
+    for key, value in response.get("auditAnnotations", {}).items():  # R6
+        assert "/" not in key
+        assert value.isprintable()
+
+
+def bad_warnings(warnings: list[str]) -> Iterable[Any]:
+    yield from (line for line in warnings if len(line) > 120 or not line.isprintable() or line.startswith("Warning:"))
+    if sum(map(len, warnings)) > 4096:
+        yield "too many of them"

@@ -1,0 +1,219 @@
+"""What holds for every Pod, whatever node pools there are: the shipped policies as a whole, both phases of admission."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests import scheduler, strategies
+from tests.admission import Admission, answered, cluster, defaulted, review
+from webhook.context import Phase
+from webhook.kube.containers import hook_sleeps
+from webhook.kube.pod import decode_pod
+from webhook.kube.tolerations import any_covers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JSON = dict[str, Any]
+
+CAPACITY = "spotgate.dev/capacity"
+SPOT = {CAPACITY: "spot"}
+SCHEDULING = ("/spec/tolerations", "/spec/nodeSelector", "/spec/affinity")
+capacities = st.sampled_from(("spot", "spot-preferred", "on-demand", "Spot"))
+namespaces: st.SearchStrategy[JSON] = st.sampled_from(({}, {}, SPOT, {CAPACITY: "spot-preferred"}))
+
+_odd = strategies.pods(
+    labels={
+        CAPACITY: capacities,
+        "spotgate.dev/workload-class": st.sampled_from(("stateless", "batch", "checkpointing", "odd")),
+        "qos.coreweave.cloud/interruptible": st.just("true"),
+    },
+    annotations={
+        "spotgate.dev/node-pool": st.sampled_from((*strategies.POOL_NAMES, "p9")),
+        "spotgate.dev/keep": st.sampled_from(("grace-period", "pre-stop, node-selector", "tolerations", "nothing")),
+        "kubernetes.io/config.mirror": st.just("x"),
+    },
+)
+# Most Pods are ordinary: they ask for spot, and have a constraint or two of their own.
+_ordinary = st.builds(
+    lambda labels, annotations, container, tolerations: {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod", "labels": labels, "annotations": annotations},
+        "spec": {"containers": [container], "tolerations": tolerations},
+    },
+    st.sampled_from((SPOT, SPOT, {CAPACITY: "spot-preferred"}, {})),
+    st.sampled_from(({}, {}, {"spotgate.dev/node-pool": "p1"})),
+    strategies.container("app"),
+    st.lists(strategies.tolerations(), max_size=1),
+)
+
+
+def placed(pods: st.SearchStrategy[JSON]) -> st.SearchStrategy[JSON]:
+    return st.builds(
+        lambda pod, placement: defaulted({**pod, "spec": {**pod["spec"], **placement}}),
+        pods,
+        st.one_of(st.just({}), strategies.placements()),
+    )
+
+
+asking_pods = placed(_ordinary)
+pods = placed(st.one_of(_ordinary, _odd))
+clusters = strategies.node_pools()
+
+
+def asks_for(pod: JSON, namespace: JSON) -> str:
+    """What of capacity the Pod or else its namespace asks for; empty: nothing, or the Pod is never touched."""
+    metadata = pod["metadata"]
+    untouchable = (
+        "kubernetes.io/config.mirror" in (metadata.get("annotations") or {})
+        or pod["spec"]["schedulerName"] != "default-scheduler"
+        or any(owner["kind"] == "DaemonSet" for owner in metadata.get("ownerReferences") or ())
+    )
+    asked = (metadata.get("labels") or {}).get(CAPACITY, namespace.get(CAPACITY))
+    return asked if not untouchable and asked in {"spot", "spot-preferred"} else ""
+
+
+@given(pods, clusters, namespaces)
+def test_M1_M3_a_patch_applies_once_and_leaves_a_pod(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
+    admission = Admission.of(pod, pools, namespace)
+    decode_pod(json.dumps(admission.after).encode())
+
+    assert Admission.of(admission.after, pools, namespace).patch == []
+
+
+@given(pods, clusters, namespaces)
+def test_nothing_of_the_users_is_changed_but_an_untuned_grace_period(
+    pod: JSON, pools: list[JSON], namespace: JSON
+) -> None:
+    admission = Admission.of(pod, pools, namespace)
+    before, after = pod["spec"]["terminationGracePeriodSeconds"], admission.grace
+
+    assert after == before or (before == 30 and 30 <= after <= 270)
+    with_grace = {**pod, "spec": {**pod["spec"], "terminationGracePeriodSeconds": after}}
+    assert not list(lost(with_grace, admission.after))
+
+
+def lost(there: Any, later: Any, path: str = "") -> Iterator[str]:
+    """What of ``there`` is not in ``later``, where mappings may gain members, and lists items at their end."""
+    if isinstance(there, dict) and isinstance(later, dict):
+        for key, value in there.items():
+            yield from lost(value, later.get(key), f"{path}.{key}")
+    elif isinstance(there, list) and isinstance(later, list) and len(there) <= len(later):
+        for number, value in enumerate(there):
+            yield from lost(value, later[number], f"{path}[{number}]")
+    elif there != later:
+        yield f"{path}: {there} is {later}"
+
+
+@given(pods, clusters, namespaces)
+def test_an_injected_sleep_leaves_time_to_shut_down(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
+    admission = Admission.of(pod, pools, namespace)
+    own = {sleep.field: sleep.seconds for sleep in hook_sleeps(decode_pod(json.dumps(pod).encode()))}
+    for sleep in hook_sleeps(decode_pod(json.dumps(admission.after).encode())):
+        if sleep.field not in own:
+            assert 0 < sleep.seconds < admission.grace
+            assert sleep.field.startswith("spec.containers[")
+        elif sleep.seconds <= pod["spec"]["terminationGracePeriodSeconds"]:
+            assert sleep.seconds <= admission.grace  # else the API server would refuse the Pod for it
+
+
+@given(pods, clusters, namespaces)
+def test_injected_tolerations_are_narrow_and_needed_and_never_forbidden(
+    pod: JSON, pools: list[JSON], namespace: JSON
+) -> None:
+    admission = Admission.of(pod, pools, namespace)
+    tolerations = decode_pod(json.dumps(admission.after).encode()).spec.tolerations or []
+    for number, added in enumerate(tolerations):
+        if number < len(pod["spec"]["tolerations"]):
+            continue
+        assert added.key not in {"", *strategies.FORBIDDEN}
+        assert added.effect
+        assert not any_covers(tolerations[:number], added)
+        assert scheduler.wants_gpus(pod) or added.key not in {"is_gpu", "nvidia.com/gpu"}
+
+
+@given(pods, clusters, namespaces)
+def test_a_pod_that_says_on_demand_is_left_alone(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
+    metadata = {**pod["metadata"], "labels": {CAPACITY: "on-demand"}}
+
+    assert Admission.of({**pod, "metadata": metadata}, pools, namespace).patch == []
+
+
+@given(pods, clusters)
+def test_a_pod_that_says_nothing_is_left_alone(pod: JSON, pools: list[JSON]) -> None:
+    spec = {key: value for key, value in pod["spec"].items() if key not in {"nodeSelector", "affinity"}}
+
+    assert Admission.of({**pod, "metadata": {"name": "pod"}, "spec": spec}, pools, {}).patch == []
+
+
+@given(pods, clusters, namespaces, st.sampled_from(("mirror", "bound", "daemon", "slurm")))
+def test_a_pod_that_others_place_is_left_alone(pod: JSON, pools: list[JSON], namespace: JSON, why: str) -> None:
+    metadata, spec = dict(pod["metadata"]), dict(pod["spec"])
+    if why == "mirror":
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), "kubernetes.io/config.mirror": "x"}
+    elif why == "bound":
+        spec["nodeName"] = "g8c41"
+    elif why == "daemon":
+        metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent", "controller": True}]
+    else:
+        spec["schedulerName"] = "tenant-slurm-slurm-scheduler"
+    admission = Admission.of({**pod, "metadata": metadata, "spec": spec}, pools, namespace)
+
+    assert admission.patch == []
+    assert not admission.complaint
+
+
+@given(asking_pods, strategies.node_pools(least=2), namespaces)
+def test_a_placed_pod_can_run_on_a_spot_pool_and_on_no_other(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
+    admission = Admission.of(pod, pools, namespace)
+    scheduled = any(each["path"].startswith(SCHEDULING) for each in admission.patch)
+    assume((scheduled or asks_for(pod, namespace)) and not admission.complaint)
+
+    assert any(
+        scheduler.can_run_on(admission.after, pool, undeclared=True) for pool in pools if scheduler.is_spot(pool)
+    )
+    if asks_for(pod, namespace) != "spot-preferred":
+        assert not any(
+            scheduler.can_run_on(admission.after, pool, undeclared=False)
+            for pool in pools
+            if not scheduler.is_spot(pool)
+        )
+
+
+@given(st.booleans(), clusters, st.sampled_from(("spot", "spot-preferred")))
+def test_a_pod_that_only_asks_for_spot_is_placed_on_all_pools_that_take_it(
+    gpu: bool,  # noqa: FBT001
+    pools: list[JSON],
+    capacity: str,
+) -> None:
+    container = {"name": "app", "resources": {"limits": {"nvidia.com/gpu": "1"} if gpu else {}}}
+    pod = {"metadata": {"name": "pod", "labels": {CAPACITY: capacity}}, "spec": {"containers": [container]}}
+    closed = strategies.FORBIDDEN if gpu else (*strategies.FORBIDDEN, "nvidia.com/gpu")
+    fit = [
+        pool
+        for pool in pools
+        if scheduler.is_spot(pool)
+        and scheduler.has_gpus(pool) == gpu
+        and not any(
+            taint["key"] in closed and taint["effect"] != "PreferNoSchedule"
+            for taint in pool["spec"].get("nodeTaints", ())
+        )
+    ]
+    admission = Admission.of(defaulted(pod), pools, {})
+
+    assert bool(admission.complaint) == (not fit)
+    if fit:
+        taken = [pool for pool in pools if scheduler.can_run_on(admission.after, pool, undeclared=False)]
+        assert taken == fit or (capacity == "spot-preferred" and all(pool in taken for pool in fit))
+
+
+@given(pods, clusters, namespaces, st.sampled_from(Phase))
+def test_the_same_review_gets_the_same_bytes(pod: JSON, pools: list[JSON], namespace: JSON, phase: Phase) -> None:
+    body = review(pod)
+
+    assert answered(body, phase, cluster(pools, namespace)) == answered(body, phase, cluster(pools, namespace))
