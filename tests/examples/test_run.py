@@ -1,0 +1,81 @@
+"""``make run`` and ``make serve``, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from examples.run import EXAMPLES, HERE, comments_of
+
+COMMAND = [sys.executable, str(HERE / "run.py")]
+URL = re.compile(r"https://127\.0\.0\.1:(\d+)(/\w+)?")
+
+
+def is_served(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def run() -> subprocess.CompletedProcess[str]:
+    """A run into a pipe, by somebody with a narrow terminal."""
+    return subprocess.run(COMMAND, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "30"})
+
+
+def test_every_manifest_is_an_example_and_says_what_it_shows() -> None:
+    assert {path.name for path in HERE.glob("*.yaml")} <= {example.file for example in EXAMPLES}
+    assert all(any(comments_of(example)) for example in EXAMPLES)
+
+
+def test_every_example_goes_as_expected(run: subprocess.CompletedProcess[str]) -> None:
+    assert (run.returncode, run.stderr) == (0, ""), run.stdout[-3000:]
+    assert all(f"kubectl {'delete' if each.delete else 'apply'} -f {each.path}" in run.stdout for each in EXAMPLES)
+
+
+def test_nothing_is_left_running(run: subprocess.CompletedProcess[str]) -> None:
+    url = URL.search(run.stdout)
+
+    assert url is not None
+    assert not is_served(int(url[1]))
+
+
+def test_a_pipe_gets_no_colours_and_whole_lines(run: subprocess.CompletedProcess[str]) -> None:
+    assert "\x1b" not in run.stdout
+    denial = next(line for line in run.stdout.splitlines() if line.startswith("Error from server (Forbidden): "))
+    assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"])')
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process has no SIGINT of its own there")
+def test_serve_stays_until_ctrl_c_and_what_it_offers_to_paste_is_answered() -> None:
+    with subprocess.Popen([*COMMAND, "--serve"], stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            lines = []
+            for line in serving.stdout:
+                lines.append(line)
+                if line.startswith("curl http://"):
+                    break
+            words = shlex.split("".join(lines[-3:-1]))
+            url = URL.fullmatch(words[-1])
+            assert url is not None, words
+            review = Path(words[words.index("--data") + 1].removeprefix("@")).read_bytes()
+            headers = dict([words[words.index("-H") + 1].split(": ")])
+            request = urllib.request.Request(url[0], data=review, headers=headers)  # noqa: S310 - it is https
+            context = ssl.create_default_context(cafile=words[words.index("--cacert") + 1])
+            with urllib.request.urlopen(request, context=context) as answer:  # noqa: S310
+                assert json.load(answer)["response"]["allowed"] is False
+        finally:
+            serving.send_signal(signal.SIGINT)
+    assert serving.returncode == 0
+    assert not is_served(int(url[1]))
