@@ -65,19 +65,21 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
     route = index.route(context.phase, request)
     if route is None:
         return NOTHING
-    evaluation = _Evaluation(request, index, context)
+    evaluation = _Evaluation(request, index, context, versions=route.versions)
     if index.system_namespace(request.namespace, context.view):
         evaluation.trace.say("namespace %s is a system namespace: never touched", request.namespace)
         return evaluation.decision()
+    # A trace tells of the policies that are left out, too.
+    direct, projected = (route.direct, route.projected) if context.trace else route.within(request.namespace)
     try:
         if context.phase is Phase.MUTATE:
-            evaluation.mutate(route.direct)
+            evaluation.mutate(direct)
             if context.patch_templates and route.workload is not None:
-                evaluation.mutate_templates(route.workload, route.projected)
+                evaluation.mutate_templates(route.workload, projected)
         else:
-            evaluation.validate(route.direct)
+            evaluation.validate(direct)
             if route.workload is not None:
-                evaluation.validate_templates(route.workload, route.projected)
+                evaluation.validate_templates(route.workload, projected)
     except MalformedObjectError as error:
         return _malformed(error)
     return evaluation.decision()
@@ -159,17 +161,22 @@ class _Subject:
             return
         for raw in (self.request.object, self.request.old_object):
             if not is_null(raw):
-                yield _decode_metadata(raw).get("labels") or {}
+                yield _decode_metadata(raw).labels or {}
 
 
 class _Metadata(msgspec.Struct):
-    metadata: dict[str, Any] = {}
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
-_metadata_decoder: Final = msgspec.json.Decoder(_Metadata)
+class _WithMetadata(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-def _decode_metadata(raw: msgspec.Raw) -> dict[str, Any]:
+_metadata_decoder: Final = msgspec.json.Decoder(_WithMetadata)
+
+
+def _decode_metadata(raw: msgspec.Raw) -> _Metadata:
     try:
         return _metadata_decoder.decode(raw).metadata
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -179,8 +186,9 @@ def _decode_metadata(raw: msgspec.Raw) -> dict[str, Any]:
 class _Evaluation:
     """One decision in the making."""
 
-    def __init__(self, request: Request, index: Index, context: Context) -> None:
+    def __init__(self, request: Request, index: Index, context: Context, *, versions: bool) -> None:
         self.request = request
+        self.versions = versions
         self.index = index
         self.context = context
         self.recording = Recording() if context.trace else None
@@ -283,7 +291,7 @@ class _Evaluation:
         request = self.request
         if self.recording is not None:
             self.recording.policy = policy.name
-        if not subject.template and not policy.matches_version(request):
+        if self.versions and not subject.template and not policy.matches_version(request):
             self.trace.say("match.resourceRules does not name version %s", request.resource.version)
             return False
         if not policy.matcher.trivial:
@@ -309,7 +317,7 @@ class _Evaluation:
             outcome = min(outcome, policy.template_outcome)
         if violation.unknown:
             self.unknown += 1
-            outcome = Outcome.INDETERMINATE if self.context.offline else min(outcome, policy.unknown_outcome)
+            outcome = min(outcome, Outcome.INDETERMINATE if self.context.offline else policy.unknown_outcome)
         if outcome is Outcome.DENY:
             lowered = self._why_not_denied(policy)
             if lowered:
@@ -336,7 +344,7 @@ class _Evaluation:
         if not policy.break_glass:
             return ""
         raw = self.request.old_object if is_null(self.request.object) else self.request.object
-        reason = (_decode_metadata(raw).get("annotations") or {}).get(BREAK_GLASS)
+        reason = (_decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
         if not reason:
             return ""
         if any(policy.break_glass.match(group) for group in self.request.user_info.groups or ()):

@@ -31,7 +31,8 @@ SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 _MEMO: Final = 4096
-"""Routes kept for resources that only wildcard rules match; a cluster has a few hundred resources."""
+"""What is remembered at most: routes of resources that only wildcard rules match, and namespaces of a route. A cluster
+has a few hundred resources and some thousand namespaces; what is beyond is found anew each time."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +109,25 @@ class Route(msgspec.Struct, frozen=True):
     workload: Workload | None
     needs: Needs
     versions: bool
+    _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
+
+    def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
+        """Those of ``direct`` and ``projected`` whose ``match.namespaces`` does not leave the namespace out.
+
+        Remembered, so that policies for other namespaces cost nothing.
+        """
+        if not namespace:
+            return self.direct, self.projected
+        found = self._within.get(namespace)
+        if found is None:
+            direct, projected = (
+                tuple(policy for policy in policies if not policy.matcher.why_not_in(namespace))
+                for policies in (self.direct, self.projected)
+            )
+            found = direct, projected
+            if len(self._within) < _MEMO:
+                self._within[namespace] = found
+        return found
 
 
 Key = tuple[str, str, str, str]

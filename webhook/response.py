@@ -31,6 +31,9 @@ MESSAGE_LENGTH: Final = 16 * 1024
 Pod with a thousand bad labels must not make megabytes of them."""
 
 
+_WRAPPER: Final = textwrap.TextWrapper(WARNING_LENGTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
 def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
     """The answer to a review that was decided."""
     denials = decision.of(Outcome.DENY)
@@ -79,11 +82,7 @@ def _warnings(findings: Iterable[Finding]) -> list[str]:
         lines = [
             line
             for part in text.split("\n")
-            for line in (
-                [part]
-                if len(part) <= WARNING_LENGTH
-                else textwrap.wrap(part, WARNING_LENGTH, subsequent_indent="    ", break_on_hyphens=False)
-            )
+            for line in ([part] if len(part) <= WARNING_LENGTH else _WRAPPER.wrap(part))
         ]
         needed = sum(map(len, lines))
         if needed > left:
@@ -95,7 +94,7 @@ def _warnings(findings: Iterable[Finding]) -> list[str]:
 
 def _printable(text: str, keep: str = "") -> str:
     """Without control characters and lone surrogates, for which the API server would drop a warning silently."""
-    if text.isprintable():
+    if (text.replace(keep, "") if keep else text).isprintable():
         return text
     clean = (c if c in keep or c.isprintable() else " " for c in text)
     return "".join(clean)

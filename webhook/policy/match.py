@@ -37,6 +37,14 @@ class Matcher:
         self._object_selector = compile_selector(spec.object_selector)
         self.trivial = not (self._include or self._exclude or self._namespace_selector or self._object_selector)
 
+    def why_not_in(self, namespace: str) -> str:
+        """Why the policy looks at nothing in a namespace of this name; empty where it may."""
+        if self._include and not self._include.match(namespace):
+            return f"match.namespaces.include does not name namespace {namespace}"
+        if self._exclude.match(namespace):
+            return f"match.namespaces.exclude names namespace {namespace}"
+        return ""
+
     def why_not(
         self,
         namespace: str,
@@ -53,10 +61,8 @@ class Matcher:
             labels: gives the labels of the object, and of the old one.
         """
         if namespace:
-            if self._include and not self._include.match(namespace):
-                return f"match.namespaces.include does not name namespace {namespace}"
-            if self._exclude.match(namespace):
-                return f"match.namespaces.exclude names namespace {namespace}"
+            if left_out := self.why_not_in(namespace):
+                return left_out
             if self._namespace_selector is not None and not self._namespace_selector.matches(namespace_labels()):
                 return f"match.namespaceSelector does not select namespace {namespace}"
         selector = self._object_selector

@@ -1,0 +1,85 @@
+"""The command line: how long it takes to start, and how many manifests it judges."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from bench import samples
+from bench.figures import Section
+
+SPOTGATE: Final = str(Path(sys.executable).with_name("spotgate"))
+
+
+class Ran(msgspec.Struct):
+    """What `bench.child` prints."""
+
+    seconds: float
+    mib: float
+    exit: int
+
+
+def run(*command: str) -> Ran:
+    """Run a command to its end."""
+    child = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), *command]
+    ran = msgspec.json.decode(subprocess.run(child, check=True, capture_output=True).stdout, type=Ran)  # noqa: S603
+    assert ran.exit == 0, f"{command} ended with {ran.exit}"
+    return ran
+
+
+def startup(folder: Path, *, rounds: int) -> Section:
+    """From nothing to a verdict on one Pod."""
+    file = folder / "pod.json"
+    file.write_bytes(msgspec.json.encode(samples.pod(containers=1, variables=3)))
+    commands = {
+        "spotgate check pod.json": [SPOTGATE, "check", str(file)],
+        "python -c pass": [sys.executable, "-c", "pass"],
+    }
+    taken: dict[str, list[Ran]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            taken[name].append(run(*command))
+    return Section(
+        title="Start of the command line",
+        columns=("command", "wall ms", "peak MiB"),
+        rows=[
+            (name, median(each.seconds for each in ran) * 1000, median(each.mib for each in ran))
+            for name, ran in taken.items()
+        ],
+        note=f"Medians of {rounds}, in turns.",
+    )
+
+
+def checking(folder: Path, *, rounds: int, count: int) -> Section:
+    """``check`` on many manifests: in one file each, and all in one."""
+    many, one = folder / "many", folder / "all.yaml"
+    many.mkdir()
+    manifests = [samples.manifest(number) for number in range(count)]
+    for number, text in enumerate(manifests):
+        (many / f"{number}.yaml").write_text(text)
+    one.write_text("---\n".join(manifests))
+    layouts = {f"{count:,} files": many, "one file": one}
+    taken: dict[str, list[Ran]] = {name: [] for name in layouts}
+    for _ in range(rounds):
+        for name, path in layouts.items():
+            taken[name].append(run(SPOTGATE, "check", "-o", "json", str(path)))
+    lines = manifests[0].count("\n")
+    return Section(
+        title=f"spotgate check, manifests of {lines} lines",
+        columns=("in", "manifests/s", "wall s", "peak MiB"),
+        rows=[
+            (
+                name,
+                median(count / each.seconds for each in ran),
+                median(each.seconds for each in ran),
+                max(each.mib for each in ran),
+            )
+            for name, ran in taken.items()
+        ],
+        note="Peak of the largest process.",
+    )
