@@ -53,7 +53,7 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
         (group, resource) for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
     }
     assert {(reader.group, reader.resource) for reader in load_bundle().readers} <= granted
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
 
 
 def test_the_deployment_fits_the_restricted_pod_security_standard() -> None:

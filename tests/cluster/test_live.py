@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import Source
+from webhook.server.log import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -26,6 +28,14 @@ if TYPE_CHECKING:
 
 PROVIDERS = {"cks": load_bundle().providers["cks"]}
 HASTE = Pace(first=0.001, most=0.002)
+
+
+@pytest.fixture(autouse=True)
+def written() -> io.BytesIO:
+    """What is logged."""
+    file = io.BytesIO()
+    configure_logging(file)
+    return file
 
 
 async def until(condition: Any) -> None:
@@ -215,7 +225,7 @@ async def test_what_a_watch_can_not_go_on_from_is_listed_again(status: int) -> N
         assert mirror.items.keys() == {("", "b")}
 
 
-async def test_an_object_that_can_not_be_read_ends_nothing() -> None:
+async def test_an_object_that_can_not_be_read_ends_nothing(written: io.BytesIO) -> None:
     script = Script(
         listing("1"),
         Lines(("ADDED", {"metadata": {"name": "a", "resourceVersion": "2"}})),
@@ -224,6 +234,7 @@ async def test_an_object_that_can_not_be_read_ends_nothing() -> None:
     async with mirror_of(script) as mirror:
         await until(lambda: mirror.items)
         assert mirror.items == {("", "a"): "mended"}
+    assert b"a bug in spotgate: KeyError at " in written.getvalue()
 
 
 async def test_the_problem_is_told_until_it_is_over() -> None:
