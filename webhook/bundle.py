@@ -143,7 +143,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
         raise PolicyErrors(problems)
 
     namespace = own_namespace or os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE
-    policies.sort(key=lambda policy: (policy.kind, policy.name))
+    policies.sort(key=lambda policy: (policy_kinds()[policy.kind].order, policy.kind, policy.name))
     return Bundle(
         index=Index(policies, facts.workloads, providers, namespace),
         hash=_hash(documents),

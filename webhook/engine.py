@@ -3,11 +3,12 @@
 Server, command line, policy tests and audit all call `decide`; only what they fetch beforehand differs.
 
 Rules emit bare violations and change Pods through an editor. Everything that turns those into an answer is here, once:
-system namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, break-glass, and the unknown.
+what is never touched, match, exemptions, enforcement, pod templates, controllers' Pods, break-glass, and the unknown.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from webhook.context import Phase
 from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
-from webhook.kube.pod import OwnerReference, Pod, decode_pod, pod_from_template
+from webhook.kube.pod import MIRROR_ANNOTATION, OwnerReference, Pod, decode_pod, pod_from_template
 from webhook.patch import Recorder, pointer
 from webhook.review import MalformedObjectError, decode_object, is_null
 from webhook.rules.protocol import NO_NEEDS
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 BREAK_GLASS: Final = "spotgate.dev/break-glass"
 ENGINE: Final = "spotgate"
 """The name under which the engine itself speaks, where no policy does."""
+
+VIOLATIONS_AT_MOST: Final = 100
+"""Of one policy on one object. Nobody reads more, and a request must not buy seconds of a worker with 60,000 labels."""
+
+TEMPLATES_AT_MOST: Final = 256
+"""Pod templates of one object. The largest RayClusters have some ten worker groups."""
 
 _ACCOUNT: Final = "system:serviceaccount:kube-system:"
 
@@ -72,6 +79,9 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
     # A trace tells of the policies that are left out, too.
     direct, projected = (route.direct, route.projected) if context.trace else route.within(request.namespace)
     try:
+        if evaluation.subject.is_mirror_pod:
+            evaluation.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
+            return evaluation.decision()
         if context.phase is Phase.MUTATE:
             evaluation.mutate(direct)
             if context.patch_templates and route.workload is not None:
@@ -137,6 +147,12 @@ class _Subject:
         return self._pod
 
     @property
+    def is_mirror_pod(self) -> bool:
+        request = self.request
+        is_pod = (request.resource.group, request.path) == ("", "pods") and not is_null(request.object)
+        return is_pod and MIRROR_ANNOTATION in self.pod.annotations
+
+    @property
     def old_pod(self) -> Pod | None:
         if self._old_pod is None and not self.template and not is_null(self.request.old_object):
             self._old_pod = decode_pod(self.request.old_object)
@@ -179,7 +195,7 @@ _metadata_decoder: Final = msgspec.json.Decoder(_WithMetadata)
 def _decode_metadata(raw: msgspec.Raw) -> _Metadata:
     try:
         return _metadata_decoder.decode(raw).metadata
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
 
 
@@ -233,9 +249,8 @@ class _Evaluation:
 
     def _templates(self, workload: Workload) -> Iterator[tuple[FoundTemplate, _Subject]]:
         """Each pod template as the Pod it will become. One that an UPDATE leaves as it is says nothing new."""
-        value = self.subject.object or {}
-        old_value = self.subject.old_object or {}
-        there = list(workload.templates(old_value))
+        templates = self._found(workload, self.subject.object)
+        there = self._found(workload, self.subject.old_object)
         before = {found.identity: found.value for found in there}
         owner = OwnerReference(
             kind=workload.owner_kind,
@@ -243,7 +258,7 @@ class _Evaluation:
             name=self.request.name,
             controller=True,
         )
-        for found in workload.templates(value):
+        for found in templates:
             # Wherever it was: templates without names are numbered, and removing one moves those behind it.
             if any(found.value == each.value for each in there):
                 continue
@@ -260,6 +275,12 @@ class _Evaluation:
             pod.metadata.ownerReferences = [owner]
             old_pod = _readable(before.get(found.identity))
             yield found, _Subject.of_template(self.request, self.trace, pod, old_pod)
+
+    def _found(self, workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
+        found = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
+        if len(found) > TEMPLATES_AT_MOST:
+            raise MalformedObjectError(f"more than {TEMPLATES_AT_MOST} pod templates", workload.paths[-1].text)
+        return found
 
     def _unreadable(self, error: MalformedObjectError) -> None:
         self.unknown += 1
@@ -283,7 +304,8 @@ class _Evaluation:
         for policy in policies:
             if policy.validator is None or not self._looks(policy, subject):
                 continue
-            for violation in policy.validator.validate(subject, self.context):
+            violations = policy.validator.validate(subject, self.context)
+            for violation in islice(violations, VIOLATIONS_AT_MOST):
                 self.findings.append(self._settle(policy, violation, subject, where))
 
     def _looks(self, policy: Policy, subject: _Subject) -> bool:

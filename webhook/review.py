@@ -120,7 +120,7 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
     """
     try:
         return _object_decoder.decode(raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
 
 
@@ -145,6 +145,8 @@ class MalformedObjectError(Exception):
         """From msgspec's error, whose text ends in `` - at `$.spec.tolerations` ``."""
         if isinstance(error, RecursionError):
             return cls("nested too deeply", prefix)
+        if isinstance(error, UnicodeDecodeError):
+            return cls("not valid UTF-8", prefix)
         problem, _, at = str(error).partition(" - at `$")
         field = at.rstrip("`").replace("[...]", "[*]").lstrip(".")
         return cls(problem[:1].lower() + problem[1:], ".".join(part for part in (prefix, field) if part))

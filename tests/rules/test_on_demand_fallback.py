@@ -726,3 +726,19 @@ def test_the_order_of_the_pools_makes_no_difference(
     shuffled = random.sample(cluster, len(cluster))
     assert judge(None, each, cluster, rule) == judge(None, each, shuffled, rule)
     assert judge(each, None, cluster, rule) == judge(each, None, shuffled, rule)
+
+
+@pytest.mark.parametrize("old", [None, {}, {"spec": []}])
+@pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
+def test_where_the_request_does_not_say_what_was_there_the_cluster_does(old: Any, operation: str) -> None:
+    after = changed(ON_DEMAND, targetNodes=0, autoscaling=False) if operation == "UPDATE" else None
+    request = msgspec.structs.replace(
+        request_for("", operation, resource=NODE_POOLS), name=ON_DEMAND["metadata"]["name"]
+    )
+    subject = replace(subject_of(after, ON_DEMAND), request=request, old_object=old)
+    assert outcomes(list(RULE.validate(subject, context_of([SPOT, ON_DEMAND])))) == DENIED
+
+
+def test_a_change_of_status_alone_is_the_providers_word_and_never_denied() -> None:
+    invalid = {**ON_DEMAND, "status": {"conditions": [{"type": "Validated", "reason": "Invalid"}]}}
+    assert not list(RULE.validate(subject_of(invalid, ON_DEMAND), context_of([SPOT, ON_DEMAND])))

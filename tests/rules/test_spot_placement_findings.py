@@ -139,7 +139,10 @@ def test_a_cluster_without_spot_pools_is_said() -> None:
     violation = said(pod_of(labels=SPOT), view_of(CPU, GPU))
 
     assert violation.reason == "the Pod targets spot, and the cluster has no spot pool"
-    assert violation.detail == "It targets spot by label spotgate.dev/capacity: spot. The Pod was left as it is."
+    assert (
+        violation.detail
+        == "It targets spot by label spotgate.dev/capacity: spot. Nothing was changed about where it may run."
+    )
     assert violation.field == CAPACITY
     assert violation.fix == "create a spot pool, or set `spotgate.dev/capacity: on-demand`"
 
@@ -214,7 +217,7 @@ def test_unknown_pools_change_nothing_and_are_said_to_be_unknown(pod: JSON, why:
 
     assert violation.unknown
     assert violation.reason == "the node pools are unknown: it can't be told on which spot pools the Pod can run"
-    assert violation.detail == "No cluster state was given. The Pod was left as it is."
+    assert violation.detail == "No cluster state was given. Nothing was changed about where it may run."
     assert violation.fix == "pass --state"
 
 
@@ -247,7 +250,7 @@ def test_validation_says_what_a_skipped_mutation_left_out(labels: JSON, pools: t
     assert violation.reason == "the Pod targets spot, and lacks what it needs to run there"
     assert violation.field == "spec.tolerations"
     assert violation.outcome is Outcome.WARN
-    toleration = "toleration `{key: spot, operator: Equal, value: true, effect: NoSchedule}`"
+    toleration = "toleration `{key: spot, operator: Equal, value: 'true', effect: NoSchedule}`"
     assert violation.fix == f"add {toleration}, {fix}"
 
 

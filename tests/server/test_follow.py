@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     import aiohttp
 
 
+@pytest.fixture(autouse=True)
+def written() -> io.BytesIO:
+    """What is logged."""
+    file = io.BytesIO()
+    configure_logging(file)
+    return file
+
+
 class Answer:
     def __init__(self, body: object) -> None:
         self._body = json.dumps(body).encode()
@@ -143,10 +151,8 @@ async def test_policies_that_still_wait_are_dropped_for_newer_ones() -> None:
         assert it.api.watches == 2
 
 
-async def test_it_says_for_what_policies_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_says_for_what_policies_wait(monkeypatch: pytest.MonkeyPatch, written: io.BytesIO) -> None:
     monkeypatch.setattr(follow, "_REMIND", 0.01)
-    written = io.BytesIO()
-    configure_logging(written)
     async with running():
         await until(lambda: b"policies wait" in written.getvalue())
     lines = [json.loads(line) for line in written.getvalue().splitlines()]

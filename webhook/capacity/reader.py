@@ -51,7 +51,8 @@ class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
     never_spot: Globs
 
     def classify(self, instance_type: str) -> Gpu:
-        """GPU, no GPU, or unknown."""
+        """GPU, no GPU, or unknown; letter case does not matter."""
+        instance_type = instance_type.casefold()
         if self.gpu.match(instance_type):
             return Gpu.YES
         return Gpu.NO if self.cpu.match(instance_type) else Gpu.UNKNOWN
@@ -106,7 +107,7 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
             capacity=capacity,
             gpu=self.instance_types.classify(instance_type),
             instance_type=instance_type,
-            superchip=bool(instance_type) and self.instance_types.never_spot.match(instance_type),
+            superchip=bool(instance_type) and self.instance_types.never_spot.match(instance_type.casefold()),
             autoscaling=self._flag(self.autoscaling, value, problems),
             desired=self._number(self.desired, value, problems),
             maximum=self._number(self.maximum, value, problems),

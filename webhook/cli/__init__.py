@@ -52,13 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except SystemExit as stop:  # argparse has said why
         return stop.code if isinstance(stop.code, int) else CANNOT_JUDGE
-    except CannotJudgeError as error:
-        print(error, file=sys.stderr)
-        return CANNOT_JUDGE
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # `spotgate check | head`: whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CANNOT_JUDGE
+    except (CannotJudgeError, OSError) as error:  # OSError: the output's disk is full
+        print(error, file=sys.stderr)
         return CANNOT_JUDGE
     except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that there are findings
         import traceback  # noqa: PLC0415

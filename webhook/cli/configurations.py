@@ -37,7 +37,9 @@ JSON = dict[str, Any]
 _PREFIX_GLOB: Final = re.compile(r"([a-z0-9.-]+)\*")
 _NO_MIRROR_PODS: Final = {
     "name": "no-mirror-pods",
-    "expression": "object == null || !has(object.metadata) || !has(object.metadata.annotations) || "
+    # Of Pods alone: else the annotation would let any workload pass.
+    "expression": "request.resource.resource != 'pods' || object == null || "
+    "!has(object.metadata) || !has(object.metadata.annotations) || "
     f"!('{MIRROR_ANNOTATION}' in object.metadata.annotations)",
 }
 

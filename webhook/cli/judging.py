@@ -13,7 +13,7 @@ from webhook.decision import Finding, Outcome
 from webhook.documents import parse_pointer
 from webhook.engine import ENGINE, decide
 from webhook.kube.defaults import default_pod, default_tolerations, default_workload, drop_nulls
-from webhook.kube.resources import Resource, plural_of
+from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.patch import pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
@@ -93,7 +93,8 @@ class Judge:
         request = self._request(manifest, resource, value)
         mutation = decide(request, self._index, self._mutate)
         if mutation.patch:
-            request.object = _raw(_apply(value, mutation.patch))
+            _apply(value, mutation.patch)
+            request.object = _raw(value)
         decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
         if decision.malformed:
             return Judgement(problem=_malformed(manifest, decision.findings[0]))
@@ -178,9 +179,11 @@ def _copy(value: dict[str, Any]) -> dict[str, Any]:
 def _defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     """The object as the API server hands it to a webhook."""
     value = _copy(manifest.value)
-    drop_nulls(value)
+    metadata = value["metadata"] = value.get("metadata") or {}
+    # Nulls in a custom resource stay, unless its CRD says something else.
+    drop_nulls(value if resource_of(manifest.group, manifest.kind) is not None else metadata)
     if namespace:
-        value.setdefault("metadata", {})["namespace"] = namespace
+        metadata["namespace"] = namespace
     if (manifest.group, manifest.kind) == ("", "Pod"):
         default_pod(value)
         default_tolerations(value)
@@ -188,24 +191,24 @@ def _defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     return value
 
 
-def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> dict[str, Any]:
+def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
+    """Change the object in place; the operations that did it, where their parents were missing with those."""
     import jsonpatch  # noqa: PLC0415 - most objects need no patch
 
-    patched: dict[str, Any] = jsonpatch.apply_patch(value, [each.as_json() for each in operations], in_place=True)
-    return patched
+    applied = []
+    for operation in operations:
+        fitting = _with_parents(operation, value)
+        jsonpatch.apply_patch(value, [fitting.as_json()], in_place=True)
+        applied.append(fitting)
+    return applied
 
 
 def _as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
     """The operations for the document of the file, which has neither the defaults nor the parents they made."""
     if not operations:
         return ()
-    value = _copy(manifest.value)
-    written = []
-    for operation in operations:
-        fitting = _with_parents(operation, value)
-        _apply(value, (fitting,))
-        written.append({**fitting.as_json(), "path": pointer(manifest.path) + fitting.path})
-    return tuple(written)
+    fitting = _apply(_copy(manifest.value), operations)
+    return tuple({**each.as_json(), "path": pointer(manifest.path) + each.path} for each in fitting)
 
 
 def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN401 - JSON

@@ -232,6 +232,9 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
         return
     manifest = Manifest(document, path, value["apiVersion"], value["kind"], value)
     items = value.get("items")
+    if manifest.kind == "List" and not isinstance(items, list | None):
+        found.problems.append(manifest.problem(("items",), "is not a list; write each object as an item with `- `"))
+        return
     if manifest.kind.endswith("List") and isinstance(items, list | None) and "items" in value:
         kind = manifest.kind.removesuffix("List")
         for index, item in enumerate(items or ()):

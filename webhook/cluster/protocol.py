@@ -50,8 +50,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     pools: tuple[Pool, ...] | None = None
-    why_unknown: str = "no cluster state was given"
-    remedy: str = "give the node pools"
+    why_unknown: str = "The webhook was not told of the cluster."
+    remedy: str = "ask who runs spotgate to start it with --in-cluster, --kubeconfig or --state"
     namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     providers: frozenset[str] = frozenset()
     api_server: tuple[int, int] | None = None

@@ -104,6 +104,9 @@ def default_pod(pod: JSON) -> None:
         return
     _default_pod_spec(spec)
     _fill(spec, {"enableServiceLinks": True})
+    grace = spec["terminationGracePeriodSeconds"]
+    if isinstance(grace, int) and grace < 0:  # in a Pod, not in a template
+        spec["terminationGracePeriodSeconds"] = 1
     for container in (*_items(spec, "containers"), *_items(spec, "initContainers")):
         if limits := _mapping(container, "resources", "limits"):
             _fill(container["resources"], {"requests": limits})
@@ -136,8 +139,12 @@ def default_workload(group: str, kind: str, workload: JSON) -> None:
     defaults = _WORKLOADS.get((group, kind))
     if not spec or defaults is None:
         return
-    template = _mapping(spec, "jobTemplate", "spec", "template") if kind == "CronJob" else _mapping(spec, "template")
+    holder = _mapping(spec, "jobTemplate", "spec") if kind == "CronJob" else spec
+    template = _mapping(holder, "template")
     _default_pod_spec(_mapping(template, "spec"))
+    for rule in _items(_mapping(holder, "podFailurePolicy"), "rules"):
+        for condition in _items(rule, "onPodConditions"):
+            _fill(condition, {"status": "True"})
     if kind == "Job":
         _default_job(spec)
     _fill(spec, defaults)

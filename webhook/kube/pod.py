@@ -17,6 +17,9 @@ from webhook.review import MalformedObjectError
 DEFAULT_GRACE_SECONDS: Final = 30
 """What the API server writes into ``terminationGracePeriodSeconds`` before any webhook sees the Pod."""
 
+CONTAINERS_AT_MOST: Final = 1000
+"""Of one Pod, beyond which it is not judged: no kubelet runs so many."""
+
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 
@@ -222,8 +225,8 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
         MalformedObjectError: a field has the wrong type.
     """
     try:
-        return _decoder.decode(raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        return _within_bounds(_decoder.decode(raw), "")
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
 
 
@@ -234,6 +237,13 @@ def pod_from_template(template: object, field: str) -> Pod:
         MalformedObjectError: a field has the wrong type.
     """
     try:
-        return msgspec.convert(template, Pod)
+        return _within_bounds(msgspec.convert(template, Pod), field)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise MalformedObjectError.of(error, field) from None
+
+
+def _within_bounds(pod: Pod, field: str) -> Pod:
+    if len(pod.spec.containers) > CONTAINERS_AT_MOST:
+        where = ".".join(filter(None, (field, "spec.containers")))
+        raise MalformedObjectError(f"more than {CONTAINERS_AT_MOST} containers", where)
+    return pod

@@ -19,7 +19,8 @@ def _check_query(text: str) -> str:
     try:
         jmespath.compile(text)
     except JMESPathError as error:
-        raise ValueError(f"not a JMESPath expression: {error}") from None
+        said = " ".join(str(error).split())
+        raise ValueError(f"not a JMESPath expression: {said}") from None
     return text
 
 

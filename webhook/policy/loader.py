@@ -134,7 +134,7 @@ def _validate(
     for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
         problem((key,), f"unknown field `{key}`{did_you_mean(key, ('metadata', 'spec'))}")
     header = _model(Header, {"metadata": value.get("metadata", {})}, (), problem)
-    spec = _model(model, value.get("spec", {}), ("spec",), problem)
+    spec = _model(model, {} if value.get("spec") is None else value["spec"], ("spec",), problem)
     if header is None or spec is None or len(problems) > before:
         return None
     return PolicyDocument(kind, header.metadata.name, spec, document)
@@ -149,6 +149,8 @@ def _model(model: type[M], value: object, prefix: tuple[str | int, ...], problem
         return model.model_validate(value)
     except ValidationError as error:
         for item in error.errors(include_url=False, include_context=True):
+            if item["type"] == "too_short" and item["input"]:
+                continue  # It has items, and what is wrong with each is said.
             path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
             problem(path, _text(item, model))
         return None

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
     from webhook.decision import Violation
+    from webhook.review import Request
     from webhook.rules.protocol import Facts, Subject
 
 
@@ -78,11 +79,20 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield from self._scale(subject, reader, context.view)
         elif subject.request.sub_resource:
             subject.trace.say("%s can't change what a pool needs or gives", subject.request.path)
+        elif _same_spec(subject):
+            subject.trace.say("the request leaves spec as it is")
         else:
-            before = reader.read(subject.old_object) if subject.old_object is not None else None
+            before = self._before(subject, reader, context.view)
             after = reader.read(subject.object) if subject.object is not None else None
             field = _changed_field(reader, before, after)
             yield from self._judge(subject, Change(reader, before, after, field), context.view)
+
+    def _before(self, subject: Subject, reader: PoolReader, view: ClusterView) -> Pool | None:
+        """The pool before the request; as the cluster knows it, where the request does not say."""
+        old = subject.old_object
+        if old is not None and isinstance(old.get("spec"), dict):
+            return reader.read(old)
+        return None if subject.operation == "CREATE" else _known(reader, subject.request, view)
 
     def _scale(self, subject: Subject, reader: PoolReader, view: ClusterView) -> Iterator[Violation]:
         spec = (subject.object or {}).get("spec")
@@ -95,8 +105,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield unknown_pools(view)
             return
         request = subject.request
-        identity = (reader.provider, reader.kind, request.namespace, request.name)
-        before = next((pool for pool in view.pools if pool.identity == identity), None)
+        before = _known(reader, request, view)
         if before is None:
             subject.trace.say("the cluster has no %s %s: nothing to say", reader.kind, request.name)
             return
@@ -142,6 +151,17 @@ def _superchip_on_spot(pool: Pool | None) -> bool:
 
 def _unreadable(pool: Pool | None) -> bool:
     return pool is not None and pool.capacity is CapacityType.UNKNOWN and pool.gpu in {Gpu.YES, Gpu.UNKNOWN}
+
+
+def _known(reader: PoolReader, request: Request, view: ClusterView) -> Pool | None:
+    identity = (reader.provider, reader.kind, request.namespace, request.name)
+    return next((pool for pool in view.pools or () if pool.identity == identity), None)
+
+
+def _same_spec(subject: Subject) -> bool:
+    """A change of status alone is the provider's own word, and none that a user could take back."""
+    old, new = subject.old_object, subject.object
+    return old is not None and new is not None and "spec" in old and old["spec"] == new.get("spec")
 
 
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:

@@ -106,6 +106,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
             raised as `webhook.policy.common.SpecError` with the field path below ``spec``.
         rules: what it matches when its ``match`` does not say, given the facts.
         needs: what of the cluster its rule asks.
+        order: policies of lower order come first. A selector that one injects may make a Pod another's business.
         template_outcome: the most a finding may become on a pod template inside a workload.
         unknown_outcome: the most a finding about something unknown may become on the server.
     """
@@ -115,5 +116,6 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
     needs: Needs = NO_NEEDS
+    order: int = 1
     template_outcome: Outcome = Outcome.WARN
     unknown_outcome: Outcome = Outcome.WARN

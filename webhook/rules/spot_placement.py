@@ -209,6 +209,7 @@ def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
 
 KIND: Final = PolicyKind(
     name="SpotPlacement",
+    order=0,
     spec=SpotPlacementSpec,
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),

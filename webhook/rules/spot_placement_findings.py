@@ -36,7 +36,7 @@ _LISTED: Final = 5
 """Pools that a finding names before it only counts the rest."""
 _LONGEST: Final = 63
 """How much of an unknown value is repeated: an annotation may have 256 KiB."""
-_UNCHANGED: Final = "The Pod was left as it is."
+_UNCHANGED: Final = "Nothing was changed about where it may run."
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,7 +266,7 @@ def not_placed(plan: Plan) -> Violation:
 
 
 def _toleration(toleration: Toleration) -> str:
-    value = f", value: {toleration.value}" if toleration.value else ""
+    value = f", value: '{toleration.value}'" if toleration.value else ""
     return f"{{key: {toleration.key}, operator: {toleration.operator}{value}, effect: {toleration.effect}}}"
 
 
