@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
     from webhook.policy.errors import Problem
 
-KINDS: dict[str, type[BaseModel]] = {"Example": PolicySpec, "CapacityProvider": CapacityProviderSpec, "WorkloadTemplates": WorkloadTemplatesSpec}
+KINDS: dict[str, type[BaseModel]] = {
+    "Example": PolicySpec,
+    "CapacityProvider": CapacityProviderSpec,
+    "WorkloadTemplates": WorkloadTemplatesSpec,
+}
 
 HEAD = "apiVersion: spotgate.dev/v1\nkind: Example\nmetadata: {name: example}\n"
 
