@@ -56,8 +56,9 @@ class Cluster:
         return self._kubectl_of({"token": self.credentials.tokens["admin"], "as": name, "as-groups": groups})
 
     def as_service_account(self, namespace: str, name: str) -> Kubectl:
-        """A kubectl with a real token of this ServiceAccount, which must exist."""
-        return self._kubectl_of({"token": self.kubectl("create", "token", name, f"--namespace={namespace}").strip()})
+        """A kubectl with a real token of this ServiceAccount, which must exist; it holds for a day."""
+        token = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h")
+        return self._kubectl_of({"token": token.strip()})
 
     def _kubectl_of(self, user: dict[str, str | Sequence[str]]) -> Kubectl:
         kubeconfig = self.directory / f"{secrets.token_hex(4)}.kubeconfig"

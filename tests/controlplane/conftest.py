@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,7 +16,7 @@ import pytest
 
 from tests.controlplane.binaries import BinariesError, find_or_build, report
 from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.populate import populate
+from tests.controlplane.populate import CRDS, POOLS, populate
 from tests.controlplane.webhook import Webhook, install_webhook
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     outcome = yield
-    cluster = getattr(item, "funcargs", {}).get("cluster")
-    if outcome.failed and isinstance(cluster, Cluster):
-        outcome.sections.append(("control plane", cluster.logs()))
+    for thing in getattr(item, "funcargs", {}).values() if outcome.failed else ():
+        if isinstance(thing, Cluster | Webhook):
+            outcome.sections.append((type(thing).__name__.lower(), thing.logs()))
     return outcome
 
 
@@ -75,9 +76,27 @@ def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def webhook(cluster: Cluster) -> Iterator[Webhook]:
-    """spotgate on that control plane, installed with its own manifests, from the first test on that asks for it."""
+    """Spotgate on that control plane, installed with its own manifests, from the first test on that asks for it."""
     with install_webhook(cluster) as installed:
         yield installed
+
+
+@pytest.fixture(scope="session")
+def bare_cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    """An etcd and an API server alone, with CKS' kind of node pools: tests may stop and restart both."""
+    with start_cluster(binaries, controllers=False) as running:
+        running.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
+        running.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s")
+        running.kubectl("create", "namespace", "spotgate-system")
+        yield running
+
+
+@pytest.fixture
+def bare_pools(bare_cluster: Cluster) -> Iterator[None]:
+    """The node pools of pools.yaml on that, for one test."""
+    bare_cluster.kubectl("apply", f"--filename={POOLS}")
+    yield
+    bare_cluster.kubectl("delete", "nodepools.compute.coreweave.com", "--all")
 
 
 @pytest.fixture
@@ -93,4 +112,19 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     kubectl("create", "namespace", name)
     kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
     yield name
+    # Their Pods at once: the next test may need the GPUs that they hold.
+    kubectl("delete", "deployments,jobs", "--all", f"--namespace={name}", "--cascade=foreground", "--timeout=60s")
     kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def alice(cluster: Cluster) -> Kubectl:
+    """The kubectl of a user who may do everything, and is in no group that a policy names."""
+    cluster.kubectl("create", "clusterrolebinding", "platform", "--clusterrole=cluster-admin", "--group=platform")
+    return cluster.as_user("alice", "platform")
+
+
+@pytest.fixture
+def team(alice: Kubectl, namespace: str) -> Kubectl:
+    """The same in the namespace of this test."""
+    return replace(alice, namespace=namespace)

@@ -31,16 +31,18 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """Runs kubectl as the user of `kubeconfig`. `home` is for its discovery cache."""
+    """Runs kubectl as the user of `kubeconfig`, in `namespace` if there is one. `home` is for its discovery cache."""
 
     program: Path
     kubeconfig: Path
     home: Path
+    namespace: str = ""
 
     def run(self, *arguments: str, documents: str = "") -> Result:
         """Run it, whatever comes of it; `documents` is what `-f -` reads."""
+        where = [f"--namespace={self.namespace}"] if self.namespace else []
         done = subprocess.run(
-            [str(self.program), *arguments],
+            [str(self.program), *where, *arguments],
             input=documents,
             env={"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.home)},
             capture_output=True,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+SPOT_NODES = {"example.com/capacity": "spot"}
+
 # What makes a Pod run on the spot nodes of pools.yaml.
 SPOT = {
-    "nodeSelector": {"example.com/capacity": "spot"},
+    "nodeSelector": SPOT_NODES,
     "tolerations": [{"key": "example.com/spot", "operator": "Exists"}],
 }
 
@@ -36,7 +38,31 @@ def deployment(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
     }
 
 
+def saying(thing: dict[str, Any], labels: dict[str, str], annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    """The workload, with these labels and annotations on its Pods."""
+    where = thing if thing["kind"] == "Pod" else thing["spec"]["template"]
+    metadata = where.setdefault("metadata", {})
+    metadata["labels"] = metadata.get("labels", {}) | labels
+    metadata["annotations"] = annotations or {}
+    return thing
+
+
 def job(name: str, **spec: Any) -> dict[str, Any]:
     """A Job with one Pod, which is never tried again."""
     template = {"spec": pod_spec(restartPolicy="Never", **spec)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}}
+
+
+def node_pool(name: str, **spec: Any) -> dict[str, Any]:
+    """A NodePool of CKS, with two H100 nodes on demand if `spec` says nothing else."""
+    return {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 2, **spec},
+    }
+
+
+def as_warnings(text: str) -> str:
+    """The lines as kubectl prints the warnings of an API server."""
+    return "".join(f"Warning: {line}\n" for line in text.splitlines())

@@ -34,15 +34,17 @@ NODE_INFO = {
 }
 
 
-def populate(kubectl: Kubectl) -> None:
-    """Install the custom resources, the pools of pools.yaml and their Nodes, and wait until all can be used.
+def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
+    """Install the custom resources, what a file or folder holds and the Nodes of its pools, and wait until all can be used.
 
     Raises KubectlError, ClusterError.
     """
     kubectl("apply", f"--filename={CRDS}")
     wait_for_crds(kubectl)
-    pools = list(yaml.safe_load_all(POOLS.read_text()))
-    kubectl.apply(*pools, *(node for pool in pools for node in nodes_of(pool)))
+    files = sorted(state.glob("*.yaml")) if state.is_dir() else [state]
+    things = [thing for file in files for thing in yaml.safe_load_all(file.read_text())]
+    pools = [thing for thing in things if thing["kind"] == "NodePool"]
+    kubectl.apply(*things, *(node for pool in pools for node in nodes_of(pool)))
     kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
 
 

@@ -1,49 +1,58 @@
-"""A small CKS cluster to try things on, until Ctrl-C: `python -m tests.controlplane.run`."""
+"""A small CKS cluster with spotgate in it to try things on, until Ctrl-C: `python -m tests.controlplane.run`."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.controlplane.binaries import BinariesError, find_or_build, report
-from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.cluster import ClusterError, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import populate
+from tests.controlplane.webhook import WebhookError, install_webhook
 
+if TYPE_CHECKING:
+    from tests.controlplane.webhook import Webhook
 
-def install_webhook(cluster: Cluster) -> None:
-    """What is to run in the cluster once its pools and Nodes are there."""
+# What `make run` has as files, so that the same examples have the same outcome.
+STATE = Path(__file__).parents[2] / "examples" / "state"
 
 
 def main() -> None:
     """Start everything, say how to use it, and wait."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         with start_cluster(find_or_build()) as cluster:
-            populate(cluster.kubectl)
-            install_webhook(cluster)
-            sys.stdout.write(how_to_use(cluster))
-            sys.stdout.flush()
-            signal.pause()
+            populate(cluster.kubectl, STATE)
+            with install_webhook(cluster) as webhook:
+                sys.stdout.write(how_to_use(webhook))
+                sys.stdout.flush()
+                signal.pause()
     except KeyboardInterrupt:
         report("the cluster is gone")
-    except (BinariesError, ClusterError, KubectlError) as error:
+    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
 
 
-def how_to_use(cluster: Cluster) -> str:
-    """What to type to get at the cluster."""
+def how_to_use(webhook: Webhook) -> str:
+    """What to type to get at the cluster, in the folder of the project."""
+    kubectl = webhook.cluster.kubectl
     return f"""\
-{cluster.kubectl("version")}{cluster.kubectl("get", "nodes", "--label-columns=compute.coreweave.com/node-pool")}
+{kubectl("version")}{kubectl("get", "nodes", "--label-columns=compute.coreweave.com/node-pool")}
 In another terminal:
-    export KUBECONFIG={cluster.kubectl.kubeconfig}
-    export PATH={cluster.kubectl.program.parent}:$PATH
-    kubectl get nodepools.compute.coreweave.com
-    kubectl create deployment web --image=registry.example.com/web:1 --replicas=3
-    kubectl get pods --output=wide
-Nothing is pulled and nothing runs: Nodes and the Pods on them are fake, the rest is Kubernetes.
-Logs of its servers: {cluster.directory}/*.log
-Ctrl-C ends and deletes it.
+    export KUBECONFIG={kubectl.kubeconfig}
+    export PATH={kubectl.program.parent}:$PATH
+A misspelt label of the platform's, a Deployment that asks for spot, and the last on-demand GPU pool:
+    kubectl apply -f examples/deployment-misspelt-qos-label.yaml
+    kubectl apply -f examples/web-on-spot.yaml && kubectl get pods -n shop -o wide
+    kubectl delete -f examples/state/nodepool-h100-on-demand.yaml
+Nothing is pulled and nothing runs: Nodes and the Pods on them are fake, Kubernetes and spotgate are not.
+What spotgate decides: {webhook.process.log}; what it counts: http://{webhook.ops}/metrics
+Logs of Kubernetes: {webhook.cluster.directory}/*.log
+Ctrl-C ends and deletes it all.
 """
 
 

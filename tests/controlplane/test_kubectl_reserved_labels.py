@@ -1,16 +1,210 @@
+"""Reserved labels, as somebody with kubectl meets them."""
+
 from __future__ import annotations
-from tests.controlplane.objects import pod
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.controlplane.kubectl import as_list
+from tests.controlplane.objects import deployment, pod, saying
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.kubectl import Kubectl
+    from tests.controlplane.webhook import Webhook
+
+pytestmark = pytest.mark.usefixtures("webhook")
+
+RESERVED = {"foo.coreweave.cloud/bar": "x"}
+MISSPELT = {"qos.coreweave.cloud/interruptible": "true"}
+ALLOWED = {"qos.coreweave.cloud/interruptable": "true"}
 
 
-def test_x(webhook, namespace, kubectl):
-    made = pod("a")
-    made["metadata"]["labels"] = {"spotgate.dev/capacity": "spot"}
-    out = webhook.try_out(made, f"--namespace={namespace}")
-    print(out["spec"])
-    made["metadata"]["labels"] = {"coreweave.com/a": "spot"}
-    import json
-    r = kubectl.run("create", f"--namespace={namespace}", "--filename=-", documents=json.dumps(made))
-    print(r)
-    print(webhook.metrics())
-    print(webhook.process.tail(200))
-    assert 0
+def denial(key: str, field: str, fix: str, webhook: str = "workloads") -> str:
+    domain = key.partition("/")[0].partition(".")[2]
+    return (
+        f'admission webhook "{webhook}.spotgate.dev" denied the request: [reserved-labels] label {key} is in the reserved '
+        f'domain {domain} (at {field}["{key}"])\n'
+        f"  Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.\n"
+        f"  Fix: {fix}\n"
+    )
+
+
+ON_A_POD = denial(
+    "foo.coreweave.cloud/bar", "metadata.labels", "remove it, or use a domain of your own, e.g. example.com/bar"
+)
+IN_A_TEMPLATE = denial(
+    "qos.coreweave.cloud/interruptible",
+    "spec.template.metadata.labels",
+    "did you mean qos.coreweave.cloud/interruptable? Otherwise remove it, or use a domain of your own, e.g. "
+    "example.com/interruptible",
+)
+
+# Creating
+
+
+@pytest.mark.parametrize(
+    ("command", "prefix"),
+    [
+        ("create", 'error when creating "STDIN": '),
+        ("create --dry-run=server", 'error when creating "STDIN": '),
+        ("apply", 'error when creating "STDIN": '),
+        ("apply --dry-run=server", 'error when creating "STDIN": '),
+        ("apply --server-side", ""),
+        ("apply --server-side --dry-run=server", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    ("thing", "text"),
+    [
+        (saying(pod("batch"), RESERVED), ON_A_POD),
+        (saying(deployment("batch", 1), MISSPELT), IN_A_TEMPLATE),
+    ],
+    ids=["Pod", "Deployment"],
+)
+def test_what_has_a_reserved_label_is_denied_however_it_is_created(
+    command: str, prefix: str, thing: dict[str, Any], text: str, alice: Kubectl
+) -> None:
+    result = alice.run(*command.split(), "--filename=-", documents=as_list(thing))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"Error from server (Forbidden): {prefix}{text}"
+
+
+def test_what_is_denied_is_not_stored_and_what_comes_with_it_is(team: Kubectl) -> None:
+    mixed = (saying(pod("bad"), RESERVED), pod("good"), saying(deployment("worse", 1), MISSPELT))
+    result = team.run("apply", "--filename=-", documents=as_list(*mixed))
+    assert (result.returncode, result.stdout) == (1, "pod/good created\n")
+    assert team("get", "pods,deployments", "--output=name") == "pod/good\n"
+
+
+def test_a_label_that_the_platform_reads_is_allowed_without_a_word(team: Kubectl) -> None:
+    result = team.run("apply", "--filename=-", documents=as_list(saying(deployment("batch", 1), ALLOWED)))
+    assert (result.returncode, result.stderr) == (0, "")
+    stored = team.get("deployment", "batch")
+    assert stored["spec"]["template"]["metadata"]["labels"] == {"app": "batch", **ALLOWED}
+
+
+# Changing
+
+
+@pytest.fixture(scope="module")
+def running(alice: Kubectl, webhook: Webhook) -> Iterator[Kubectl]:
+    """A namespace with things that have had reserved labels since before the webhook was there."""
+    name = f"older-{uuid.uuid4().hex[:8]}"
+    alice("create", "namespace", name)
+    kubectl = replace(alice, namespace=name)
+    kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+    webhook.stop()
+    kubectl.apply(
+        saying(deployment("old", 2), MISSPELT), saying(pod("old"), RESERVED), deployment("plain", 1), pod("plain")
+    )
+    kubectl("rollout", "status", "deployment/old", "--timeout=60s")
+    webhook.start()
+    yield kubectl
+    alice("delete", "namespace", name, "--wait=false")
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("label pod/plain foo.coreweave.cloud/bar=x", ON_A_POD),
+        ("label pod/old --overwrite foo.coreweave.cloud/bar=y", ON_A_POD),
+        (
+            'patch deployment/plain --patch={"spec":{"template":{"metadata":{"labels":{"qos.coreweave.cloud/interruptible":"true"}}}}}',
+            IN_A_TEMPLATE,
+        ),
+        (
+            'patch deployment/plain --type=json --patch=[{"op":"add","path":"/spec/template/metadata/labels/qos.coreweave.cloud~1interruptible","value":"true"}]',
+            IN_A_TEMPLATE,
+        ),
+    ],
+)
+def test_adding_or_changing_a_reserved_label_is_denied(command: str, text: str, running: Kubectl) -> None:
+    thing = command.split()[1]
+    before = running.get(thing)
+    result = running.run(*command.split())
+    assert (result.returncode, result.stderr) == (1, f"Error from server (Forbidden): {text}")
+    assert running.get(thing)["metadata"].get("labels") == before["metadata"].get("labels")
+    assert running.get(thing)["spec"] == before["spec"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "label pod/old team=blue",
+        "annotate deployment/old team=blue",
+        "scale deployment/old --replicas=3",
+        "set image deployment/old main=registry.example.com/app:2",
+    ],
+)
+def test_what_had_the_label_before_can_still_be_changed(command: str, running: Kubectl) -> None:
+    result = running.run(*command.split())
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_workload_older_than_the_webhook_still_replaces_its_pods(cluster: Cluster, running: Kubectl) -> None:
+    before = {each["metadata"]["name"] for each in running.get("pods", "--selector=app=old")["items"]}
+    running("rollout", "restart", "deployment/old")
+    running("rollout", "status", "deployment/old", "--timeout=60s")
+    running("delete", "pods", "--selector=app=old")
+    running("rollout", "status", "deployment/old", "--timeout=60s")
+    after = running.get("pods", "--selector=app=old", "--field-selector=status.phase=Running")["items"]
+    assert after
+    assert not before & {each["metadata"]["name"] for each in after}
+    assert all(MISSPELT.items() <= each["metadata"]["labels"].items() for each in after)
+    controller = "system:serviceaccount:kube-system:replicaset-controller"
+    created = [
+        event["annotations"]
+        for event in cluster.audit_events()
+        if event["user"]["username"] == controller
+        and event["objectRef"] | {"namespace": running.namespace, "resource": "pods"} == event["objectRef"]
+        and event["verb"] == "create"
+    ]
+    assert created[-1]["workloads.spotgate.dev/controller-created"] == controller
+    assert created[-1]["workloads.spotgate.dev/reserved-labels"] == (
+        "warn: label qos.coreweave.cloud/interruptible is in the reserved domain coreweave.cloud"
+    )
+
+
+def test_removing_a_reserved_label_and_deleting_what_has_one_is_allowed(running: Kubectl) -> None:
+    for command in ("label pod/old foo.coreweave.cloud/bar-", "delete pod/old", "delete deployment/old"):
+        result = running.run(*command.split())
+        assert (result.returncode, result.stderr) == (0, ""), command
+
+
+# Node pools and Nodes
+
+
+def test_a_reserved_label_for_the_nodes_of_a_pool_is_denied(alice: Kubectl) -> None:
+    patch = '--patch={"spec":{"nodeLabels":{"foo.coreweave.cloud/bar":"x"}}}'
+    result = alice.run("patch", "nodepools.compute.coreweave.com/cpu-spot", "--type=merge", patch)
+    key, fix = "foo.coreweave.cloud/bar", "remove it, or use a domain of your own, e.g. example.com/bar"
+    assert result.stderr == f"Error from server (Forbidden): {denial(key, 'spec.nodeLabels', fix, 'node-pools')}"
+
+
+@pytest.mark.parametrize(
+    ("user", "recorded"),
+    [
+        ("alice", ["audit: label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud"]),
+        ("system:node:cpu-spot-0", []),
+    ],
+)
+def test_a_reserved_label_on_a_node_is_recorded_unless_the_kubelet_put_it_there(
+    user: str, recorded: list[str], cluster: Cluster
+) -> None:
+    groups = ["system:nodes"] if user.startswith("system:node:") else []
+    kubectl = cluster.as_user(user, "platform", *groups)
+    seen = len(cluster.audit_events())
+    try:
+        result = kubectl.run("label", "node/cpu-spot-0", "foo.coreweave.cloud/bar=x")
+        assert (result.returncode, result.stderr) == (0, "")
+    finally:
+        cluster.kubectl("label", "node/cpu-spot-0", "foo.coreweave.cloud/bar-")
+    annotation = "workloads.spotgate.dev/reserved-node-labels"
+    events = [event.get("annotations", {}) for event in cluster.audit_events()[seen:]]
+    assert [each[annotation] for each in events if annotation in each] == recorded

@@ -12,12 +12,11 @@ ExternalName for localhost, and the webhook configurations name the port that th
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import create_authority, issue_leaf
 from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS
-from tests.controlplane.objects import pod
-from tests.controlplane.populate import POOLS
+from tests.controlplane.objects import node_pool, pod
 from tests.controlplane.process import Process
 
 if TYPE_CHECKING:
@@ -58,9 +56,7 @@ class Webhook:
 
     def metrics(self) -> str:
         """What /metrics says."""
-        with urllib.request.urlopen(f"{self.ops}/metrics", timeout=10) as response:
-            text: str = response.read().decode()
-        return text
+        return self._get("/metrics")[1]
 
     def count(self, name: str, **labels: str) -> float:
         """The sum of all samples of this name with these labels, as in `count("spotgate_decisions_total", phase="mutate")`."""
@@ -75,11 +71,26 @@ class Webhook:
         """Wait until something holds. Raises WebhookError with what was waited for."""
         deadline = time.monotonic() + START_SECONDS
         while not condition():
-            if self.process.exit_code is not None:
-                raise WebhookError(f"spotgate exited with {self.process.exit_code}:\n{self.process.tail()}")
             if time.monotonic() > deadline:
-                raise WebhookError(f"{what}: not after {START_SECONDS:.0f} s; spotgate said last:\n{self.process.tail()}")
+                raise WebhookError(f"not after {START_SECONDS:.0f} s: {what}; spotgate said last:\n{self.logs()}")
             time.sleep(POLL_SECONDS)
+
+    def wait_until_ready(self) -> None:
+        """Wait until /readyz says so. Raises WebhookError, at once if the process has ended."""
+        self.wait(self._is_ready, "spotgate is ready")
+
+    def wait_until_called(self) -> None:
+        """Wait until the API server's own copies of the configurations and of the Service have caught up."""
+        self.wait(self._is_called, "the API server calls spotgate")
+
+    def _is_called(self) -> bool:
+        before = {phase: self.count("spotgate_decisions_total", phase=phase) for phase in ("mutate", "validate")}
+        self.try_out(pod("probe"))
+        pool = json.dumps(node_pool("probe"))
+        answer = self.cluster.kubectl.run("create", "--dry-run=server", "--filename=-", documents=pool)
+        return answer.returncode == 0 and all(
+            self.count("spotgate_decisions_total", phase=phase) > count for phase, count in before.items()
+        )
 
     def wait_for_pool(self, name: str) -> None:
         """Wait until Pods can be placed on this spot pool: until the watch has told the webhook of it."""
@@ -96,13 +107,23 @@ class Webhook:
         )
         return made
 
-    def is_ready(self) -> bool:
-        """Does /readyz say so?"""
+    def _is_ready(self) -> bool:
+        if self.process.exit_code is not None:
+            raise WebhookError(f"spotgate exited with {self.process.exit_code}:\n{self.logs()}")
         try:
-            with urllib.request.urlopen(f"{self.ops}/readyz", timeout=10) as response:
-                return bool(response.status == 200)
-        except (urllib.error.URLError, ConnectionError):
+            return self._get("/readyz")[0] == http.client.OK
+        except ConnectionError:
             return False
+
+    def _get(self, path: str) -> tuple[int, str]:
+        with contextlib.closing(http.client.HTTPConnection(self.ops, timeout=10)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+    def logs(self) -> str:
+        """The last lines of its log."""
+        return self.process.tail(20)
 
     def stop(self) -> None:
         """Kill it: the API server gets no answer from now on."""
@@ -111,7 +132,7 @@ class Webhook:
     def start(self) -> None:
         """Start it again at the same addresses, and wait until it is ready."""
         self.process.start()
-        self.wait(self.is_ready, "spotgate is ready")
+        self.wait_until_ready()
 
 
 @contextlib.contextmanager
@@ -120,7 +141,7 @@ def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
     kubectl = cluster.kubectl
     directory = cluster.directory / "webhook"
     authority = create_certificates(directory)
-    kubectl("apply", f"--kustomize={MANIFESTS}")
+    kubectl("apply", f"--kustomize={MANIFESTS}", "--warnings-as-errors")
     kubectl(
         *("create", "secret", "tls", "spotgate-tls", f"--namespace={NAMESPACE}"),
         *(f"--cert={directory / 'tls.crt'}", f"--key={directory / 'tls.key'}"),
@@ -131,19 +152,19 @@ def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
         f"--policies={policies}",
         f"--tls-cert={directory / 'tls.crt'}",
         f"--tls-key={directory / 'tls.key'}",
-        *reach_cluster(cluster),
+        f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
     ]
     with contextlib.ExitStack() as stack:
         stack.callback(process.kill)
         port, ops_port = start_on_free_ports(process, flags)
-        webhook = Webhook(cluster, directory, process, f"http://127.0.0.1:{ops_port}")
-        webhook.wait(webhook.is_ready, "spotgate is ready")
+        webhook = Webhook(cluster, directory, process, f"127.0.0.1:{ops_port}")
+        webhook.wait_until_ready()
         external = {"type": "ExternalName", "externalName": "localhost"}
         kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
         configurations = render_configurations(policies, authority, port)
         stack.callback(kubectl, "delete", f"--kustomize={MANIFESTS}", "--wait=false")
         kubectl("apply", "--filename=-", documents=configurations)
-        webhook.wait(lambda: is_called(webhook), "the API server calls spotgate")
+        webhook.wait_until_called()
         yield webhook
 
 
@@ -202,22 +223,3 @@ def render_configurations(policies: Path, authority: Path, port: int) -> str:
         for webhook in document["webhooks"]:
             webhook["clientConfig"]["service"]["port"] = port  # an ExternalName Service maps no ports
     return yaml.safe_dump_all(documents)
-
-
-def is_called(webhook: Webhook) -> bool:
-    """Have the API server's own copies of all configurations and of the Service caught up?"""
-    before = {phase: webhook.count("spotgate_decisions_total", phase=phase) for phase in ("mutate", "validate")}
-    webhook.try_out(pod("probe"))
-    pool = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool", "metadata": {"name": "probe"}}
-    answer = webhook.cluster.kubectl.run("create", "--dry-run=server", "--filename=-", documents=json.dumps(pool))
-    return answer.returncode == 0 and all(
-        webhook.count("spotgate_decisions_total", phase=phase) > count for phase, count in before.items()
-    )
-
-
-def reach_cluster(cluster: Cluster) -> list[str]:
-    """For the moment: until `serve` has --kubeconfig, the pools are those of the file."""
-    help_text = subprocess.run([str(SPOTGATE), "serve", "--help"], capture_output=True, text=True, check=True).stdout
-    if "--kubeconfig" not in help_text:
-        return [f"--state={POOLS}"]
-    return [f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}"]

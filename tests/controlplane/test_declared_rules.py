@@ -1,0 +1,252 @@
+"""Every rule of the installed webhook configurations is one that the API server acts on, and so is every exclusion.
+
+A rule with a misspelt resource is accepted and never fires: nothing but a request shows it (I10).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.controlplane.api import Api
+from tests.controlplane.populate import CRDS
+from tests.controlplane.registration import installed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tests.controlplane.api import Answer
+    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.webhook import Webhook
+
+# Controllers write Pods, ReplicaSets and Nodes at any time, and are counted too: then once more.
+TRIES = 5
+
+LABELS = {"app": "declared"}
+# As restricted Pod Security wants it, which the namespace of the webhook enforces, and of no interest to the scheduler.
+POD_SPEC = {
+    "schedulerName": "nobody",
+    "nodeSelector": {"example.com/nowhere": "true"},
+    "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [
+        {
+            "name": "main",
+            "image": "registry.example.com/app:1",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+}
+TEMPLATE = {"metadata": {"labels": LABELS}, "spec": POD_SPEC}
+JOB = {"suspend": True, "template": {"spec": POD_SPEC | {"restartPolicy": "Never"}}}
+SELECTED = {"selector": {"matchLabels": LABELS}, "template": TEMPLATE}
+# What is valid, and makes no controller create anything; custom resources take any spec.
+BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
+    ("", "nodes"): {"spec": {"unschedulable": True}},
+    ("", "pods"): {"spec": POD_SPEC},
+    ("", "podtemplates"): {"template": TEMPLATE},
+    ("", "replicationcontrollers"): {"spec": {"replicas": 0, "selector": LABELS, "template": TEMPLATE}},
+    ("apps", "daemonsets"): {"spec": SELECTED},
+    ("apps", "deployments"): {"spec": SELECTED | {"replicas": 0}},
+    ("apps", "replicasets"): {"spec": SELECTED | {"replicas": 0}},
+    ("apps", "statefulsets"): {"spec": SELECTED | {"replicas": 0, "serviceName": "declared"}},
+    ("batch", "cronjobs"): {"spec": {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": JOB}}},
+    ("batch", "jobs"): {"spec": JOB},
+}
+# Of a subresource. `scale` is all that can be declared: only node pools have subresources in rules.
+PATCHES: Mapping[str, dict[str, Any]] = {
+    "": {"metadata": {"annotations": {"example.com/declared": "rule"}}},
+    "scale": {"spec": {"replicas": 1}},
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Rule:
+    """One request that a configuration declares: `resource` is `nodepools` or `nodepools/scale`."""
+
+    phase: str
+    group: str
+    resource: str
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How the API server serves a resource."""
+
+    group_version: str
+    kind: str
+    namespaced: bool
+
+    def path(self, plural: str, namespace: str) -> str:
+        """The collection."""
+        base = f"/apis/{self.group_version}" if "/" in self.group_version else f"/api/{self.group_version}"
+        return f"{base}/namespaces/{namespace}/{plural}" if self.namespaced else f"{base}/{plural}"
+
+
+def declared(entries: list[dict[str, Any]]) -> list[Rule]:
+    """Their rules, one by one."""
+    return sorted(
+        Rule(entry["clientConfig"]["service"]["path"].strip("/"), group, resource, operation)
+        for entry in entries
+        for rule in entry["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    )
+
+
+def discover(api: Api) -> dict[tuple[str, str], Served]:
+    """What can be requested, by group and resource, each in its preferred version."""
+    groups = {group["name"]: group["preferredVersion"]["groupVersion"] for group in api.get("/apis")["groups"]}
+    lists = [("", api.get("/api/v1")), *((name, api.get(f"/apis/{version}")) for name, version in groups.items())]
+    return {
+        (group, resource["name"]): Served(found["groupVersion"], resource["kind"], resource["namespaced"])
+        for group, found in lists
+        for resource in found["resources"]
+    }
+
+
+def moved(webhook: Webhook, rule: Rule, send: Callable[[], Answer], *, expected: int) -> float:
+    """How many requests of this rule spotgate counts for one that is sent."""
+
+    def count() -> float:
+        return webhook.count("spotgate_decisions_total", phase=rule.phase, resource=rule.resource)
+
+    for _ in range(TRIES):
+        before = count()
+        answer = send()
+        assert not answer.message, (rule, answer.message)
+        if (found := count() - before) <= expected:
+            break
+    return found
+
+
+class Requests:
+    """Requests as rules declare them, all for a dry run; what they change is made when first asked for."""
+
+    def __init__(self, api: Api, namespace: str, made: contextlib.ExitStack) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.served = discover(api)
+        self._made = made
+        self._names: dict[str, str] = {}
+
+    def of(self, rule: Rule) -> Callable[[], Answer]:
+        """What sends one."""
+        plural, _, subresource = rule.resource.partition("/")
+        served = self.served[rule.group, plural]
+        path = served.path(plural, self.namespace)
+        thing = {"apiVersion": served.group_version, "kind": served.kind, "metadata": {"generateName": "declared-"}}
+        thing |= BODIES.get((rule.group, plural), {"spec": {}})
+        if rule.operation == "CREATE" and not subresource:
+            return lambda: self.api.create(path, thing, dry_run=True)
+        if path not in self._names:
+            self._names[path] = self._made.enter_context(self.api.made(path, thing))["metadata"]["name"]
+        one = f"{path}/{self._names[path]}"
+        if rule.operation == "UPDATE":
+            return lambda: self.api.patch(f"{one}/{subresource}".rstrip("/"), PATCHES[subresource], dry_run=True)
+        if rule.operation == "DELETE" and not subresource:
+            return lambda: self.api.delete(one, dry_run=True)
+        raise NotImplementedError(f"{rule}: say here how it is requested")
+
+
+def silent(webhook: Webhook, requests: Requests, rules: list[Rule]) -> dict[Rule, str]:
+    """The rules that do not fire, each with what happens instead."""
+    found = {}
+    for rule in rules:
+        if (rule.group, rule.resource) not in requests.served:
+            found[rule] = "the API server serves no such resource"
+        elif (times := moved(webhook, rule, requests.of(rule), expected=1)) != 1:
+            found[rule] = f"counted {times:.0f} times"
+    return found
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster) -> Api:
+    return Api(cluster)
+
+
+@pytest.fixture(scope="module")
+def requests(api: Api) -> Iterator[Requests]:
+    """In a namespace like any other."""
+    with contextlib.ExitStack() as made:
+        yield Requests(api, made.enter_context(api.namespace("declared")), made)
+
+
+# Rules
+
+
+def test_I10_every_declared_rule_fires(webhook: Webhook, requests: Requests) -> None:
+    rules = declared(installed(requests.api))
+    assert {rule.phase for rule in rules} == {"mutate", "validate"}
+    assert Rule("validate", "compute.coreweave.com", "nodepools/scale", "UPDATE") in rules
+    assert silent(webhook, requests, rules) == {}
+
+
+def test_I10_a_misspelt_resource_and_a_rule_that_is_not_installed_are_found_to_be_silent(
+    webhook: Webhook, requests: Requests
+) -> None:
+    (misspelt, *_) = installed(requests.api)
+    misspelt["rules"][0]["resources"] = ["podz"]
+    missing = Rule("mutate", "apps", "deployments", "CREATE")
+    assert silent(webhook, requests, [*declared([misspelt]), missing]) == {
+        Rule("mutate", "", "podz", "CREATE"): "the API server serves no such resource",
+        missing: "counted 0 times",
+    }
+
+
+def test_the_custom_resources_of_the_tests_are_all_that_rules_declare(webhook: Webhook, api: Api) -> None:
+    del webhook
+    provided = {
+        (crd["spec"]["group"], crd["spec"]["names"]["plural"] + suffix)
+        for file in CRDS.glob("*.yaml")
+        for crd in yaml.safe_load_all(file.read_text())
+        for suffix in ("", *(f"/{subresource}" for subresource in crd["spec"]["versions"][0].get("subresources", {})))
+    }
+    custom = {
+        (rule.group, rule.resource) for rule in declared(installed(api)) if rule.group not in {"", "apps", "batch"}
+    }
+    assert custom <= provided
+
+
+# Exclusions
+
+
+@pytest.mark.parametrize("name", ["kube-system", "kube-node-lease", "spotgate-system", "cw-*", "labelled"])
+def test_nothing_in_a_system_namespace_reaches_spotgate(name: str, webhook: Webhook, requests: Requests) -> None:
+    with contextlib.ExitStack() as made:
+        if name == "cw-*":
+            name = made.enter_context(requests.api.namespace("cw"))
+        elif name == "labelled":
+            labels = {"ns.coreweave.cloud/org": "control-plane"}
+            name = made.enter_context(requests.api.namespace("declared", labels))
+        there = Requests(requests.api, name, made)
+        rules = [
+            rule
+            for rule in declared(installed(requests.api))
+            if rule.operation == "CREATE" and there.served[rule.group, rule.resource].namespaced
+        ]
+        assert {rule.resource for rule in rules} >= {"pods", "deployments", "rayclusters"}
+        assert dict.fromkeys(rules, 0) == {rule: moved(webhook, rule, there.of(rule), expected=0) for rule in rules}
+
+
+@pytest.mark.parametrize("phase", ["mutate", "validate"])
+def test_a_mirror_pod_does_not_reach_spotgate(phase: str, webhook: Webhook, requests: Requests) -> None:
+    api, path = requests.api, f"/api/v1/namespaces/{requests.namespace}/pods"
+    mirror = {
+        "metadata": {
+            "generateName": "mirror-",
+            "annotations": {"kubernetes.io/config.mirror": "0123"},
+            "labels": {"foo.coreweave.cloud/bar": "x"},
+        },
+        "spec": POD_SPEC | {"nodeName": "cpu-spot-0"},
+    }
+    created, updated = (Rule(phase, "", "pods", operation) for operation in ("CREATE", "UPDATE"))
+    assert moved(webhook, created, lambda: api.create(path, mirror, dry_run=True), expected=0) == 0
+    with api.made(path, mirror) as stored:
+        one = f"{path}/{stored['metadata']['name']}"
+        assert moved(webhook, updated, lambda: api.patch(one, PATCHES[""], dry_run=True), expected=0) == 0

@@ -1,0 +1,158 @@
+"""Graceful termination, as somebody with kubectl meets it: what is stored, and what kubectl says about it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.controlplane.kubectl import as_list
+from tests.controlplane.objects import as_warnings, deployment, job, pod, saying
+
+if TYPE_CHECKING:
+    from tests.controlplane.kubectl import Kubectl
+
+pytestmark = pytest.mark.usefixtures("webhook")
+
+SPOT = {"spotgate.dev/capacity": "spot"}
+CLASS = "spotgate.dev/workload-class"
+KEEP = "spotgate.dev/keep"
+SLEEP = {"preStop": {"sleep": {"seconds": 5}}}
+OWN_HOOK = {"preStop": {"exec": {"command": ["/bin/drain"]}}}
+
+
+def timing(stored: dict[str, Any]) -> tuple[int, list[Any]]:
+    """The grace period of a stored Pod, and the lifecycle of each container."""
+    spec = stored["spec"]
+    return spec["terminationGracePeriodSeconds"], [each.get("lifecycle") for each in spec["containers"]]
+
+
+def with_containers(thing: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """The Pod with a second container, and these fields on its first."""
+    first = thing["spec"]["containers"][0] | fields
+    thing["spec"]["containers"] = [first, {"name": "second", "image": "registry.example.com/second:1"}]
+    return thing
+
+
+@pytest.mark.parametrize(
+    ("thing", "expected"),
+    [
+        (saying(pod("untuned"), SPOT), (60, [SLEEP])),
+        (saying(pod("queue-worker"), SPOT | {CLASS: "queue-worker"}), (120, [SLEEP])),
+        (saying(pod("checkpointing"), SPOT | {CLASS: "checkpointing"}), (270, [None])),
+        (saying(pod("batch"), SPOT | {CLASS: "batch"}), (30, [None])),
+        (saying(pod("tuned", terminationGracePeriodSeconds=90), SPOT), (90, [SLEEP])),
+        (saying(pod("shorter-than-the-sleep", terminationGracePeriodSeconds=3), SPOT), (3, [None])),
+        (saying(pod("keeping"), SPOT, {KEEP: "grace-period,pre-stop"}), (30, [None])),
+        (saying(pod("keeping-its-grace-period"), SPOT, {KEEP: "grace-period"}), (30, [SLEEP])),
+        (saying(with_containers(pod("two"), lifecycle=OWN_HOOK), SPOT), (60, [OWN_HOOK, SLEEP])),
+        (pod("not-on-spot"), (30, [None])),
+        (saying(pod("on-demand"), {"spotgate.dev/capacity": "on-demand"}), (30, [None])),
+    ],
+    ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else "",
+)
+def test_a_pod_is_stored_with_the_time_it_needs_to_stop(
+    thing: dict[str, Any], expected: tuple[int, list[Any]], alice: Kubectl
+) -> None:
+    result = alice.run("apply", "--filename=-", "--dry-run=server", "--output=json", documents=json.dumps(thing))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert timing(json.loads(result.stdout)) == expected
+
+
+@pytest.mark.parametrize("command", ["create", "apply", "apply --server-side"])
+def test_it_is_stored_however_it_is_created(command: str, team: Kubectl) -> None:
+    team(*command.split(), "--filename=-", documents=as_list(saying(pod("batch"), SPOT)))
+    assert timing(team.get("pod", "batch")) == (60, [SLEEP])
+
+
+def test_what_owns_a_pod_tells_its_class(team: Kubectl) -> None:
+    web = deployment("web", 1)
+    web["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
+    team.apply(*(saying(each, SPOT) for each in (web, deployment("worker", 1), job("train", gpus=8), job("report"))))
+    for selector in ("app=web", "app=worker", "job-name=train", "job-name=report"):
+        team("wait", "--for=create", "pods", f"--selector={selector}", "--timeout=60s")
+    stored = {
+        each["metadata"]["labels"].get("app") or each["metadata"]["labels"]["job-name"]: timing(each)
+        for each in team.get("pods")["items"]
+    }
+    assert stored == {"web": (60, [SLEEP]), "worker": (120, [SLEEP]), "train": (270, [None]), "report": (30, [None])}
+
+
+def test_a_changed_template_is_a_new_pod_with_a_new_grace_period(team: Kubectl) -> None:
+    team.apply(saying(deployment("web", 1), SPOT))
+    team(
+        "patch",
+        "deployment/web",
+        f'--patch={{"spec":{{"template":{{"metadata":{{"labels":{{"{CLASS}":"batch"}}}}}}}}}}',
+    )
+    team("rollout", "status", "deployment/web", "--timeout=60s")
+    (stored,) = team.get("pods", f"--selector={CLASS}=batch")["items"]
+    assert timing(stored) == (30, [None])
+
+
+# Warnings
+
+OVER_BUDGET = """\
+[graceful-termination] a grace period of 600 s is 330 s over what a reclaim leaves (at
+    {at}spec.terminationGracePeriodSeconds)
+  On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: a Pod has 300 s, less a safety
+    margin of 30 s. SIGKILL comes 300 s before your grace period ends: what is not saved by then is lost.
+  Fix: set `terminationGracePeriodSeconds: 270` and save within that, or run it on-demand: label `spotgate.dev/capacity:
+    on-demand`
+"""
+
+UNKNOWN_CLASS = """\
+[graceful-termination] unknown workload class `queueworker`, did you mean `queue-worker`? (at
+    {at}metadata.labels["spotgate.dev/workload-class"])
+  The Pod is treated as `{otherwise}`. The policy has: `batch`, `checkpointing`, `queue-worker`, `stateless`.
+  Fix: name one of these, or add the class to the policy's `classes`
+"""
+
+TOO_LONG_A_SLEEP = """\
+[graceful-termination] the preStop sleep of `main` takes 45 s of a grace period of 45 s (at
+    spec.containers[0].lifecycle.preStop)
+  preStop runs inside the grace period: SIGTERM comes when the sleep is over, and SIGKILL right after it.
+  Fix: sleep less than 45 s, or set `terminationGracePeriodSeconds` to more than 45 (at most 270)
+"""
+
+
+def test_a_grace_period_that_a_reclaim_does_not_leave_is_kept_with_a_warning(team: Kubectl) -> None:
+    things = (
+        (pod("batch", terminationGracePeriodSeconds=600), ""),
+        (deployment("batch", 0, terminationGracePeriodSeconds=600), "spec.template."),
+    )
+    for thing, at in things:
+        for how in ("create --dry-run=server", "apply --server-side --dry-run=server", "apply"):
+            result = team.run(*how.split(), "--filename=-", documents=as_list(saying(thing, SPOT)))
+            assert (result.returncode, result.stderr) == (0, as_warnings(OVER_BUDGET.format(at=at))), how
+    assert timing(team.get("pod", "batch")) == (600, [SLEEP])
+
+
+def test_a_changed_workload_is_judged_again_and_one_left_as_it_is_is_not(team: Kubectl) -> None:
+    team.apply(saying(deployment("web", 0), SPOT))
+    longer = '--patch={"spec":{"template":{"spec":{"terminationGracePeriodSeconds":600}}}}'
+    result = team.run("patch", "deployment/web", longer)
+    assert (result.returncode, result.stderr) == (0, as_warnings(OVER_BUDGET.format(at="spec.template.")))
+    for command in ("scale deployment/web --replicas=1", "annotate deployment/web note=x", "delete deployment/web"):
+        result = team.run(*command.split())
+        assert (result.returncode, result.stderr) == (0, ""), command
+
+
+def test_an_unknown_class_is_named(alice: Kubectl) -> None:
+    labels = SPOT | {CLASS: "queueworker"}
+    for thing, at, otherwise in (
+        (pod("batch"), "", "stateless"),
+        (deployment("batch", 0), "spec.template.", "queue-worker"),
+    ):
+        document = as_list(saying(thing, labels))
+        result = alice.run("apply", "--dry-run=server", "--filename=-", documents=document)
+        assert (result.returncode, result.stderr) == (0, as_warnings(UNKNOWN_CLASS.format(at=at, otherwise=otherwise)))
+
+
+def test_a_sleep_that_uses_up_the_grace_period_is_named(alice: Kubectl) -> None:
+    thing = with_containers(
+        pod("batch", terminationGracePeriodSeconds=45), lifecycle={"preStop": {"sleep": {"seconds": 45}}}
+    )
+    result = alice.run("apply", "--dry-run=server", "--filename=-", documents=as_list(saying(thing, SPOT)))
+    assert (result.returncode, result.stderr) == (0, as_warnings(TOO_LONG_A_SLEEP))

@@ -1,0 +1,246 @@
+"""On-demand fallback, as somebody with kubectl meets it: GPU spot pools and what stands in for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.controlplane.kubectl import as_list
+from tests.controlplane.objects import as_warnings, node_pool
+from tests.controlplane.populate import POOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.kubectl import Kubectl, Result
+    from tests.controlplane.webhook import Webhook
+
+KIND = "nodepools.compute.coreweave.com"
+DENIED = 'admission webhook "node-pools.spotgate.dev" denied the request: [on-demand-fallback] '
+
+
+SPOT = node_pool("train-spot", computeClass="spot")
+FALLBACK = node_pool("train")
+
+
+def example(name: str) -> str:
+    return f"""\
+create {{}} on-demand pool first, for example:
+    apiVersion: compute.coreweave.com/v1alpha1
+    kind: NodePool
+    metadata:
+      name: {name}-fallback
+    spec:
+      computeClass: default
+      instanceType: gd-8xh100ib-i128
+      autoscaling: true
+      maxNodes: 2
+      targetNodes: 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def pools(kubectl: Kubectl, webhook: Webhook) -> Iterator[None]:
+    """The pools of pools.yaml are there when a test begins, whatever the one before it did."""
+    before = versions(kubectl)
+    yield
+    if versions(kubectl) == before:
+        return
+    kubectl.run("delete", KIND, "--all")  # all but the last fallback
+    kubectl("delete", KIND, "--all")
+    kubectl.apply(*yaml.safe_load_all(POOLS.read_text()))
+    for name in ("cpu-spot", "h100-spot"):
+        webhook.wait_for_pool(name)
+
+
+def versions(kubectl: Kubectl) -> dict[str, str]:
+    """What tells whether a pool was changed."""
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in kubectl.get(KIND)["items"]}
+
+
+@pytest.fixture
+def new_cluster(kubectl: Kubectl) -> None:
+    """The only node pool is the one that every CKS cluster has."""
+    for name in ("h100-spot", "cpu-spot", "h100"):
+        kubectl("delete", KIND, name)
+
+
+def refused(result: Result) -> str:
+    """Why: what kubectl printed after the part that is the same for every denial."""
+    prefix, denied, text = result.stderr.partition(DENIED)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert denied
+    assert prefix in ("Error from server (Forbidden): ", 'Error from server (Forbidden): error when creating "STDIN": ')
+    return text
+
+
+# Creating
+
+UNCOVERED = (
+    "GPU spot pool NodePool train-spot has no on-demand fallback (at spec.computeClass)\n"
+    "  When CoreWeave CKS reclaims its nodes, Pods stay pending unless another pool takes them. The policy wants an "
+    "on-demand pool with GPUs, and there is none that can be used. What does not count: NodePool cpu-control-plane: it has "
+    "no GPUs.\n"
+    f"  Fix: {example('train-spot').format('an')}"
+)
+
+
+@pytest.mark.usefixtures("new_cluster")
+def test_a_gpu_spot_pool_without_fallback_is_denied_however_it_is_created(alice: Kubectl) -> None:
+    for command in ("create", "create --dry-run=server", "apply", "apply --dry-run=server", "apply --server-side"):
+        result = alice.run(*command.split(), "--filename=-", documents=as_list(SPOT))
+        assert refused(result) == UNCOVERED, command
+    assert alice("get", KIND, "--output=name") == "nodepool.compute.coreweave.com/cpu-control-plane\n"
+
+
+@pytest.mark.usefixtures("new_cluster")
+def test_the_pool_that_the_denial_shows_is_a_fallback(alice: Kubectl) -> None:
+    denial = alice.run("apply", "--filename=-", documents=as_list(SPOT)).stderr
+    alice("apply", "--filename=-", documents=denial.partition("for example:\n")[2])
+    alice.apply(SPOT)
+    assert alice.get(KIND, "train-spot")["spec"] == SPOT["spec"]
+
+
+@pytest.mark.usefixtures("new_cluster")
+def test_both_in_one_file_are_created_if_the_fallback_comes_first(alice: Kubectl) -> None:
+    dry = alice.run("apply", "--dry-run=server", "--filename=-", documents=as_list(FALLBACK, SPOT))
+    assert dry.returncode == 1, "a dry run stores no fallback that the next document could have"
+    created = alice.run("apply", "--filename=-", documents=as_list(FALLBACK, SPOT))
+    assert (created.returncode, created.stderr) == (0, "")
+    assert created.stdout == (
+        "nodepool.compute.coreweave.com/train created\nnodepool.compute.coreweave.com/train-spot created\n"
+    )
+
+
+@pytest.mark.usefixtures("new_cluster")
+def test_in_the_wrong_order_a_second_run_is_needed(alice: Kubectl) -> None:
+    first = alice.run("apply", "--filename=-", documents=as_list(SPOT, FALLBACK))
+    assert (first.returncode, first.stdout) == (1, "nodepool.compute.coreweave.com/train created\n")
+    second = alice.run("apply", "--filename=-", documents=as_list(SPOT, FALLBACK))
+    assert (second.returncode, second.stderr) == (0, "")
+
+
+def test_a_superchip_pool_on_spot_is_denied_whatever_else_there_is(alice: Kubectl) -> None:
+    pool = node_pool("rack", instanceType="gb200-4x", computeClass="spot")
+    assert refused(alice.run("apply", "--filename=-", documents=as_list(pool))) == (
+        "NodePool rack can't be spot: gb200-4x is a superchip (at spec.computeClass)\n"
+        "  CoreWeave CKS has no spot capacity of this type: the pool would stay empty.\n"
+        "  Fix: make the pool on-demand, or take another instance type\n"
+    )
+
+
+# Taking the last fallback away
+
+LAST = "NodePool h100 is the last on-demand fallback of GPU spot pool NodePool h100-spot"
+LEFT = "  Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs"
+EMPTY = "; NodePool h100: it has 0 nodes and no autoscaling"
+AUTOSCALE = "turn on spec.autoscaling, with spec.maxNodes above 0, to run it at 0 nodes, or "
+OTHERWISE = f"delete the spot pools first, or {example('h100-spot').format('another')}"
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (f"delete {KIND} h100", f"{LAST}\n{LEFT}.\n  Fix: {OTHERWISE}"),
+        (f"delete {KIND} h100 --dry-run=server", f"{LAST}\n{LEFT}.\n  Fix: {OTHERWISE}"),
+        (
+            f"scale {KIND}/h100 --replicas=0",
+            f"{LAST} (at spec.replicas)\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
+        ),
+        (
+            f'patch {KIND} h100 --type=merge --patch={{"spec":{{"targetNodes":0}}}}',
+            f"{LAST} (at spec.targetNodes)\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
+        ),
+        (
+            f'patch {KIND} h100 --type=merge --patch={{"spec":{{"instanceType":"turin-gp"}}}}',
+            f"{LAST} (at spec.instanceType)\n{LEFT}; NodePool h100: it has no GPUs.\n  Fix: {OTHERWISE}",
+        ),
+    ],
+    ids=["delete", "delete, dry run", "scale", "patch its size", "patch its type"],
+)
+def test_the_last_fallback_can_not_be_taken_away(command: str, text: str, alice: Kubectl) -> None:
+    before = alice.get(KIND, "h100")
+    assert refused(alice.run(*command.split())) == text
+    assert alice.get(KIND, "h100") == before
+
+
+def test_the_last_fallback_can_not_be_made_spot(alice: Kubectl) -> None:
+    patch = '--patch={"spec":{"computeClass":"spot"}}'
+    said = refused(alice.run("patch", KIND, "h100", "--type=merge", patch)).splitlines()
+    assert said[0] == "GPU spot pool NodePool h100 has no on-demand fallback (at spec.computeClass)"
+    assert f"[on-demand-fallback] {LAST} (at spec.computeClass)" in said
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        [f"scale {KIND}/h100 --replicas=3", f"label {KIND} h100 team=blue", f"annotate {KIND} h100 note=x"],
+        [f"scale {KIND}/h100-spot --replicas=0", f"delete {KIND} h100-spot", f"delete {KIND} h100"],
+        [f"delete {KIND} cpu-control-plane", f"delete {KIND} cpu-spot"],
+        [
+            f'patch {KIND} h100 --type=merge --patch={{"spec":{{"autoscaling":true,"maxNodes":4}}}}',
+            f"scale {KIND}/h100 --replicas=0",
+        ],
+    ],
+    ids=["another size", "spot first", "pools that are no fallback", "autoscaled to zero"],
+)
+def test_everything_else_can_be_done_without_a_word(commands: list[str], alice: Kubectl) -> None:
+    for command in commands:
+        result = alice.run(*command.split())
+        assert (result.returncode, result.stderr) == (0, ""), command
+
+
+def test_a_spot_pool_that_is_being_deleted_needs_no_fallback_any_more(alice: Kubectl) -> None:
+    alice("patch", KIND, "h100-spot", "--type=merge", '--patch={"metadata":{"finalizers":["example.com/nodes"]}}')
+    alice("delete", KIND, "h100-spot", "--wait=false")
+    try:
+        result = alice.run("delete", KIND, "h100")
+        assert (result.returncode, result.stderr) == (0, "")
+    finally:
+        alice("patch", KIND, "h100-spot", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+
+
+def test_deleting_all_pools_takes_a_second_run(alice: Kubectl) -> None:
+    first = alice.run("delete", KIND, "--all")
+    assert first.returncode == 1
+    assert LAST in first.stderr
+    second = alice.run("delete", KIND, "--all")
+    assert (second.returncode, second.stdout) == (0, 'nodepool.compute.coreweave.com "h100" deleted\n')
+
+
+# Break-glass
+
+BROKEN = f"""\
+[on-demand-fallback] {LAST}
+  Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs. Not denied:
+    break-glass by erin: incident 42.
+  Fix: {OTHERWISE}"""
+
+
+def test_break_glass_is_for_the_groups_of_the_policy_and_always_in_the_audit_log(
+    cluster: Cluster, alice: Kubectl
+) -> None:
+    seen = len(cluster.audit_events())
+    alice("annotate", KIND, "h100", "spotgate.dev/break-glass=incident 42")
+    assert refused(alice.run("delete", KIND, "h100")).startswith(LAST)
+    deleted = alice.run("delete", KIND, "h100", "--as=erin", "--as-group=system:masters")
+    assert (deleted.returncode, deleted.stdout) == (0, 'nodepool.compute.coreweave.com "h100" deleted\n')
+    assert deleted.stderr == as_warnings(BROKEN)
+    events = [each for each in cluster.audit_events()[seen:] if each["verb"] == "delete"]
+    told = [
+        {key: text for key, text in each["annotations"].items() if key.startswith("node-pools.spotgate.dev/")}
+        for each in events
+    ]
+    assert told == [
+        {
+            "node-pools.spotgate.dev/on-demand-fallback": f"deny: {LAST}",
+            "node-pools.spotgate.dev/break-glass-refused": "alice: incident 42",
+        },
+        {
+            "node-pools.spotgate.dev/on-demand-fallback": f"warn: {LAST}",
+            "node-pools.spotgate.dev/break-glass": "erin: incident 42",
+        },
+    ]
