@@ -7,10 +7,10 @@ SOURCES := webhook certs tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test check bench lock
+.PHONY: help venv run serve cluster test check bench bench-cluster lock
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 venv: $(STAMP) ## Make the environment in .venv
 
@@ -46,6 +46,9 @@ check: venv ## Lint, check formatting, types and layers
 
 bench: venv ## Measure latency and throughput
 	$(BIN)/python bench/run.py
+
+bench-cluster: venv ## Measure at a real API server, beside a webhook in Go and the built-in policies
+	$(BIN)/python -m bench.cluster
 
 # Compiled for every platform and Python >= 3.11; dev holds runtime's very versions. `make lock UPGRADE=--upgrade` takes newer ones.
 LOCK := .lock-venv
