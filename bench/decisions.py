@@ -112,7 +112,8 @@ def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
         title="Decision, us",
         columns=("review", "bytes", "p50", "p99"),
         rows=[(f"{case.phase}: {case.name}", len(case.data), *each) for case, each in zip(cases, taken, strict=True)],
-        note=f"{len(cases[0].bundle.policies)} policies; CPU time, medians over {rounds} rounds of {calls} calls.",
+        note=f"{len(cases[0].bundle.policies)} policies; CPU time, medians over {rounds} rounds of {calls} calls. "
+        "A workload's Pods are of one kind, and where that kind can land is remembered: so it is here.",
     )
 
 

@@ -370,6 +370,24 @@ def test_a_pod_of_the_wrong_types_is_refused_with_the_field() -> None:
         assert not decision.patch
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": None},
+        {
+            "containers": [],
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": None}}
+            },
+        },
+    ],
+)
+def test_an_empty_list_that_the_api_server_writes_as_null_is_left_for_it_to_refuse(spec: dict[str, Any]) -> None:
+    pod = {"spec": spec}
+    assert mutate(index(policy(Tolerates())), request(pod)).patch
+    assert [each.reason for each in validate(index(policy(Tolerates())), request(pod)).findings] == ["no toleration"]
+
+
 def test_a_template_that_cannot_be_read_is_said_and_not_passed_over() -> None:
     bad = {"spec": {"template": {"spec": {"tolerations": 5}}}}
     workload = request(bad, group="apps", resource="deployments")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from webhook.kube.pod import decode_pod
 from webhook.review import BadReviewError, MalformedObjectError, decode_object, decode_review, is_null
 
 REQUEST: dict[str, Any] = {
@@ -90,3 +91,23 @@ def test_infinity_is_refused_where_a_number_is_read() -> None:
     body = json.dumps(envelope(object=0)).encode().replace(b'"object": 0', b'"object": {"a": 1e400}')
     with pytest.raises(MalformedObjectError):
         decode_object(decode_review(body).object)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ('{"labels": {"a": "1"}}', '{"labels": {"b": "2"}}'),
+        ('{"labels": {"a": "1"}}', "{}"),
+        ('{"labels": {"a": "1", "a": "2"}}', '{"labels": {"a": "3", "a": "4"}}'),
+    ],
+)
+def test_of_duplicate_keys_the_last_counts_for_all_who_look(first: str, last: str) -> None:
+    """The API server writes no duplicates. Whoever sends some must not show rules different objects."""
+    twice = f'{{"metadata": {first}, "metadata": {last}}}'
+    body = json.dumps(envelope(object=0)).replace('"object": 0', f'"object": {{}}, "object": {twice}')
+    body = body.replace('"request":', f'"request": {json.dumps(REQUEST | {"uid": "other"})}, "request":')
+    request = decode_review(body.encode())
+    labels = json.loads(last).get("labels")
+    assert request.uid == REQUEST["uid"]
+    assert decode_object(request.object) == {"metadata": json.loads(last)}
+    assert decode_pod(request.object).metadata.labels == labels

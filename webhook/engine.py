@@ -106,6 +106,30 @@ def _malformed(error: MalformedObjectError) -> Decision:
     return Decision(findings=(finding,), malformed=True)
 
 
+def _why_lowered(policy: Policy, violation: Violation, subject: _Subject) -> str:
+    """What of the policy makes a finding weigh less than its rule says, as a phrase; empty: nothing does."""
+    outcome = min(violation.outcome, policy.enforcement)
+    if subject.template and policy.template_outcome < outcome:
+        return f"in a pod template it is {policy.template_outcome}, of its Pods {outcome}"
+    return f"enforcement: {policy.enforcement}" if policy.enforcement < violation.outcome else ""
+
+
+def pod_of(found: FoundTemplate, workload: Workload, request: Request) -> Pod:
+    """The Pod that a pod template will become.
+
+    Raises:
+        MalformedObjectError: it can't be read as one.
+    """
+    pod = pod_from_template(found.value, field_path(found.path))
+    pod.metadata.namespace = request.namespace
+    pod.metadata.ownerReferences = [
+        OwnerReference(
+            kind=workload.owner_kind, apiVersion=workload.owner_api_version, name=request.name, controller=True
+        )
+    ]
+    return pod
+
+
 def _readable(template: object) -> Pod | None:
     """What a pod template was before; None where it was not there, or could not be read: then all of it is new."""
     if template is None:
@@ -119,23 +143,27 @@ def _readable(template: object) -> Pod | None:
 class _Subject:
     """The object of the request, or one pod template in it, decoded when a rule first asks."""
 
-    __slots__ = ("_object", "_old_object", "_old_pod", "_pod", "operation", "request", "template", "trace")
+    __slots__ = ("_object", "_old_object", "_old_pod", "_pod", "operation", "path", "request", "template", "trace")
 
     def __init__(self, request: Request, trace: Trace) -> None:
         self.request = request
         self.trace = trace
         self.operation = request.operation
         self.template = False
+        self.path: tuple[str | int, ...] = ()
         self._pod: Pod | None = None
         self._old_pod: Pod | None = None
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
 
     @classmethod
-    def of_template(cls, request: Request, trace: Trace, pod: Pod, old_pod: Pod | None) -> _Subject:
+    def of_template(
+        cls, request: Request, trace: Trace, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]
+    ) -> _Subject:
         subject = cls(request, trace)
         subject.operation = "CREATE"
         subject.template = True
+        subject.path = path
         subject._pod = pod
         subject._old_pod = old_pod
         return subject
@@ -252,29 +280,27 @@ class _Evaluation:
         templates = self._found(workload, self.subject.object)
         there = self._found(workload, self.subject.old_object)
         before = {found.identity: found.value for found in there}
-        owner = OwnerReference(
-            kind=workload.owner_kind,
-            apiVersion=workload.owner_api_version,
-            name=self.request.name,
-            controller=True,
-        )
         for found in templates:
             # Wherever it was: templates without names are numbered, and removing one moves those behind it.
             if any(found.value == each.value for each in there):
+                self._say_of_template(found, "the request leaves it as it is: it is not judged again")
                 continue
-            where = field_path(found.path)
             try:
-                pod = pod_from_template(found.value, where)
+                pod = pod_of(found, workload, self.request)
             except MalformedObjectError as error:
                 if self.context.offline:
                     raise
                 # The API server has no types for most custom resources: their own controller refuses the Pods.
                 self._unreadable(error)
                 continue
-            pod.metadata.namespace = self.request.namespace
-            pod.metadata.ownerReferences = [owner]
             old_pod = _readable(before.get(found.identity))
-            yield found, _Subject.of_template(self.request, self.trace, pod, old_pod)
+            yield found, _Subject.of_template(self.request, self.trace, pod, old_pod, path=found.path)
+
+    def _say_of_template(self, found: FoundTemplate, text: str) -> None:
+        if self.recording is not None:
+            self.recording.policy = ""
+            self.recording.where = field_path(found.path)
+            self.recording.say(text)
 
     def _found(self, workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
         found = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
@@ -313,6 +339,7 @@ class _Evaluation:
         request = self.request
         if self.recording is not None:
             self.recording.policy = policy.name
+            self.recording.where = field_path(subject.path)
         if self.versions and not subject.template and not policy.matches_version(request):
             self.trace.say("match.resourceRules does not name version %s", request.resource.version)
             return False
@@ -325,10 +352,12 @@ class _Evaluation:
             if why_not:
                 self.trace.say("%s", why_not)
                 return False
-        for exemption in policy.exemptions:
-            if exemption.covers(request, self.context.now.date()):
-                self.trace.say("exempt: %s", exemption.reason)
+        for number, exemption in enumerate(policy.exemptions):
+            failing = exemption.failing(request, self.context.now.date())
+            if not failing:
+                self.trace.say("exempt: %s", exemption)
                 return False
+            self.trace.say("not exempt, by exempt[%d].%s: %s", number, failing, exemption)
         return True
 
     def _settle(self, policy: Policy, violation: Violation, subject: _Subject, where: str) -> Finding:
@@ -353,6 +382,7 @@ class _Evaluation:
             detail=detail,
             field=field,
             fix=violation.fix,
+            lowered="" if self.recording is None else _why_lowered(policy, violation, subject),
         )
 
     def _why_not_denied(self, policy: Policy) -> str:
@@ -371,6 +401,6 @@ class _Evaluation:
             return ""
         if any(policy.break_glass.match(group) for group in self.request.user_info.groups or ()):
             self.audit["break-glass"] = f"{user}: {reason}"
-            return f"break-glass by {user}: {reason}"
+            return f"break-glass by {user or 'an unknown user'}: {reason}"
         self.audit["break-glass-refused"] = f"{user}: {reason}"
         return ""

@@ -11,6 +11,7 @@ import msgspec
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
 from webhook.globs import Globs
+from webhook.policy.common import OPERATIONS
 from webhook.policy.match import resource_matches
 from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
 
@@ -70,6 +71,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def matches(self, operation: str, group: str, path: str) -> bool:
         """Does it look at requests of this kind?"""
         return _any(self.rules, operation, group, path) and not _any(self.exclude, operation, group, path)
+
+    def why_not(self, operation: str, group: str, path: str) -> str:
+        """Which part of ``match`` leaves requests of this kind out; empty where none does, or nothing names them."""
+        if _any(self.exclude, operation, group, path):
+            return f"match.excludeResourceRules names {path} on {operation}"
+        others = [other for other in OPERATIONS if other != operation and self.matches(other, group, path)]
+        if others and not self.matches(operation, group, path):
+            return f"match.resourceRules names {path} on {', '.join(others)}, not on {operation}"
+        return ""
 
     def matches_version(self, request: Request) -> bool:
         """Does one of its rules name the request's API version?"""
@@ -177,6 +187,24 @@ class Index:
             self._routes[key] = route
         return route
 
+    def left_out(self, request: Request) -> list[tuple[Policy, str]]:
+        """Policies that look neither at such a request nor at pod templates in its object, and why, in the words of
+        the policy file; empty words: they are for other kinds of objects.
+
+        The trace of a decision has the others.
+        """
+        phases = (self.route(phase, request) for phase in Phase)
+        looking = {policy.name for route in phases if route for policy in (*route.direct, *route.projected)}
+        group, path = request.resource.group, request.path
+        return [
+            (policy, policy.why_not(request.operation, group, path) or self._why_no_template(policy, group, path))
+            for policy in self.policies
+            if policy.name not in looking
+        ]
+
+    def _why_no_template(self, policy: Policy, group: str, path: str) -> str:
+        return policy.why_not("CREATE", "", "pods") if (group, path) in self.workloads else ""
+
     def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
         """A namespace's labels; of an unknown one only its name."""
         return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
@@ -191,12 +219,11 @@ class Index:
         return labels is not None and any(labels.get(each.key) == each.value for each in self.system_namespace_labels)
 
     def _declared(self) -> set[tuple[str, str, str]]:
-        operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
         declared = {
             (operation, group, path)
             for policy in self.policies
             for rule in policy.rules
-            for operation, group, path in product(operations, rule.api_groups, rule.resources)
+            for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
         }
         declared |= {(operation, *key) for key in self.workloads for operation in ("CREATE", "UPDATE")}
         return {(operation, group, path) for operation, group, path in declared if "*" not in group + path}

@@ -52,6 +52,6 @@ class Recorder:
         self.policy = ""
         self.operations: list[Operation] = []
 
-    def add(self, path: tuple[str | int, ...], value: Any) -> None:  # noqa: ANN401 - JSON
-        """Record ``add`` of ``value`` at ``path`` below the prefix."""
-        self.operations.append(Operation(self.prefix + pointer(path), value, self.policy))
+    def add(self, path: str, value: Any) -> None:  # noqa: ANN401 - JSON
+        """Record ``add`` of ``value`` at ``path``, a JSON pointer below the prefix."""
+        self.operations.append(Operation(self.prefix + path, value, self.policy))

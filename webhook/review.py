@@ -147,6 +147,6 @@ class MalformedObjectError(Exception):
             return cls("nested too deeply", prefix)
         if isinstance(error, UnicodeDecodeError):
             return cls("not valid UTF-8", prefix)
-        problem, _, at = str(error).partition(" - at `$")
+        problem, _, at = str(error).replace(" | null`", "`").partition(" - at `$")
         field = at.rstrip("`").replace("[...]", "[*]").lstrip(".")
         return cls(problem[:1].lower() + problem[1:], ".".join(part for part in (prefix, field) if part))

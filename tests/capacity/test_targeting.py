@@ -6,12 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.pools import ALL, CKS, EKS, GKE, KARPENTER, ONLY_CKS, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.conftest import owned_by
+from webhook.capacity import targeting
 from webhook.capacity.pool import CapacityType, Gpu, Pool
-from webhook.capacity.reader import Query
+from webhook.capacity.query import Query
+from webhook.capacity.supply import supply_of
 from webhook.capacity.targeting import NotTargeting, Target, kept, target_of
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.pod import Pod, decode_pod
@@ -296,7 +300,9 @@ def test_an_annotation_that_names_no_spot_pool_is_not_outdone_by_a_toleration() 
         (pod_of(labels=SPOT, resourceClaims=[{"name": "gpu"}]), CLUSTER, ["cpu-spot", "gpu-spot"]),
         (pod_of(labels=SPOT, named="gpu-spot"), CLUSTER, ["gpu-spot"]),
         (pod_of(labels=SPOT, selector={POOL_LABEL: "gpu-spot"}), CLUSTER, ["gpu-spot"]),
-        (pod_of(named="cpu-spot", gpu=True), CLUSTER, ["cpu-spot"]),
+        (pod_of(named="cpu-spot", gpu=True), CLUSTER, []),
+        (pod_of(selector={POOL_LABEL: "cpu-spot"}, gpu=True), CLUSTER, []),
+        (pod_of(terms=[[expression(POOL_LABEL, "In", "cpu-spot", "gpu-spot")]], gpu=True), CLUSTER, ["gpu-spot"]),
         (pod_of(labels=SPOT, gpu=True, named="gone"), CLUSTER, []),
         (pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "spot"}), CLUSTER, ["gpu-spot"]),
         (pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "paid"}), CLUSTER, []),
@@ -342,16 +348,31 @@ GUARDED = cks_pool("guarded", instance_type="brand-new", taints=("nvidia.com/gpu
         (pod_of(labels=SPOT), False),
         (pod_of(labels=SPOT, resourceClaims=[{"name": "gpu"}]), False),
         (pod_of(labels=SPOT, tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}]), True),
-        (pod_of(labels=SPOT, named="guarded"), True),
-        (pod_of(labels=SPOT, selector={POOL_LABEL: "guarded"}), True),
+        (pod_of(labels=SPOT, named="guarded"), False),
+        (pod_of(labels=SPOT, selector={POOL_LABEL: "guarded"}), False),
         (pod_of(labels=SPOT, terms=[[expression(POOL_LABEL, "NotIn", "other")]]), False),
     ],
 )
-def test_a_taint_for_gpu_pods_keeps_others_off_unless_they_tolerate_it_or_name_the_pool(
+def test_a_taint_for_gpu_pods_keeps_others_off_unless_they_tolerate_it_even_where_they_name_the_pool(
     pod: Pod,
     lands: bool,  # noqa: FBT001
 ) -> None:
     assert bool(landing(pod, GUARDED)) is lands
+
+
+def test_a_pool_is_said_to_be_excluded_only_if_it_would_take_the_pod_otherwise() -> None:
+    pools = (
+        cks_pool("fit", labels={"example.com/tier": "a"}),
+        cks_pool("closed", labels={"example.com/tier": "a"}, deletionTimestamp="2026-01-01T00:00:00Z"),
+        cks_pool("cpu", gpu=False, labels={"example.com/tier": "a"}),
+    )
+    found = target(pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "b"}), *pools)
+    assert isinstance(found, Target)
+    assert {pool.name: because for pool, because in found.refused} == {
+        "fit": "the Pod's own nodeSelector or affinity excludes it",
+        "closed": "it is being deleted",
+        "cpu": "it has no GPUs, and the Pod requests some",
+    }
 
 
 ON_ALL = {"example.com/capacity": "spot"}
@@ -525,3 +546,46 @@ def test_what_a_pod_keeps_is_a_list_of_words(text: str, expected: set[str]) -> N
     assert kept(pod) == set()
     pod.metadata.annotations = {"spotgate.dev/keep": text}
     assert kept(pod) == expected
+
+
+VIEWS = (view_of(*CLUSTER), view_of(GPU_SPOT, CPU), view_of(), view_of(shown=("gke",)), ClusterView())
+QUESTIONS = st.tuples(
+    st.builds(
+        pod_of,
+        labels=st.sampled_from(({}, SPOT, PREFERRED)),
+        named=st.sampled_from((None, "gpu-spot", "cpu-spot")),
+        gpu=st.booleans(),
+        selector=st.sampled_from((None, {POOL_LABEL: "gpu-spot"}, {"cloud.google.com/gke-spot": "true"})),
+        terms=st.sampled_from((None, [[IN_SPOT]], [[IN_SPOT], [AMD64]])),
+        tolerations=st.sampled_from((None, [{"key": "spot", "operator": "Exists"}])),
+        resourceClaims=st.sampled_from((None, [{"name": "gpu"}])),
+    ),
+    st.sampled_from(({}, SPOT, PREFERRED)),
+    st.sampled_from(VIEWS),
+    st.sampled_from(("", "gke")),
+    st.booleans(),
+)
+
+
+def ask(question: tuple[Pod, dict[str, str], ClusterView, str, bool]) -> Target | NotTargeting:
+    pod, namespace_labels, view, provider, tolerating = question
+    return target_of(pod, namespace_labels, view, ALL, provider=provider, tolerating=tolerating)
+
+
+@given(st.lists(QUESTIONS, min_size=2, max_size=6))
+def test_what_is_remembered_is_what_would_be_worked_out_anew(questions: list[Any]) -> None:
+    remembered = [ask(question) for question in questions + questions][len(questions) :]
+    for question, answer in zip(questions, remembered, strict=True):
+        targeting._remembered.cache_clear()
+        assert ask(question) == answer
+
+
+def test_only_so_much_is_remembered() -> None:
+    view = view_of(GPU_SPOT)
+    memory = targeting._remembered(supply_of(view, ONLY_CKS))
+    long = pod_of(labels=SPOT, selector={"example.com/x": "x" * targeting._KIND_LENGTH})
+    assert target(long, view=view) == target(long, view=view)
+    assert not memory
+    for number in range(2 * targeting._KINDS):
+        target(pod_of(labels=SPOT, selector={"example.com/x": str(number)}), view=view)
+        assert 1 <= len(memory) <= targeting._KINDS

@@ -46,6 +46,7 @@ def test_every_container_of_all_three_lists_is_visited_with_its_field_path() -> 
 
 def test_a_pod_without_containers_has_nothing_to_visit() -> None:
     assert list(containers(decode_pod(b"{}"))) == []
+    assert list(containers(decode_pod(b'{"spec": {"containers": null}}'))) == []
 
 
 @pytest.mark.parametrize("members", ["containers", "initContainers"])

@@ -306,7 +306,8 @@ raise SystemExit(serve({options!r}))"""
         authority = base64.b64decode(self.log("self-signed certificate made")[0]["ca_bundle"])
         super().__init__(ports["port"], ports["ops_port"], authority)
         if ready:
-            eventually(lambda: self.ops("/readyz").status == http.HTTPStatus.OK)
+            eventually(lambda: self.metric("spotgate_ready_workers") == options.workers)
+            assert self.ops("/readyz").status == http.HTTPStatus.OK
 
     def log(self, event: str) -> list[dict[str, Any]]:
         """The log's lines about an event, so far."""

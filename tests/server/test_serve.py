@@ -257,6 +257,45 @@ def test_a_worker_that_hangs_is_replaced(spawn: Spawn) -> None:
     assert process.post().allowed
 
 
+def test_it_is_ready_while_one_worker_serves(spawn: Spawn) -> None:
+    process = spawn(workers=2)
+    killed, left = process.workers()
+    os.kill(killed, signal.SIGKILL)
+    for _ in range(20):
+        assert process.ops("/readyz").status == 200
+    eventually(lambda: process.metric("spotgate_ready_workers") == 2)
+    for worker in process.workers():
+        os.kill(worker, signal.SIGKILL)
+    eventually(lambda: process.ops("/readyz").body == b"0 of 2 workers are ready\n")
+    assert left not in process.workers()
+    eventually(lambda: process.ops("/readyz").status == 200)
+
+
+def test_P1_a_worker_that_begins_when_the_policies_are_bad_serves_the_last_good_ones(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    policies = tmp_path / "policies"
+    process = spawn(workers=2)
+    write_policy(policies, "second.example.com")
+    eventually(lambda: len(process.log("policies taken over")) == 3)  # by the workers, and for those to come
+    good = process.log("policies taken over")[0]["bundle"]
+    (policies / "policy.yaml").write_text("kind: [")
+    eventually(lambda: process.metric("spotgate_last_reload_success", what="policies") == 0)
+    for worker in process.workers():
+        os.kill(worker, signal.SIGKILL)
+    eventually(lambda: process.metric("spotgate_worker_restarts_total") == 2)
+    eventually(lambda: process.metric("spotgate_bundle_info", hash=good) == 2)
+    assert process.metric("spotgate_last_reload_success", what="policies") == 0
+    assert not process.post(labelled("second.example.com")).allowed
+    assert process.post(labelled("reserved.example.com")).allowed
+
+    write_policy(policies, "third.example.com")
+    eventually(lambda: process.metric("spotgate_bundle_info", hash=good) == 0)
+    assert not any(process.post(labelled("third.example.com")).allowed for _ in range(10))
+    assert process.metric("spotgate_last_reload_success", what="policies") == 1
+    assert process.metric("spotgate_worker_restarts_total") == 2
+
+
 def test_workers_end_when_their_supervisor_is_killed(spawn: Spawn) -> None:
     process = spawn(workers=2)
     workers, counters = process.workers(), process.counters()

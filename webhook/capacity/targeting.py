@@ -7,6 +7,7 @@ every pool is spot.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -40,6 +41,15 @@ KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
 """What a Pod can ask to be left as it is, in a comma-separated list."""
 
 _ASKS_FOR_SPOT: Final = frozenset({SPOT, SPOT_PREFERRED})
+
+_STATES: Final = 4
+"""States of the node pools for which targets are remembered: as many as `webhook.capacity.supply` keeps."""
+
+_KINDS: Final = 256
+"""Kinds of Pods whose target is remembered for each. The Pods of one workload are of one kind."""
+
+_KIND_LENGTH: Final = 4096
+"""Bytes of a kind that is remembered. Ordinary ones have some hundred; longer ones must not fill the memory."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,16 +130,71 @@ def target_of(
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if asked is None and named is None and not tolerating and not constrained(pod.spec):
         return _SILENT
-
-    terms = terms_of(pod.spec)
     supply = supply_of(view, providers)
+    question = _Question(_kind(pod, named), asked, said is None, named, view.providers, provider, tolerating)
+    remembered = _remembered(supply)
+    target = remembered.get(question)
+    if target is None:
+        target = _answer(question, pod, supply, providers)
+        if len(question.kind) <= _KIND_LENGTH:
+            if len(remembered) == _KINDS:
+                remembered.clear()
+            remembered[question] = target
+    return target
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """What an answer depends on beside the supply and its providers.
+
+    Attributes:
+        kind: of the Pod.
+        asked: spot or spot-preferred; None: neither Pod nor namespace says so.
+        inherited: the Pod itself does not say so.
+        named: the pool that its annotation names.
+        shown: providers that the cluster shows.
+        provider: see `target_of`; ``tolerating`` as well.
+    """
+
+    kind: bytes
+    asked: str | None
+    inherited: bool
+    named: str | None
+    shown: frozenset[str]
+    provider: str
+    tolerating: bool
+
+
+def _kind(pod: Pod, named: str | None) -> bytes:
+    """All of a Pod that `_answer` reads: Pods of one kind have one answer."""
+    spec = pod.spec
+    resources = [
+        container.resources
+        for members in (spec.containers, spec.initContainers, spec.ephemeralContainers)
+        for container in members or ()
+    ]
+    claims = bool(spec.resourceClaims)
+    return _encoder.encode((named, resources, claims, spec.nodeSelector, spec.affinity, spec.tolerations))
+
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+@lru_cache(maxsize=_STATES)
+def _remembered(supply: Supply) -> dict[_Question, Target | NotTargeting]:  # noqa: ARG001 - the key
+    """The answers beside this supply, empty at first."""
+    return {}
+
+
+def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> Target | NotTargeting:
+    asked, named = question.asked, question.named
+    terms = terms_of(pod.spec)
     speaking = _speaking(terms, providers)
-    in_play = speaking or _in_play(supply, view, providers, provider)
+    in_play = speaking or _in_play(supply, question.shown, providers, question.provider)
     if asked is not None:
-        because = f"label {CAPACITY_LABEL}: {asked}" + ("" if said else " of its namespace")
+        because = f"label {CAPACITY_LABEL}: {asked}" + (" of its namespace" if question.inherited else "")
     else:
         own = own_choice(pod, terms, supply, providers)
-        if isinstance(own, NotTargeting) and tolerating and named is None:
+        if isinstance(own, NotTargeting) and question.tolerating and named is None:
             own = _tolerated(pod, supply, in_play) or own
         if isinstance(own, NotTargeting):
             return own
@@ -163,7 +228,17 @@ def untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     scheduler = pod.spec.schedulerName
     if scheduler and any(each.hands_off_schedulers.match(scheduler) for each in providers.values()):
         return f"scheduler {scheduler} places and stops it by rules of its own"
+    for key in _selected_by(pod):
+        if any(key in each.hands_off_selectors for each in providers.values()):
+            return f"it selects nodes by {key}, which chooses spot or not by rules of its own"
     return ""
+
+
+def _selected_by(pod: Pod) -> set[str]:
+    """Keys of the node labels that its own nodeSelector or required affinity names."""
+    if not constrained(pod.spec):
+        return set()
+    return {each.key for term in terms_of(pod.spec) for each in term.requirements}
 
 
 def own_choice(
@@ -209,10 +284,12 @@ def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tup
     return tuple(found.values())
 
 
-def _in_play(supply: Supply, view: ClusterView, providers: Mapping[str, Provider], named: str) -> tuple[Provider, ...]:
+def _in_play(
+    supply: Supply, shown: frozenset[str], providers: Mapping[str, Provider], named: str
+) -> tuple[Provider, ...]:
     """Those that the cluster shows; where it shows none, the one that a policy names."""
-    shown = view.providers.union(pool.provider for pool in supply.pools) or {named}
-    return tuple(each for name, each in providers.items() if name in shown)
+    names = shown.union(pool.provider for pool in supply.pools) or {named}
+    return tuple(each for name, each in providers.items() if name in names)
 
 
 def _tolerated(pod: Pod, supply: Supply, in_play: tuple[Provider, ...]) -> str:

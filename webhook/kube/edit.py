@@ -24,12 +24,15 @@ from webhook.kube.pod import (
     Sleep,
     Toleration,
 )
+from webhook.patch import pointer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from webhook.patch import Recorder
 
-_AFFINITY: Final = ("spec", "affinity")
-_NODE: Final = (*_AFFINITY, "nodeAffinity")
+_AFFINITY: Final = "/spec/affinity"
+_NODE: Final = f"{_AFFINITY}/nodeAffinity"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -61,20 +64,20 @@ class PodEditor:
         value = msgspec.to_builtins(toleration)
         if spec.tolerations is None:
             spec.tolerations = [toleration]
-            self._recorder.add(("spec", "tolerations"), [value])
+            self._recorder.add("/spec/tolerations", [value])
         else:
             spec.tolerations.append(toleration)
-            self._recorder.add(("spec", "tolerations", "-"), value)
+            self._recorder.add("/spec/tolerations/-", value)
 
     def add_node_selector(self, key: str, value: str) -> None:
         """Add one entry to ``nodeSelector``. The caller has seen that the key is not there."""
         spec = self.pod.spec
         if spec.nodeSelector is None:
             spec.nodeSelector = {key: value}
-            self._recorder.add(("spec", "nodeSelector"), {key: value})
+            self._recorder.add("/spec/nodeSelector", {key: value})
         else:
             spec.nodeSelector[key] = value
-            self._recorder.add(("spec", "nodeSelector", key), value)
+            self._recorder.add(f"/spec/nodeSelector{pointer((key,))}", value)
 
     def require(self, requirement: Requirement) -> None:
         """AND a requirement into every term of the required node affinity; a term is made where there is none.
@@ -91,13 +94,39 @@ class PodEditor:
         for index, term in enumerate(required.nodeSelectorTerms):
             if not term.matchExpressions and not term.matchFields:
                 continue
-            path = (*_NODE, _REQUIRED, "nodeSelectorTerms", index, "matchExpressions")
+            path = f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
             if term.matchExpressions is None:
                 term.matchExpressions = [requirement]
                 self._recorder.add(path, [_json(requirement)])
             else:
                 term.matchExpressions.append(requirement)
-                self._recorder.add((*path, "-"), _json(requirement))
+                self._recorder.add(f"{path}/-", _json(requirement))
+
+    def require_any(self, alternatives: Sequence[Sequence[Requirement]]) -> None:
+        """AND an OR into the required node affinity: one of these, each of requirements that AND, must hold.
+
+        Terms OR, so a term that is there becomes one for each alternative: the first goes into it, and copies of it
+        with the others follow at the end. A term without any requirement is left alone, as in `require`.
+        """
+        first, *others = alternatives
+        affinity = self.pod.spec.affinity
+        node_affinity = affinity.nodeAffinity if affinity is not None else None
+        required = node_affinity.requiredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
+        if required is None:
+            required = NodeSelector([NodeSelectorTerm(list(each)) for each in alternatives])
+            self._node_affinity(_REQUIRED, _json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
+            return
+        copies = [
+            NodeSelectorTerm([*(term.matchExpressions or ()), *each], term.matchFields)
+            for term in required.nodeSelectorTerms
+            if term.matchExpressions or term.matchFields
+            for each in others
+        ]
+        for requirement in first:
+            self.require(requirement)
+        for term in copies:
+            required.nodeSelectorTerms.append(term)
+            self._recorder.add(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/-", _json(term))
 
     def prefer(self, weight: int, *requirements: Requirement) -> None:
         """Append a preferred node affinity term with these requirements, which AND."""
@@ -109,30 +138,30 @@ class PodEditor:
             self._node_affinity(_PREFERRED, [_json(term)]).preferredDuringSchedulingIgnoredDuringExecution = [term]
         else:
             preferred.append(term)
-            self._recorder.add((*_NODE, _PREFERRED, "-"), _json(term))
+            self._recorder.add(f"{_NODE}/{_PREFERRED}/-", _json(term))
 
     def set_grace(self, seconds: int) -> None:
         """Set ``terminationGracePeriodSeconds``, whatever it was."""
         self.pod.spec.terminationGracePeriodSeconds = seconds
-        self._recorder.add(("spec", "terminationGracePeriodSeconds"), seconds)
+        self._recorder.add("/spec/terminationGracePeriodSeconds", seconds)
 
     def set_pre_stop(self, index: int, handler: Handler) -> None:
         """Give the container at ``spec.containers[index]``, which has none, a preStop hook."""
         container = self.pod.spec.containers[index]
-        path = ("spec", "containers", index, "lifecycle")
+        path = f"/spec/containers/{index}/lifecycle"
         if container.lifecycle is None:
             container.lifecycle = Lifecycle(preStop=handler)
             self._recorder.add(path, {"preStop": _json(handler)})
         else:
             container.lifecycle.preStop = handler
-            self._recorder.add((*path, "preStop"), _json(handler))
+            self._recorder.add(f"{path}/preStop", _json(handler))
 
     def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON
         """Record a new member of the node affinity together with the parents it lacks; the typed node affinity."""
         affinity = self.pod.spec.affinity
         node_affinity = affinity.nodeAffinity if affinity is not None else None
         if node_affinity is not None:
-            self._recorder.add((*_NODE, member), value)
+            self._recorder.add(f"{_NODE}/{member}", value)
             return node_affinity
         node_affinity = NodeAffinity()
         if affinity is not None:

@@ -32,12 +32,14 @@ class Subject(Protocol):
         operation: CREATE, UPDATE, DELETE or CONNECT; CREATE for every template.
         trace: where to say why the rule did or did not act.
         template: True for a pod template.
+        path: where the template is in the workload; empty for an object.
     """
 
     request: Request
     operation: str
     trace: Trace
     template: bool
+    path: tuple[str | int, ...]
 
     @property
     def pod(self) -> Pod:

@@ -104,9 +104,8 @@ class Webhook:
             response = self._refuse(refused)
             if not request.content.is_eof():
                 response.force_close()
-        if self.stopping or connection.is_spent():
+        if connection.request_ends() or self.stopping:
             response.force_close()
-        connection.request_ends()
         return response
 
     def _refuse(self, refused: Refused) -> web.Response:
@@ -126,7 +125,14 @@ class Webhook:
             raise Refused(400, "bad review", str(error)[:_MESSAGE_LENGTH]) from None
         self.in_flight += 1
         try:
-            decision = await self._decide(request, route, started)
+            snapshot = self.snapshot
+            index, state = snapshot.bundle.index, snapshot.state
+            if needs(request, index, route.phase).fresh:
+                left = route.timeout - self._limits.reply - (perf_counter() - started)
+                view = await self._fresh(state, max(0.0, min(left, self._limits.fresh)))
+            else:
+                view = state.view()
+            decision = decide(request, index, _context(route.phase, view))
             answer = respond(request.uid, decision, route.phase)
         except Exception as error:  # noqa: BLE001 - no request may stop the worker
             return self._bug(request, route.phase, error)
@@ -136,23 +142,6 @@ class Webhook:
         self._metrics.decided(route.phase, request.path, decision, seconds)
         _log(request, route.phase, decision, seconds)
         return Answer(answer)
-
-    async def _decide(self, request: Request, route: Route, started: float) -> Decision:
-        snapshot = self.snapshot
-        index = snapshot.bundle.index
-        if needs(request, index, route.phase).fresh:
-            left = route.timeout - self._limits.reply - (perf_counter() - started)
-            view = await self._fresh(snapshot.state, max(0.0, min(left, self._limits.fresh)))
-        else:
-            view = snapshot.state.view()
-        context = Context(
-            phase=route.phase,
-            now=utc_now(),
-            api_server=view.api_server or ASSUMED_VERSION,
-            oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
-            view=view,
-        )
-        return decide(request, index, context)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
         """The cluster as it is now; with its pools unknown if that takes longer than the caller can wait."""
@@ -178,19 +167,28 @@ class Webhook:
         return web.Response(status=500, body=errored(request.uid, 500, _BUG), content_type=JSON)
 
 
+def _context(phase: Phase, view: ClusterView) -> Context:
+    return Context(
+        phase=phase,
+        now=utc_now(),
+        api_server=view.api_server or ASSUMED_VERSION,
+        oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
+        view=view,
+    )
+
+
 def _log(request: Request, phase: Phase, decision: Decision, seconds: float) -> None:
-    policies = dict.fromkeys(finding.policy for finding in decision.findings)
-    policies.update(dict.fromkeys(operation.policy for operation in decision.patch))
+    policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
     log_decision(
         uid=request.uid[:TEXT_LENGTH],
-        phase=phase,
+        phase=phase.value,
         operation=request.operation,
         resource=request.path[:TEXT_LENGTH],
         namespace=request.namespace[:TEXT_LENGTH],
         name=request.name[:TEXT_LENGTH],
         user=request.user_info.username[:TEXT_LENGTH],
         allowed=not decision.denied,
-        policies=list(policies),
+        policies=list(dict.fromkeys(policies)),
         patch_operations=len(decision.patch),
         ms=round(seconds * 1000, 3),
     )

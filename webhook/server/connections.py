@@ -73,17 +73,15 @@ class Connection(web.RequestHandler):
     def request_begins(self) -> None:
         """The head of a request is there; it may have come together with the request before."""
         self.idle_since = math.inf
-        self.receiving_since = min(self.receiving_since, self._loop.time())
+        if self.receiving_since == math.inf:
+            self.receiving_since = self._loop.time()
         self._requests_left -= 1
 
-    def request_ends(self) -> None:
-        """It is answered, and its body is read or won't be."""
-        self.idle_since = self._loop.time()
+    def request_ends(self) -> bool:
+        """It is answered, and its body is read or won't be. True: it is time to part with the client."""
+        self.idle_since = now = self._loop.time()
         self.receiving_since = math.inf
-
-    def is_spent(self) -> bool:
-        """Is it time to part with the client?"""
-        return self._requests_left <= 0 or self._loop.time() > self._retires
+        return self._requests_left <= 0 or now > self._retires
 
     def abort(self) -> None:
         """End it now, and count it as neither slow nor idle from now on."""

@@ -76,7 +76,9 @@ class LiveCluster:
         return self._in_force.silence() if self._in_force is not None else 0.0
 
     async def _take_over(self, snapshot: Snapshot) -> None:
-        state = self._coming = LiveState(self._api, snapshot.bundle.providers)
+        bundle = snapshot.bundle
+        budgets = any(policy.needs.budgets for policy in bundle.policies)
+        state = self._coming = LiveState(self._api, bundle.providers, budgets=budgets)
         following = self._group.create_task(state.run())
         try:
             await self._read(state)

@@ -16,6 +16,8 @@ from webhook.context import Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aiohttp import StreamReader
+
     from webhook.server.limits import Limits
 
 JSON: Final = "application/json"
@@ -112,7 +114,7 @@ class Intake:
             await request.writer.write(_CONTINUE)
             request.writer.output_size = 0  # the answer has not begun
         try:
-            return route, await self._read_body(request)
+            return route, await self._read_body(request.content)
         except (web.RequestPayloadError, ConnectionError):
             raise Refused(400, "broken body", "the request's body broke off or is malformed") from None
 
@@ -137,21 +139,21 @@ class Intake:
             raise self._too_large()
         return route
 
-    async def _read_body(self, request: web.BaseRequest) -> bytes:
-        content = request.content
-        piece = await content.readany()
-        if content.at_eof() and len(piece) <= self._limits.body_bytes:
-            self._held += len(piece)
-            return piece  # as most do: there at once, in one piece
+    async def _read_body(self, content: StreamReader) -> bytes:
+        if content.is_eof():  # as with most: nothing is awaited
+            body = content.read_nowait()
+            if len(body) > self._limits.body_bytes:
+                raise self._too_large()
+            self._held += len(body)
+            return body
         pieces: list[bytes] = []
         size = 0
         try:
-            while piece:
+            while piece := await content.readany():
                 pieces.append(piece)
                 size += len(piece)
                 self._held += len(piece)
                 self._check_size(size)
-                piece = await content.readany()
         except BaseException:
             self._held -= size
             raise

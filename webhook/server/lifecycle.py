@@ -52,7 +52,10 @@ class Stop:
 
 
 class Worker:
-    """A webhook on a listening socket, on request with a live cluster as its state. Made inside a running loop."""
+    """A webhook on a listening socket, on request with a live cluster as its state. Made inside a running loop.
+
+    Among others on the same socket (not ``alone``) it leaves the clients to them until it knows the cluster.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,8 @@ class Worker:
         reloader: Reloader,
         limits: Limits,
         cluster: LiveCluster | None = None,
+        *,
+        alone: bool = True,
     ) -> None:
         self.metrics = Metrics()
         self.webhook = Webhook(reloader.snapshot, self.metrics, limits)
@@ -69,6 +74,9 @@ class Worker:
         self._limits = limits
         self._cluster = cluster
         self._serving = False
+        self._may_accept = asyncio.Event()
+        if alone or cluster is None:
+            self._may_accept.set()
         server = Server(self.webhook.handle, self.metrics, limits)
         self._acceptor = Acceptor(listener, server, lambda: certificate.context)
 
@@ -110,7 +118,7 @@ class Worker:
             tasks = [
                 group.create_task(work)
                 for work in (
-                    self._acceptor.accept(),
+                    self._accept(),
                     self._acceptor.sweep(),
                     self._certificate.watch(self._limits.certificate_poll),
                     *beside,
@@ -127,8 +135,13 @@ class Worker:
         await self._acceptor.close()
         log.info("stopped")
 
+    async def _accept(self) -> None:
+        await self._may_accept.wait()
+        await self._acceptor.accept()
+
     def _use(self, snapshot: Snapshot) -> None:
         self.webhook.snapshot = snapshot
+        self._may_accept.set()
 
     async def _drain(self, stop: Stop) -> None:
         """Serve on, every answer with `Connection: close`, until no request has come for a while.

@@ -69,11 +69,11 @@ class OpsPort:
         if self._stop.wanted.is_set():
             return "stopping"
         statuses = self._statuses()
-        ready = sum(status.ready for status in statuses)
-        if ready == self._workers:
+        # One is enough: those that are not ready do not accept, and without this Pod the others would have to do more.
+        if any(status.ready for status in statuses):
             return ""
         waits_for = next((f": {status.waits_for}" for status in statuses if status.waits_for), "")
-        return f"{ready} of {self._workers} workers are ready{waits_for}"
+        return f"0 of {self._workers} workers are ready{waits_for}"
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._registry)

@@ -53,24 +53,32 @@ class Reloader:
     Args:
         build: reads all files; runs in a thread. Raises PolicyErrors or StateErrors for what is wrong with them.
         paths: folders and files it reads.
+        instead: gives what was good last, if the policies are bad from the start; None: that is an error.
 
     Attributes:
         snapshot: the newest good one.
         last_reload: how the last attempt ended.
     """
 
-    def __init__(self, build: Callable[[], Snapshot], paths: Iterable[Path]) -> None:
+    def __init__(
+        self,
+        build: Callable[[], Snapshot],
+        paths: Iterable[Path],
+        instead: Callable[[], Snapshot] | None = None,
+    ) -> None:
         self._build = build
         self._paths = tuple(paths)
         # Before the files are read: what changes meanwhile is seen as a change.
         self._seen = _fingerprint(self._paths)
-        self.snapshot = self._build_and_try()
-        self.last_reload = Reload.now(success=True)
-
-    def _build_and_try(self) -> Snapshot:
-        snapshot = self._build()
-        self_test(snapshot.bundle)
-        return snapshot
+        try:
+            self.snapshot = _tried(build())
+            self.last_reload = Reload.now(success=True)
+        except PolicyErrors as errors:
+            if instead is None:
+                raise
+            log.error("policies not taken over", problems=str(errors).splitlines())
+            self.snapshot = _tried(instead())
+            self.last_reload = Reload.now(success=False)
 
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
         """Hand each new good snapshot to ``use``, until cancelled.
@@ -89,7 +97,7 @@ class Reloader:
 
     async def _renew(self) -> bool:
         try:
-            snapshot = await asyncio.to_thread(self._build_and_try)
+            snapshot = await asyncio.to_thread(lambda: _tried(self._build()))
         except (PolicyErrors, StateErrors) as errors:
             log.error("policies not taken over", problems=str(errors).splitlines())
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays
@@ -101,6 +109,11 @@ class Reloader:
             return True
         self.last_reload = Reload.now(success=False)
         return False
+
+
+def _tried(snapshot: Snapshot) -> Snapshot:
+    self_test(snapshot.bundle)
+    return snapshot
 
 
 def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:

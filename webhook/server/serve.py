@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import socket
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from certs.files import CertificateFiles
 from certs.self_signed import self_signed
@@ -129,7 +132,7 @@ def serve(options: ServeOptions) -> int:
     )
     if options.workers == 1:
         return run(_serve_alone(options, listener, ops_listener, parts))
-    return run(_supervise(options, listener, ops_listener, pair))
+    return run(_supervise(options, listener, ops_listener, pair, parts.reloader))
 
 
 class _Parts(NamedTuple):
@@ -148,8 +151,8 @@ def _own_pair(options: ServeOptions) -> KeyPair | None:
     return pair
 
 
-def _parts(options: ServeOptions, pair: KeyPair | None) -> _Parts:
-    """Load certificate and policies. Raises what `serve` reports."""
+def _parts(options: ServeOptions, pair: KeyPair | None, kept: Path | None = None) -> _Parts:
+    """Load certificate and policies; those in ``kept`` if theirs are bad. Raises what `serve` reports."""
     if pair is not None:
         certificate = ServingCertificate(pair)
     elif options.tls_cert is not None and options.tls_key is not None:
@@ -158,7 +161,8 @@ def _parts(options: ServeOptions, pair: KeyPair | None) -> _Parts:
     else:
         raise CertificateProblem("there is no certificate to serve", "give --tls-cert and --tls-key, or --self-signed")
     paths = (*(options.policies or (SHIPPED,)), *options.state)
-    return _Parts(certificate, Reloader(partial(build_snapshot, options), paths))
+    instead = partial(build_snapshot, replace(options, policies=(kept,))) if kept is not None else None
+    return _Parts(certificate, Reloader(partial(build_snapshot, options), paths, instead))
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
@@ -212,27 +216,45 @@ async def _serve_alone(
 
 
 async def _supervise(
-    options: ServeOptions, listener: socket.socket, ops_listener: socket.socket, pair: KeyPair | None
+    options: ServeOptions,
+    listener: socket.socket,
+    ops_listener: socket.socket,
+    pair: KeyPair | None,
+    reloader: Reloader,
 ) -> int:
     stop = Stop()
     stop.on_signals()
     with tempfile.TemporaryDirectory(
         prefix="spotgate-", dir=_MEMORY if _MEMORY.is_dir() else None, ignore_cleanup_errors=True
     ) as folder:
-        target = partial(_work, options, listener, pair)
+        kept = Path(folder) / "policies.yaml"
+        _keep(reloader.snapshot, kept)
+        keeping = asyncio.create_task(reloader.watch(partial(_keep, file=kept), options.limits.policy_poll))
+        target = partial(_work, options, listener, pair, kept)
         supervisor = Supervisor(target, options.workers, options.limits, folder)
         ops = OpsPort(supervisor.statuses, options.workers, supervisor.registry, stop)
         runner = await ops.start(ops_listener)
         await supervisor.run(stop)
         await runner.cleanup()
+        keeping.cancel()
+        await asyncio.wait([keeping])
     return 0
 
 
-def _work(options: ServeOptions, listener: socket.socket, pair: KeyPair | None, channel: socket.socket) -> None:
+def _keep(snapshot: Snapshot, file: Path) -> None:
+    """Write good policies down, for a worker that begins when the files they came from are bad."""
+    new = file.with_suffix(".new")
+    new.write_bytes(b"\n---\n".join(msgspec.json.encode(each.document.value) for each in snapshot.bundle.documents))
+    new.replace(file)
+
+
+def _work(
+    options: ServeOptions, listener: socket.socket, pair: KeyPair | None, kept: Path, channel: socket.socket
+) -> None:
     """Be one of several workers: this is where a new process begins."""
     configure_logging()
     try:
-        parts = _parts(options, pair)
+        parts = _parts(options, pair, kept)
     except (PolicyErrors, StateErrors, CertificateProblem) as error:
         sys.exit(str(error))
     sys.exit(run(_serve_as_worker(options, listener, channel, parts)))
@@ -244,6 +266,7 @@ async def _serve_as_worker(
     stop = Stop()
     stop.on_signals()
     listener.setblocking(False)  # noqa: FBT003 - it came as blocking
-    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, await _cluster(options))
+    cluster = await _cluster(options)
+    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, cluster, alone=False)
     await worker.run(stop, report(worker, channel, stop))
     return 0
