@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from webhook.bundle import DEFAULT_NAMESPACE, SHIPPED, load_bundle
+from webhook.capacity.provider import sizers_by_resource
 from webhook.cli import main
 from webhook.policy.loader import policy_files
 from webhook.server.limits import LIMITS
@@ -52,7 +53,9 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
     granted = {
         (group, resource) for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
     }
-    assert {(reader.group, reader.resource) for reader in load_bundle().readers} <= granted
+    bundle = load_bundle()
+    read = {*((each.group, each.resource) for each in bundle.readers), *sizers_by_resource(bundle.providers.values())}
+    assert read <= granted
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from webhook.capacity.compile import compile_provider
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
-from webhook.capacity.reader import PoolReader, Query
+from webhook.capacity.query import Query
 from webhook.policy.facts import CapacityProviderSpec
+
+if TYPE_CHECKING:
+    from webhook.capacity.reader import PoolReader
 
 CKS = Path(__file__).parents[2] / "policies" / "providers" / "cks.yaml"
 

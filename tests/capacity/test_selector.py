@@ -19,11 +19,11 @@ TIER = Label("example.com/tier", "spot")
 
 
 def selected(chosen: tuple[str, ...], *pools: Pool, named: tuple[Label, ...] = (), shown: tuple[str, ...] = ()) -> str:
-    """The requirements as text: ``key=value, key in a|b``."""
+    """The requirements as text: ``key=value, key=a|b or key=c``."""
     supply = supply_of(view_of(*pools, shown=shown), ALL)
     nodes = tuple(each for each in supply.spot if each.pool is not None and each.pool.name in chosen)
     unseen = tuple(each for each in supply.unseen if each.provider.name in chosen)
-    return ", ".join(map(_text, select(nodes or unseen, supply, named)))
+    return " or ".join(", ".join(map(_text, each)) for each in select(nodes or unseen, supply, named))
 
 
 def _text(requirement: Requirement) -> str:
@@ -119,23 +119,42 @@ def test_the_providers_spot_label_comes_before_all_and_keeps_to_the_spot_nodes_o
     assert selected(chosen, *pools) == expected
 
 
+E = other_pool(EKS, "e")
+E_TIER = other_pool(EKS, "e", labels={"example.com/tier": "spot"})
+E_PAID = other_pool(EKS, "e-paid", capacity=CapacityType.ON_DEMAND, labels={"example.com/tier": "spot"})
+EKS_SPOT = "eks.amazonaws.com/capacityType=SPOT"
+
+
 @pytest.mark.parametrize(
     ("chosen", "pools", "expected"),
     [
-        (("k1", "e"), (K1, other_pool(EKS, "e", labels={"example.com/tier": "spot"})), "example.com/tier=spot"),
-        (("k1", "e"), (K1, other_pool(EKS, "e")), ""),
-        (("both", "e"), (BOTH, other_pool(EKS, "e")), ""),
-        (("mixed", "e"), (MIXED, BOTH, other_pool(EKS, "e", labels={"example.com/tier": "spot"})), ""),
-        (("twin",), (other_pool(KARPENTER, "twin"), other_pool(KARPENTER, "twin", capacity=CapacityType.ON_DEMAND), K1), ""),
+        (("k1", "e"), (K1, E_TIER), "example.com/tier=spot"),
+        (("k1", "e"), (K1, E), f"{EKS_SPOT} or {KARPENTER_SPOT}"),
+        (("k1", "e"), (K1, E_TIER, E_PAID), f"{EKS_SPOT} or {KARPENTER_SPOT}"),
+        (("k1", "e"), (K1, K2, E), f"{EKS_SPOT} or karpenter.sh/nodepool=k1"),
+        (("k1", "e"), (K1, BOTH, E, PAID), f"{EKS_SPOT} or example.com/tier=spot"),
+        (("both", "e"), (BOTH, E), f"{EKS_SPOT} or {KARPENTER_SPOT}"),
+        (("both", "e"), (BOTH, BOTH_2, E), f"{EKS_SPOT} or {KARPENTER_SPOT}, karpenter.sh/nodepool=both"),
+        (("mixed", "e"), (MIXED, BOTH, E_TIER), f"{EKS_SPOT} or {KARPENTER_SPOT}, example.com/tier=spot"),
+        (("a", "b", "k1"), (A, B, K1, PAID), "example.com/tier=spot"),
+        (("a", "c", "e"), (A, B, C, E), f"{POOL_LABEL}=a|c or {EKS_SPOT}"),
     ],
-)  # fmt: skip
-def test_nothing_is_chosen_where_nothing_tells_them_apart(
+)
+def test_pools_of_several_providers_without_a_label_in_common_have_one_selector_each(
     chosen: tuple[str, ...], pools: tuple[Pool, ...], expected: str
 ) -> None:
     assert selected(chosen, *pools) == expected
 
 
-def test_unseen_pools_are_selected_by_the_spot_label_of_their_one_provider() -> None:
+TWIN = (other_pool(KARPENTER, "twin"), other_pool(KARPENTER, "twin", capacity=CapacityType.ON_DEMAND), K1)
+
+
+@pytest.mark.parametrize(("chosen", "pools"), [(("twin",), TWIN), (("twin", "e"), (*TWIN, E))])
+def test_nothing_is_chosen_where_nothing_tells_them_apart(chosen: tuple[str, ...], pools: tuple[Pool, ...]) -> None:
+    assert selected(chosen, *pools) == ""
+
+
+def test_unseen_pools_are_selected_by_the_spot_labels_of_their_providers() -> None:
     assert selected(("gke",), shown=("gke",)) == "cloud.google.com/gke-spot=true"
-    assert not selected(("gke", "eks"), shown=("gke", "eks"))
+    assert selected(("gke", "eks"), shown=("gke", "eks")) == f"{EKS_SPOT} or cloud.google.com/gke-spot=true"
     assert selected(("eks",), K1, PAID, shown=("eks",)) == "eks.amazonaws.com/capacityType=SPOT"

@@ -64,9 +64,9 @@ items:
         - b
 """
     first, second = read(tmp_path, text).objects
-    assert (first.line_of(()), second.line_of(())) == (1, 7)
-    assert second.line_of(("spec", "a", 0)) == 11
-    assert second.line_of(("spec", "missing")) == 9
+    assert (first.line, second.line) == (1, 7)
+    assert second.position_of(("spec", "a", 0))[0] == 11
+    assert second.position_of(("spec", "missing"))[0] == 9
     assert str(second.problem(("spec", "a", 0), "is bad")) == f"{tmp_path}/a.yaml:11:11: spec.a[0]: is bad"
 
 

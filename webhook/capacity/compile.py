@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from webhook.capacity.fallback import Need
+from webhook.capacity.grace import Grace, PoolGrace, Window
+from webhook.capacity.machines import TYPE_LABEL, Kinds, Machines
 from webhook.capacity.pool import CapacityType, Taint
 from webhook.capacity.provider import Label, Provider, TaintPattern, Timeline
-from webhook.capacity.reader import InstanceTypes, PoolReader, Query
+from webhook.capacity.query import Query
+from webhook.capacity.reader import Accelerators, Capacity, PoolReader
+from webhook.capacity.sizes import Sizer
+from webhook.decision import Outcome
 from webhook.globs import Globs
 
 if TYPE_CHECKING:
-    from webhook.policy.facts import CapacityProviderSpec, LabelSpec, NodePoolReaderSpec, TaintPatternSpec
+    from collections.abc import Sequence
+
+    from webhook.policy.facts import CapacityProviderSpec, LabelSpec, TaintPatternSpec
+    from webhook.policy.pools import NodePoolReaderSpec
 
 
 def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
     """Compile a provider and its readers."""
+    machines = _machines(spec)
     return Provider(
         name=name,
         title=spec.title,
@@ -25,6 +35,7 @@ def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
         gpu_taints=_patterns(spec.gpu.taints),
         gpu_resources=Globs(spec.gpu.resources),
         hands_off_schedulers=Globs(spec.hands_off_schedulers),
+        hands_off_selectors=frozenset(spec.hands_off_selectors),
         system_namespaces=Globs(spec.system_namespaces.names),
         system_namespace_labels=_labels(spec.system_namespaces.labels),
         timeline=Timeline(
@@ -34,11 +45,12 @@ def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
         ),
         grace_budget=spec.grace_period.budget_seconds,
         safety_margin=spec.grace_period.safety_margin_seconds,
-        readers=tuple(_reader(name, spec, reader) for reader in spec.node_pools),
+        fallback=tuple(Need(each.require, Outcome[each.outcome.upper()], each.because) for each in spec.fallback),
+        readers=tuple(_reader(name, spec, reader, machines) for reader in spec.node_pools),
     )
 
 
-def _labels(specs: tuple[LabelSpec, ...]) -> tuple[Label, ...]:
+def _labels(specs: Sequence[LabelSpec]) -> tuple[Label, ...]:
     return tuple(Label(label.key, label.value) for label in specs)
 
 
@@ -50,29 +62,96 @@ def _query(text: str | None) -> Query | None:
     return None if text is None else Query(text)
 
 
-def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec) -> PoolReader:
-    types = provider.instance_types
+def _machines(spec: CapacityProviderSpec) -> Machines:
+    types = Kinds(gpu=Globs(spec.instance_types.gpu), cpu=Globs(spec.instance_types.cpu))
+    labels = {TYPE_LABEL: types}
+    for label in spec.machine_labels:
+        labels[label.key] = Kinds(Globs(label.gpu), Globs(label.cpu)) if label.gpu or label.cpu else types
+    return Machines(
+        types=types,
+        never_spot=Globs(spec.instance_types.never_spot),
+        labels=tuple(labels.items()),
+        gpu_labels=Globs(spec.gpu.labels),
+    )
+
+
+def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec, machines: Machines) -> PoolReader:
+    capacity, accelerators, size = spec.capacity, spec.accelerators, spec.size
     return PoolReader(
         provider=name,
         pool_label=provider.pool_name_label,
-        instance_types=InstanceTypes(gpu=Globs(types.gpu), cpu=Globs(types.cpu), never_spot=Globs(types.never_spot)),
+        this_cluster=provider.this_cluster,
+        machines=machines,
+        gpu_resources=Globs(provider.gpu.resources),
         group=spec.group,
         versions=spec.versions,
         kind=spec.kind,
         resource=spec.resource,
         namespaced=spec.namespaced,
         scale=spec.scale,
-        capacity=Query(spec.capacity.from_),
-        capacity_values={value.casefold(): CapacityType(meant) for value, meant in spec.capacity.values.items()},
-        capacity_default=CapacityType(spec.capacity.default),
-        on_demand_value=next((value for value, meant in spec.capacity.values.items() if meant == "on-demand"), ""),
+        when=_query(spec.when),
+        capacity=Capacity(
+            query=Query(capacity.from_ or spec.requirements or ""),
+            label=capacity.label,
+            values={value.casefold(): CapacityType(meant) for value, meant in capacity.values.items()},
+            default=CapacityType(capacity.default),
+            on_demand=next((value for value, meant in capacity.values.items() if meant == "on-demand"), ""),
+        ),
+        pool_name=_query(spec.pool_name),
         instance_type=_query(spec.instance_type),
-        desired=Query(spec.size.desired),
-        autoscaling=_query(spec.size.autoscaling),
-        maximum=_query(spec.size.maximum),
+        requirements=_query(spec.requirements),
+        accelerators=Accelerators(
+            type=_query(accelerators.type), count=_query(accelerators.count), when=_query(accelerators.when)
+        ),
+        desired=_query(size.desired),
+        autoscaling=_query(size.autoscaling),
+        maximum=_query(size.maximum),
+        limits=_query(size.limits),
+        unlimited=size.unlimited,
+        sizer=_sizer(spec),
         taints=_query(spec.taints),
+        taint_texts=spec.taint_texts,
+        taint_effects=spec.taint_effects,
         labels=_query(spec.labels),
         known_labels={key: Query(text) for key, text in spec.known_labels.items()},
         zones=_query(spec.zones),
+        grace=_grace(provider, spec),
+        cluster=_query(spec.cluster),
+        cluster_namespace=_query(spec.cluster_namespace),
         unusable=tuple((Query(item.when), item.because) for item in spec.unusable),
+    )
+
+
+def _sizer(spec: NodePoolReaderSpec) -> Sizer | None:
+    by = spec.size.sized_by
+    if by is None:
+        return None
+    return Sizer(
+        group=by.group,
+        versions=by.versions,
+        kind=by.kind,
+        resource=by.resource,
+        scale=by.scale,
+        pool_kind=spec.kind,
+        pool=Query(by.pool),
+        desired=Query(by.desired),
+        autoscaling=_query(by.autoscaling),
+    )
+
+
+def _grace(provider: CapacityProviderSpec, spec: NodePoolReaderSpec) -> Grace:
+    usual = provider.grace_period
+    return Grace(
+        usual=PoolGrace(usual.budget_seconds, usual.safety_margin_seconds),
+        windows=tuple(
+            Window(
+                when=_query(window.when),
+                seconds=window.budget_seconds,
+                total=_query(window.from_),
+                reserved=_query(window.reserved),
+                margin=window.safety_margin_seconds,
+            )
+            for window in spec.grace_period.windows
+        ),
+        limit=_query(spec.grace_period.limit),
     )

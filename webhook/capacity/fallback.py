@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from webhook.capacity.pool import CapacityType, Gpu
+from webhook.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,8 +16,22 @@ if TYPE_CHECKING:
     from webhook.capacity.pool import Pool
     from webhook.capacity.provider import Provider
 
-Require = Literal["any", "gpu", "same-type"]
-"""What counts: any on-demand pool, one with GPUs, or one of the same instance type."""
+Require = Literal["any", "standard", "gpu", "same-type"]
+"""What counts: any on-demand pool, one without GPUs, one with GPUs, or one of the same instance type."""
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What a GPU spot pool needs beside it.
+
+    Attributes:
+        require: what counts.
+        outcome: the most that comes of its lack.
+        because: what happens without, as a sentence; empty: Pods of a reclaimed node find no other.
+    """
+
+    require: Require
+    outcome: Outcome = Outcome.DENY
+    because: str = ""
 
 
 class Cover(IntEnum):
@@ -33,6 +48,7 @@ class Demand(msgspec.Struct, frozen=True):
     identity: tuple[str, str, str, str]
     cluster: str
     gpu: Gpu
+    gpu_type: str
     instance_type: str
 
 
@@ -41,32 +57,53 @@ class Supply(msgspec.Struct, frozen=True):
 
     cluster: str
     gpu: Gpu
+    gpu_type: str
     instance_type: str
     zones: frozenset[str]
 
 
+class Worse(msgspec.Struct, frozen=True):
+    """A spot pool that a request leaves with less of what it needs."""
+
+    spot: Pool
+    need: Need
+    cover: Cover
+
+
+_MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
+_MAY_HAVE_GPUS: Final = frozenset({Gpu.YES, Gpu.UNKNOWN})
+
+
 def demand_of(pool: Pool | None) -> Demand | None:
-    """The need of a pool; None: it needs no fallback. A pool that is both spot and on-demand is its own."""
-    if pool is None or pool.deleting or not pool.spot or pool.gpu not in {Gpu.YES, Gpu.UNKNOWN}:
+    """The need of a pool; None: it needs no fallback. A pool that is both spot and on-demand is its own.
+
+    What can't be read is judged on the safe side: a pool of which nobody can tell may well be spot.
+    """
+    if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT or pool.gpu not in _MAY_HAVE_GPUS:
         return None
-    return Demand(pool.identity, pool.cluster, pool.gpu, pool.instance_type)
+    return Demand(pool.identity, pool.cluster, pool.gpu, pool.gpu_type, pool.instance_type)
 
 
 class Fallbacks(msgspec.Struct, frozen=True):
     """What counts as a fallback.
 
     Attributes:
-        require: for every spot pool but those of a provider in ``by_provider``.
-        providers: by name, for the taints that nobody may tolerate.
+        require: for every spot pool of which nothing else says more.
+        by_provider: the same for the pools of one provider; it overrides what its document says.
+        providers: by name, for what their pools need, and for the taints that nobody may tolerate.
     """
 
     require: Require
     by_provider: Mapping[str, Require]
     providers: Mapping[str, Provider]
 
-    def required(self, spot: Pool) -> Require:
-        """What this spot pool requires."""
-        return self.by_provider.get(spot.provider, self.require)
+    def needs(self, spot: Pool) -> tuple[Need, ...]:
+        """What this spot pool needs."""
+        required = self.by_provider.get(spot.provider)
+        if required is not None:
+            return (Need(required),)
+        provider = self.providers.get(spot.provider)
+        return (provider.fallback if provider is not None else ()) or (Need(self.require),)
 
     def title(self, pool: Pool) -> str:
         """Who provides a pool, for people."""
@@ -77,45 +114,47 @@ class Fallbacks(msgspec.Struct, frozen=True):
         """What a pool gives; None: it is nobody's fallback."""
         if pool is None or self._why_nobodys(pool):
             return None
-        return Supply(pool.cluster, pool.gpu, pool.instance_type, pool.zones)
+        return Supply(pool.cluster, pool.gpu, pool.gpu_type, pool.instance_type, pool.zones)
 
-    def why_not(self, spot: Pool, pool: Pool) -> str:
-        """Why a pool is no fallback for this spot pool; empty when it is one."""
-        if pool.cluster != spot.cluster:
-            return f"it belongs to {f'cluster {pool.cluster}' if pool.cluster else 'this cluster'}"
-        require = self.required(spot)
+    def why_not(self, spot: Pool, pool: Pool, require: Require) -> str:
+        """Why a pool is not what this spot pool needs; empty when it is."""
+        if pool.cluster != spot.cluster or (pool.cluster and pool.provider != spot.provider):
+            whose = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
+            return f"it belongs to cluster {pool.cluster}{whose}" if pool.cluster else "it belongs to this cluster"
         if (why := self._why_nobodys(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
-        if pool.gpu is Gpu.NO:
-            return "it has no GPUs"
+        if pool.gpu is (Gpu.YES if require == "standard" else Gpu.NO):
+            return "it has GPUs" if require == "standard" else "it has no GPUs"
         if require == "same-type":
-            if pool.instance_type == spot.instance_type != "":
-                return ""
-            return (
-                f"its instance type is {pool.instance_type or 'not known'}, not {spot.instance_type or 'a known one'}"
-            )
-        return "" if pool.gpu is Gpu.YES else f"nobody knows whether {pool.instance_type or 'it'} has GPUs"
+            return _why_other_type(spot, pool)
+        return "" if pool.gpu is not Gpu.UNKNOWN else f"nobody knows whether {pool.instance_type or 'it'} has GPUs"
 
-    def cover(self, spot: Pool, pools: Sequence[Pool]) -> Cover:
-        """How well these pools cover the spot pool. A zone that is not said is no other zone."""
-        fallbacks = [pool for pool in pools if not self.why_not(spot, pool)]
+    def cover(self, spot: Pool, pools: Sequence[Pool], require: Require) -> Cover:
+        """How well these pools cover what the spot pool needs. A zone that is not said is no other zone."""
+        fallbacks = [pool for pool in pools if not self.why_not(spot, pool, require)]
         if not fallbacks:
             return Cover.NONE
+        if require == "standard":  # It is not the spot pool's Pods that go there.
+            return Cover.HERE
         elsewhere = spot.zones and all(pool.zones and not pool.zones & spot.zones for pool in fallbacks)
         return Cover.ELSEWHERE if elsewhere else Cover.HERE
 
-    def worse_off(self, before: Sequence[Pool], after: Sequence[Pool]) -> list[tuple[Pool, Cover]]:
+    def worse_off(self, before: Sequence[Pool], after: Sequence[Pool]) -> list[Worse]:
         """The spot pools that are covered worse by the pools after a request than by those before it, by name.
 
         A demand that was not there before counts as covered before.
         """
-        was = {demand: self.cover(pool, before) for pool in before if (demand := demand_of(pool)) is not None}
-        return [
-            (pool, cover)
-            for pool in sorted(after, key=str)
-            if (demand := demand_of(pool)) is not None
-            and (cover := self.cover(pool, after)) > was.get(demand, Cover.HERE)
-        ]
+        earlier = {demand: pool for pool in before if (demand := demand_of(pool)) is not None}
+        found: list[Worse] = []
+        for pool in sorted(after, key=str):
+            if (demand := demand_of(pool)) is None:
+                continue
+            for need in self.needs(pool):
+                same = earlier.get(demand)
+                was = Cover.HERE if same is None else self.cover(same, before, need.require)
+                if (cover := self.cover(pool, after, need.require)) > was:
+                    found.append(Worse(pool, need, cover))
+        return found
 
     def _why_nobodys(self, pool: Pool) -> str:
         if pool.spot:
@@ -130,3 +169,12 @@ class Fallbacks(msgspec.Struct, frozen=True):
             if taint.effect != "PreferNoSchedule" and any(pattern.matches(taint) for pattern in forbidden):
                 return f"no Pod may tolerate its taint {taint}"
         return ""
+
+
+def _why_other_type(spot: Pool, pool: Pool) -> str:
+    """Why a pool with GPUs is not of the spot pool's type: of accelerator where both name one, else of machine."""
+    if pool.gpu_type and spot.gpu_type:
+        return "" if pool.gpu_type == spot.gpu_type else f"its GPUs are {pool.gpu_type}, not {spot.gpu_type}"
+    if pool.instance_type == spot.instance_type != "":
+        return ""
+    return f"its instance type is {pool.instance_type or 'not known'}, not {spot.instance_type or 'a known one'}"

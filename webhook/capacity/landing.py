@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
+"""Said only of pools that would take the Pod otherwise."""
 _NO_GPU: Final = "it has no GPUs, and the Pod requests some"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
@@ -54,24 +55,25 @@ def land(
     gpu = _wants_gpu(pod, in_play)
     names = {provider.name for provider in in_play}
     found: list[SpotNodes] = []
-    unfit: list[tuple[SpotNodes, str]] = []
+    unsuited: list[SpotNodes] = []
     refused: list[tuple[Pool, str]] = []
     for nodes in supply.spot:
         pool = nodes.pool
         if pool is None or pool.provider not in names or (named is not None and pool.name != named):
             continue
-        if nodes.closed:
-            refused.append((pool, nodes.closed))
+        wasted = gpu is False and nodes.gpu is Gpu.YES
+        if because := nodes.closed or _unable(pod, nodes, gpu=gpu):
+            refused.append((pool, because))
         elif admits(terms, nodes.labels, nodes.absent) is Answer.NO:
-            refused.append((pool, EXCLUDED))
-        elif because := _unfit(pod, nodes, gpu=gpu):
-            unfit.append((nodes, because))
+            refused.append((pool, _GPU if wasted else EXCLUDED))
+        elif wasted:
+            unsuited.append(nodes)
         else:
             found.append(nodes)
-    if unfit:
-        selected = _named(terms, named, found, [nodes for nodes, _ in unfit], supply)
+    if unsuited:
+        selected = _named(terms, named, found, unsuited, supply)
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
-        refused += [(nodes.pool, because) for nodes, because in unfit if nodes.pool and nodes not in selected]
+        refused += [(nodes.pool, _GPU) for nodes in unsuited if nodes.pool and nodes not in selected]
     if not found and named is None:
         found = [
             nodes
@@ -106,30 +108,28 @@ def _wants_gpu(pod: Pod, in_play: Iterable[Provider]) -> bool | None:
     return None if pod.spec.resourceClaims else False
 
 
-def _unfit(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
-    """Why GPUs stand in the way, as a phrase; empty where they do not."""
+def _unable(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
+    """Why GPUs, or the lack of them, keep the Pod off these nodes, as a phrase; empty where they do not."""
     if gpu:
         return _NO_GPU if nodes.gpu is Gpu.NO else ""
-    if gpu is False and nodes.gpu is Gpu.YES:
-        return _GPU
     guard = gpu_only(pod, nodes)
     return f"its taint {guard} keeps Pods off that request no GPUs" if guard is not None else ""
 
 
 def _named(
-    terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unfit: list[SpotNodes], supply: Supply
+    terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unsuited: list[SpotNodes], supply: Supply
 ) -> list[SpotNodes]:
-    """Those that a Pod names although they do not fit: by annotation, by name in its own selector, or by a label.
+    """Nodes with GPUs that a Pod without names all the same: by annotation, in its own selector, or by a label.
 
     A label that pools give their nodes names them only if it is on none that fits: it may well be on all spot pools.
     """
     if named is not None:
-        return unfit
+        return unsuited
 
     def selects(nodes: SpotNodes, keys: frozenset[str]) -> bool:
         return any(term.demands(keys) and term.admits(nodes.labels, supply.telling) is not Answer.NO for term in terms)
 
-    by_name = [nodes for nodes in unfit if selects(nodes, frozenset((nodes.provider.pool_label,)))]
+    by_name = [nodes for nodes in unsuited if selects(nodes, frozenset((nodes.provider.pool_label,)))]
     if by_name or any(selects(nodes, supply.given) for nodes in fit):
         return by_name
-    return [nodes for nodes in unfit if selects(nodes, supply.given)]
+    return [nodes for nodes in unsuited if selects(nodes, supply.given)]

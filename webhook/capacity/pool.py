@@ -40,6 +40,22 @@ class Taint(msgspec.Struct, frozen=True):
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
+class Size(msgspec.Struct, frozen=True):
+    """The size that an object gives a pool.
+
+    Attributes:
+        by: kind, namespace and name of the object.
+        pool: kind, namespace and name of the pool.
+        desired: nodes that it should have; None: it does not say.
+        autoscaling: an autoscaler sets ``desired``.
+    """
+
+    by: tuple[str, str, str]
+    pool: tuple[str, str, str]
+    desired: int | None
+    autoscaling: bool
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """One node pool, whoever provides it.
 
@@ -49,9 +65,13 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         name: name of its resource; with ``namespace`` (empty: cluster-scoped) and ``kind`` it is its identity.
         capacity: spot, on-demand, both, unknown.
         gpu: whether its nodes have GPUs.
-        instance_type: for ``same-type``; empty when unknown or several.
+        gpu_type: the accelerator, where it says one apart from the instance type: ``nvidia-tesla-t4``.
+        gpu_count: how many each node has; None: it does not say.
+        instance_type: for ``same-type``; several are separated by commas; empty when unknown.
         superchip: its instance type can never be spot.
         autoscaling: the autoscaler sizes it, up to ``maximum`` nodes; else it has ``desired``. None: it does not say.
+        unlimited: it is autoscaled without a maximum.
+        size: what another object says of its size; None: no other does.
         blocked: why its status says that it gets no nodes; empty when it does not.
         taints: what its nodes are tainted with, as far as it says.
         labels: what its nodes are labelled with, as far as it says, the pool-name label included. A label that is not
@@ -70,11 +90,15 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     capacity: CapacityType = CapacityType.UNKNOWN
     gpu: Gpu = Gpu.UNKNOWN
+    gpu_type: str = ""
+    gpu_count: int | None = None
     instance_type: str = ""
     superchip: bool = False
     autoscaling: bool = False
     desired: int | None = None
     maximum: int | None = None
+    unlimited: bool = False
+    size: Size | None = None
     blocked: str = ""
     taints: tuple[Taint, ...] = ()
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -100,15 +124,17 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         """Why it gives no nodes, now or at most; empty when it can."""
         if self.deleting:
             return "it is being deleted"
-        if self.blocked:
-            return self.blocked
-        if self.autoscaling:
-            if self.maximum is None:
-                return "it is autoscaled and does not say its maximum size"
-            return "it is autoscaled to at most 0 nodes" if self.maximum <= 0 else ""
+        return self.blocked or (self._too_small_by_autoscaling() if self.autoscaling else self._too_small())
+
+    def _too_small(self) -> str:
         if self.desired is None:
             return "it does not say how many nodes it has"
         return "it has 0 nodes and no autoscaling" if self.desired <= 0 else ""
+
+    def _too_small_by_autoscaling(self) -> str:
+        if self.maximum is None:
+            return "" if self.unlimited else "it is autoscaled and does not say its maximum size"
+        return "it is autoscaled to at most 0 nodes" if self.maximum <= 0 else ""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"

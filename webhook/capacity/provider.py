@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from webhook.capacity.pool import Taint
+    from webhook.capacity.fallback import Need
+    from webhook.capacity.pool import Pool, Taint
     from webhook.capacity.reader import PoolReader
+    from webhook.capacity.sizes import Sizer
     from webhook.globs import Globs
 
 
@@ -42,11 +44,13 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         gpu_taints: taints that keep Pods without GPUs off GPU nodes.
         gpu_resources: extended resources that are GPUs.
         hands_off_schedulers: scheduler names whose Pods are never touched (SUNK).
+        hands_off_selectors: keys of node labels; Pods that select by them are never touched (GKE's ComputeClasses).
         system_namespaces: namespaces of the provider's own, never touched, by name.
         system_namespace_labels: the same, by label.
         timeline: of a reclaim.
         grace_budget: seconds an ordinary Pod gets to stop at most.
         safety_margin: seconds to keep free of that.
+        fallback: what its GPU spot pools need beside them; empty: what the policy says.
         readers: one for each kind of node pool it has.
     """
 
@@ -59,11 +63,13 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     gpu_taints: tuple[TaintPattern, ...]
     gpu_resources: Globs
     hands_off_schedulers: Globs
+    hands_off_selectors: frozenset[str]
     system_namespaces: Globs
     system_namespace_labels: tuple[Label, ...]
     timeline: Timeline
     grace_budget: int
     safety_margin: int
+    fallback: tuple[Need, ...]
     readers: tuple[PoolReader, ...]
 
 
@@ -83,7 +89,47 @@ class TaintPattern(msgspec.Struct, frozen=True):
         )
 
 
-def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], PoolReader]:
+class ResourceReader(msgspec.Struct, frozen=True):
+    """All that read one resource; which of them reads an object is said by their conditions.
+
+    Attributes:
+        readers: at least one; those with a condition come first.
+    """
+
+    readers: tuple[PoolReader, ...]
+
+    @property
+    def any(self) -> PoolReader:
+        """One of them: group, versions, kind and resource are the same for all."""
+        return self.readers[-1]
+
+    def of(self, value: Mapping[str, Any]) -> PoolReader:
+        """The one that reads an object: the first whose condition holds, else the last. No pool stays unread."""
+        holding = (each for each in self.readers if each.when is None or each.when(value))
+        return next(holding, self.any)
+
+    def read(self, value: Mapping[str, Any]) -> Pool:
+        """The pool that an object of this resource declares."""
+        return self.of(value).read(value)
+
+
+def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], ResourceReader]:
     """All readers by the API group and plural resource name of the node pools they read, in that order."""
-    readers = {(reader.group, reader.resource): reader for provider in providers for reader in provider.readers}
-    return dict(sorted(readers.items()))
+    found: dict[tuple[str, str], list[PoolReader]] = {}
+    for provider in providers:
+        for reader in provider.readers:
+            found.setdefault((reader.group, reader.resource), []).append(reader)
+    return {
+        key: ResourceReader(tuple(sorted(readers, key=lambda reader: reader.when is None)))
+        for key, readers in sorted(found.items())
+    }
+
+
+def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], tuple[Sizer, ...]]:
+    """What says the size of pools without being one, by API group and plural resource name, in that order."""
+    found: dict[tuple[str, str], list[Sizer]] = {}
+    for provider in providers:
+        for reader in provider.readers:
+            if reader.sizer is not None:
+                found.setdefault((reader.sizer.group, reader.sizer.resource), []).append(reader.sizer)
+    return {key: tuple(sizers) for key, sizers in sorted(found.items())}

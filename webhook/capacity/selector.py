@@ -20,8 +20,13 @@ _REMEMBERED: Final = 64
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def select(chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[Label, ...]) -> tuple[Requirement, ...]:
+def select(
+    chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[Label, ...]
+) -> tuple[tuple[Requirement, ...], ...]:
     """Requirements, all ``In``, that admit the chosen nodes and no others that are known.
+
+    Those of one item must all hold, and one of the items. There are several only where nodes of several providers have
+    no label in common: one for each provider.
 
     The first of these that does: the provider's spot label; a label named in the policy; a label that all of their
     pools give their nodes and no other pool gives; the pool-name label. A pool of both capacities also needs the spot
@@ -32,8 +37,23 @@ def select(chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[Label, ..
         supply: what there is.
         named: labels that the policy names.
     """
-    inside = [nodes.labels for nodes in chosen]
     outside = [*supply.other, *(nodes.labels for nodes in supply.spot if nodes not in chosen)]
+    if in_common := _select(chosen, outside, supply, named):
+        return (in_common,)
+    by_provider: dict[str, list[SpotNodes]] = {}
+    for nodes in chosen:
+        by_provider.setdefault(nodes.provider.name, []).append(nodes)
+    if len(by_provider) == 1:
+        return ()
+    each = tuple(_select(tuple(nodes), outside, supply, named) for nodes in by_provider.values())
+    return each if all(each) else ()
+
+
+def _select(
+    chosen: tuple[SpotNodes, ...], outside: list[Mapping[str, str]], supply: Supply, named: tuple[Label, ...]
+) -> tuple[Requirement, ...]:
+    """What must hold together to admit all of the chosen and nothing outside; empty: nothing does that."""
+    inside = [nodes.labels for nodes in chosen]
     base: tuple[Requirement, ...] = ()
     spot_labels = chosen[0].provider.spot_labels
     if spot_labels:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.capacity.provider import sizers_by_resource
 from webhook.context import Phase
 from webhook.index import NAMESPACE_NAME_LABEL
 from webhook.kube.pod import MIRROR_ANNOTATION
@@ -64,8 +65,10 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
         client_config: of every webhook; its Service gets the path.
     """
     validated = _asked(bundle, Phase.VALIDATE)
-    readers = {(group, each.resource) for each in bundle.readers for group in (each.group, "*")}
-    pools = {key: asked for key, asked in validated.items() if (key[0], key[1].partition("/")[0]) in readers}
+    sizing = sizers_by_resource(bundle.providers.values())
+    sized = {*sizing, *((each.group, each.resource) for each in bundle.readers)}
+    about_pools = {(group, resource) for own, resource in sized for group in (own, "*")}
+    pools = {key: asked for key, asked in validated.items() if (key[0], key[1].partition("/")[0]) in about_pools}
     others = {key: asked for key, asked in validated.items() if key not in pools}
     selector = _namespace_selector(bundle)
     namespaces = list(_namespace_conditions(bundle))

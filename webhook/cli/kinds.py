@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from webhook.capacity.provider import sizers_by_resource
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, resource_of, resource_of_crd
 
 if TYPE_CHECKING:
@@ -18,26 +19,33 @@ class Kinds:
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest]) -> None:
         workloads = bundle.index.workloads.values()
+        sizers = sizers_by_resource(bundle.providers.values()).values()
         crds = (each.value for each in manifests if (each.group, each.kind) == (CRD_GROUP, CRD_KIND))
         self._known = {
             (each.group, each.kind): each
             for each in (
                 *(Resource(each.group, each.kind, each.resource, each.namespaced) for each in bundle.readers),
+                *(Resource(each[0].group, each[0].kind, each[0].resource, namespaced=True) for each in sizers),
                 *(Resource(each.group, each.kind, each.resource, namespaced=True) for each in workloads),
                 *filter(None, map(resource_of_crd, crds)),
             )
         }
-        self._api_versions = {each.kind: f"{each.group}/..." for each in workloads if each.group} | {
-            each.kind: f"{each.group}/{each.versions[0]}" for each in bundle.readers
-        }
+        self._workloads = {each.kind: f"{each.group}/..." for each in workloads if each.group}
+        self._readers = bundle.readers
 
     def resource(self, manifest: Manifest) -> Resource | None:
         """The resource of an object; None: nothing says."""
         return resource_of(manifest.group, manifest.kind) or self._known.get((manifest.group, manifest.kind))
 
-    def meant(self, manifest: Manifest) -> str:
-        """The apiVersion that was meant instead of the core group's, which holds no kinds but the built-in ones.
+    def meant(self, manifest: Manifest) -> list[str]:
+        """The apiVersions that may be meant instead of the core group's, which holds no kinds but the built-in ones.
 
-        Empty where none is known.
+        Of several kinds of node pool with the name: those that have the field that says what it is.
         """
-        return "" if manifest.group else self._api_versions.get(manifest.kind, "")
+        if manifest.group:
+            return []
+        readers = [each for each in self._readers if each.kind == manifest.kind]
+        fitting = [each for each in readers if each.capacity.query(manifest.value)] or readers
+        if pools := {f"{each.group}/{each.versions[0]}" for each in fitting}:
+            return sorted(pools)
+        return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []

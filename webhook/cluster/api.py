@@ -19,6 +19,7 @@ import structlog
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from yaml import YAMLError
 
 from webhook import __version__
 from webhook.cluster.protocol import UnusableCredentialsError
@@ -59,24 +60,41 @@ class ApiError(Exception):
 
 
 class Api:
-    """A connection to an API server. Made by `connect`."""
+    """A connection to an API server. Made by `connect`.
 
-    def __init__(self, client: ApiClient, kubeconfig: Path | None) -> None:
+    Attributes:
+        namespace: where objects go that name none, as the kubeconfig's context says; empty: it does not.
+    """
+
+    def __init__(self, client: ApiClient, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
+        self.namespace = namespace
         self._client = client
         self._kubeconfig = kubeconfig
+        self._context = context
         self._renewing = asyncio.Lock()
         self._in_use: Counter[ApiClient] = Counter()
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None) -> Api:
+    async def connect(cls, kubeconfig: Path | None, context: str | None = None) -> Api:
         """A connection with the credentials in this file; None: those of the Pod that this process runs in.
 
         Nothing is asked of the API server yet.
 
+        Args:
+            kubeconfig: the file.
+            context: of the file; None: its current one.
+
         Raises:
             UnusableCredentialsError: they can't be read.
         """
-        return cls(await _client(kubeconfig), kubeconfig)
+        client, namespace = await _client(kubeconfig, context)
+        return cls(client, kubeconfig, context, namespace)
+
+    @property
+    def url(self) -> str:
+        """Where the API server is."""
+        url: str = self._client.configuration.host
+        return url
 
     async def close(self) -> None:
         """End it, when nothing is under way any more."""
@@ -135,7 +153,7 @@ class Api:
             if used is not self._client:
                 return  # somebody else has just done it
             try:
-                self._client = await _client(self._kubeconfig)
+                self._client, _ = await _client(self._kubeconfig, self._context)
             except UnusableCredentialsError as error:
                 log.warning("credentials not renewed", problem=str(error))
 
@@ -151,7 +169,9 @@ def _message(body: bytes) -> str:
         return body.decode(errors="replace")
 
 
-async def _client(kubeconfig: Path | None) -> ApiClient:
+async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClient, str]:
+    """A client, and the namespace that the context names."""
+    namespace = ""
     configuration = Configuration()
     # The certificates of many clusters lack extensions that Python 3.13 began to insist on, and client-go does not.
     configuration.disable_strict_ssl_verification = True
@@ -160,11 +180,20 @@ async def _client(kubeconfig: Path | None) -> ApiClient:
             load_incluster_config(configuration)
         else:
             kubeconfig.open().close()  # the loader takes a missing file for an empty one
-            await load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+            loader = await load_kube_config(str(kubeconfig), context, configuration, persist_config=False)
+            namespace = loader.current_context["context"].get("namespace") or ""
         client = ApiClient(configuration)
     except Exception as error:  # whatever the loader stumbles over in somebody's file
         what = kubeconfig or "the Pod's ServiceAccount"
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {why}") from error
+        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {_why(error)}") from error
     client.user_agent = f"spotgate/{__version__}"
-    return client
+    return client, namespace
+
+
+def _why(error: Exception) -> str:
+    """Why credentials can't be loaded, in one line."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, ConfigException | YAMLError | ValueError):
+        return " ".join(str(error).split())
+    return "it is no kubeconfig"  # the loader takes for granted what is not there

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from webhook.capacity.provider import readers_by_resource
+from webhook.capacity.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.sizes import joined, sizes_in
 from webhook.cluster.manifests import read_manifests
 from webhook.cluster.view import cluster_view, namespace_labels, node_facts
+from webhook.kube import disruption
+from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.pool import Pool, Size
     from webhook.capacity.provider import Provider
     from webhook.cluster.manifests import Manifest
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.view import NodeFacts
+    from webhook.kube.disruption import DisruptionBudget
     from webhook.policy.errors import Problem
+
+_DEFAULT_NAMESPACE: Final = "default"
+"""Where an object is that names no namespace."""
 
 
 class StateErrors(Exception):  # noqa: N818 - it is several
@@ -62,27 +69,45 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
     Args:
         manifests: its objects; of two with the same identity the later counts.
         providers: by name; they say how pools are read, and what their Nodes look like.
-        complete: the cluster has no other node pools; else that holds only if there is one among them.
+        complete: the cluster has no other node pools and PodDisruptionBudgets; else that holds only if there is one
+            among them.
     """
-    readers = {(each.group, each.kind): each for each in readers_by_resource(providers.values()).values()}
+    readers = {(each.any.group, each.any.kind): each for each in readers_by_resource(providers.values()).values()}
+    sizers = {(each[0].group, each[0].kind): each for each in sizers_by_resource(providers.values()).values()}
     pools: dict[tuple[str, ...], Pool] = {}
+    sizes: dict[tuple[str, str, str], tuple[Size, ...]] = {}
     namespaces: dict[str, dict[str, str]] = {}
     nodes: list[NodeFacts] = []
+    budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
     for manifest in manifests:
         if reader := readers.get((manifest.group, manifest.kind)):
             pool = reader.read(manifest.value)
             pools[pool.identity] = pool
+        elif given := sizers.get((manifest.group, manifest.kind)):
+            sizes[manifest.kind, manifest.namespace, manifest.name] = sizes_in(manifest.value, given)
         elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
             namespaces[manifest.name] = namespace_labels(manifest.name, manifest.labels)
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
             nodes.append(node_facts(manifest.labels, _kubelet_version(manifest), providers.values()))
+        elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
+            budgets[manifest.namespace or _DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+    known = {key: budget for key, budget in budgets.items() if budget is not None}
     return cluster_view(
-        pools=tuple(pools.values()) if complete or pools else None,
+        pools=joined((*pools.values(), *sizes.values())) if complete or pools else None,
         namespaces=namespaces,
         nodes=nodes,
         why_unknown="No node pool is among the files.",
         remedy="pass the manifests of the cluster's node pools with --state",
+        budgets=known if (complete or known) and len(known) == len(budgets) else None,
     )
+
+
+def _budget(manifest: Manifest) -> DisruptionBudget | None:
+    """None where it can't be read: what it covers is not known then."""
+    try:
+        return disruption.budget_from(manifest.value)
+    except MalformedObjectError:
+        return None
 
 
 def _kubelet_version(node: Manifest) -> str:

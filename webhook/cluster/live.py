@@ -1,5 +1,7 @@
 """The state of a live cluster: its node pools, Namespaces and Nodes, as its API server tells them.
 
+PodDisruptionBudgets too, where a policy needs them. Nothing waits for those where they can't be read: they are unknown.
+
 `view` answers from copies that watches keep up to date. They stay in use while the API server can't be reached, however
 long that takes: where Pods may be placed seldom changes, and `silence` says how old they may be. What must be right to
 the moment asks `fresh`, which reads the node pools themselves.
@@ -12,25 +14,27 @@ from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
-import msgspec
-
-from webhook.capacity.provider import readers_by_resource
+from webhook.capacity.sizes import joined
 from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
-from webhook.cluster.source import Source
-from webhook.cluster.view import cluster_view, namespace_labels, node_facts, version_of
+from webhook.cluster.resources import (
+    all_budgets,
+    all_namespaces,
+    all_nodes,
+    all_pools,
+    api_server_version,
+    unread,
+)
+from webhook.cluster.view import cluster_view
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.pool import Pool, Size
     from webhook.capacity.provider import Provider
-    from webhook.capacity.reader import PoolReader
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
-    from webhook.cluster.source import ObjectMeta
-    from webhook.cluster.view import NodeFacts
+    from webhook.cluster.source import Source
 
 _COMPANY: Final = 0.005
 """Seconds that a fresh reading waits for others who need one: who applies many node pools would cause many at once."""
@@ -43,15 +47,18 @@ class LiveState:
         api: whom to ask; whoever made it closes it.
         providers: the bundle's, by name; they say which resources are node pools, and how they are read.
         pace: how to ask.
+        budgets: follow the PodDisruptionBudgets as well.
     """
 
-    def __init__(self, api: Api, providers: Mapping[str, Provider], pace: Pace | None = None) -> None:
+    def __init__(
+        self, api: Api, providers: Mapping[str, Provider], pace: Pace | None = None, *, budgets: bool = False
+    ) -> None:
         self._api = api
         self._pace = pace or Pace()
-        readers = readers_by_resource(providers.values()).values()
-        self._pools = [Mirror(api, _pools(reader), self._pace, self._changed) for reader in readers]
-        self._namespaces = Mirror(api, _namespaces(), self._pace, self._changed)
-        self._nodes = Mirror(api, _nodes(providers.values()), self._pace, self._changed)
+        self._pools = [Mirror(api, source, self._pace, self._changed) for source in all_pools(providers.values())]
+        self._namespaces = Mirror(api, all_namespaces(), self._pace, self._changed)
+        self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._changed)
+        self._budgets = Mirror(api, all_budgets(), self._pace, self._changed) if budgets else None
         self._version: tuple[int, int] | None = None
         self._version_asked = False
         self._synced = asyncio.Event()
@@ -64,6 +71,8 @@ class LiveState:
         async with asyncio.TaskGroup() as group:
             for mirror in self._mirrors():
                 group.create_task(mirror.run())
+            if self._budgets is not None:
+                group.create_task(self._budgets.run())
             group.create_task(self._follow_version())
 
     async def synced(self) -> None:
@@ -74,10 +83,11 @@ class LiveState:
         """What has not been read yet, and why; empty when everything has been."""
         if self._synced.is_set():
             return ""
-        unknown = next((mirror for mirror in self._mirrors() if not mirror.known), None)
+        waiting = (*self._mirrors(), *([self._budgets] if self._budgets is not None else ()))
+        unknown = next((mirror for mirror in waiting if not mirror.known), None)
         if unknown is None:
             return "the API server's version is not known yet"
-        return _unread(unknown.source, unknown.problem)
+        return unread(unknown.source, unknown.problem)
 
     def silence(self) -> float:
         """Seconds since the API server was last heard of, for the resource of which that is longest ago."""
@@ -107,21 +117,21 @@ class LiveState:
         listings = await asyncio.gather(
             *(source.list(self._api, self._pace.answer) for source in sources), return_exceptions=True
         )
-        pools: list[Pool] = []
+        pools: list[Pool | tuple[Size, ...]] = []
         for source, listing in zip(sources, listings, strict=True):
             if isinstance(listing, BaseException):
                 return self._without_pools(source, listing)
             pools.extend(listing.items.values() if listing is not None else ())
         return self._with_pools(pools)
 
-    def _with_pools(self, pools: Iterable[Pool]) -> ClusterView:
-        found = tuple(sorted(pools, key=lambda pool: pool.identity))
+    def _with_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> ClusterView:
+        found = tuple(sorted(joined(items), key=lambda pool: pool.identity))
         if found != self._last_pools:  # what rules worked out of a tuple holds as long as they are given the same
             self._last_pools = found
         return self._look(self._last_pools)
 
     def _without_pools(self, source: Source[Any], problem: BaseException | None) -> ClusterView:
-        return self._look(None, f"{_unread(source, problem)}.", _remedy(source, problem))
+        return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
     def _look(self, pools: tuple[Pool, ...] | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
         return cluster_view(
@@ -131,18 +141,24 @@ class LiveState:
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
+            budgets=self._budgets.items if self._budgets is not None and self._budgets.known else None,
         )
 
     def _changed(self) -> None:
         self._view = None
-        if self._version_asked and all(mirror.known for mirror in self._mirrors()):
+        budgets = self._budgets
+        if (
+            self._version_asked
+            and all(mirror.known for mirror in self._mirrors())
+            and (budgets is None or budgets.known or budgets.problem is not None)
+        ):
             self._synced.set()
 
     async def _follow_version(self) -> None:
         pauses = self._pace.pauses()
         while True:
             try:
-                self._version = await _version(self._api, self._pace.answer)
+                self._version = await api_server_version(self._api, self._pace.answer)
             except Exception as error:  # noqa: BLE001 - whoever may not know it, or can't, does without
                 pause = next(pauses)
                 self._version_asked |= not (isinstance(error, ApiError) and error.status == 0)
@@ -153,61 +169,10 @@ class LiveState:
             await asyncio.sleep(pause)
 
     def _mirrors(self) -> Iterator[Mirror[Any]]:
+        """Those without which nothing can be judged."""
         yield from self._pools
         yield self._namespaces
         yield self._nodes
-
-
-def _pools(reader: PoolReader) -> Source[Pool]:
-    def read(_: ObjectMeta, raw: msgspec.Raw) -> Pool:
-        return reader.read(msgspec.json.decode(raw))
-
-    return Source(group=reader.group, versions=reader.versions, resource=reader.resource, read=read, optional=True)
-
-
-def _namespaces() -> Source[Mapping[str, str]]:
-    def read(metadata: ObjectMeta, _: msgspec.Raw) -> Mapping[str, str]:
-        return namespace_labels(metadata.name, metadata.labels or {})
-
-    return Source(resource="namespaces", read=read, metadata_only=True)
-
-
-def _nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
-    def read(metadata: ObjectMeta, raw: msgspec.Raw) -> NodeFacts:
-        version = msgspec.json.decode(raw, type=_Node).status.nodeInfo.kubeletVersion
-        return node_facts(metadata.labels or {}, version, providers)
-
-    return Source(resource="nodes", read=read)
-
-
-class _NodeInfo(msgspec.Struct):
-    kubeletVersion: str = ""
-
-
-class _NodeStatus(msgspec.Struct):
-    nodeInfo: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
-
-
-class _Node(msgspec.Struct):
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
-
-
-class _Version(msgspec.Struct):
-    gitVersion: str
-
-
-async def _version(api: Api, seconds: float) -> tuple[int, int] | None:
-    async with api.get("/version", aiohttp.ClientTimeout(total=seconds)) as response:
-        return version_of(msgspec.json.decode(await response.read(), type=_Version).gitVersion)
-
-
-def _unread(source: Source[Any], problem: BaseException | None) -> str:
-    match problem:
-        case None:
-            return f"{source} are not known yet"
-        case ApiError():
-            return f"{source} can't be read: {problem}"
-    return f"{source} can't be read because of a bug in spotgate ({type(problem).__name__})"
 
 
 def _remedy(source: Source[Any], problem: BaseException | None) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from webhook.documents import LIMITS, DocumentError, field_path, read_documents
 from webhook.globs import Globs
@@ -24,8 +25,7 @@ STDIN: Final = "-"
 _NO_GLOBS: Final = Globs(())
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(msgspec.Struct, frozen=True):
     """One Kubernetes object of a file.
 
     Attributes:
@@ -82,9 +82,14 @@ class Manifest:
         """The name for people: where the API server is to make one up, what it begins with."""
         return self.name or self.metadata.get("generateName") or ""
 
-    def line_of(self, path: FieldPath) -> int:
-        """The line, from 1, of a field; if it is not there, of what it would be in."""
-        return self.document.position((*self.path, *path))[0] if (self.path or path) else self.document.line
+    @property
+    def line(self) -> int:
+        """Where it begins, from 1."""
+        return self.document.position(self.path)[0] if self.path else self.document.line
+
+    def position_of(self, path: FieldPath) -> tuple[int, int]:
+        """Line and column, from 1, of a field; if it is not there, of what it would be in."""
+        return self.document.position((*self.path, *path))
 
     def problem(self, path: FieldPath, text: str) -> Problem:
         """Something that is wrong at a field of the object."""
@@ -92,8 +97,7 @@ class Manifest:
         return Problem(self.file, line, column, field_path(path), text)
 
 
-@dataclass(slots=True)
-class Manifests:
+class Manifests(msgspec.Struct):
     """What was found in files and folders.
 
     Attributes:
@@ -102,9 +106,9 @@ class Manifests:
         problems: what could not be read; everything else was.
     """
 
-    objects: list[Manifest] = field(default_factory=list)
+    objects: list[Manifest] = []
     skipped: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = []
 
 
 def read_manifests(paths: Iterable[str | Path], *, ignore: Globs = _NO_GLOBS) -> Manifests:

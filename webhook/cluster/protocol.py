@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.capacity.pool import Pool
+    from webhook.kube.disruption import DisruptionBudget
 
 
 class UnusableCredentialsError(Exception):
@@ -26,14 +27,21 @@ class Needs(msgspec.Struct, frozen=True):
         namespaces: labels of the request's namespace.
         pools: the node pools.
         fresh: the pools as they are now in the API server, not as a cache last saw them.
+        budgets: the PodDisruptionBudgets of the request's namespace.
     """
 
     namespaces: bool = False
     pools: bool = False
     fresh: bool = False
+    budgets: bool = False
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(self.namespaces or other.namespaces, self.pools or other.pools, self.fresh or other.fresh)
+        return Needs(
+            self.namespaces or other.namespaces,
+            self.pools or other.pools,
+            self.fresh or other.fresh,
+            self.budgets or other.budgets,
+        )
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +55,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         providers: names of the providers that the cluster shows, by their pools or by labels of its Nodes.
         api_server: (major, minor) of its API server; None: not known.
         oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
+        budgets: the PodDisruptionBudgets by namespace, where there is any; None: unknown.
     """
 
     pools: tuple[Pool, ...] | None = None
@@ -56,6 +65,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     providers: frozenset[str] = frozenset()
     api_server: tuple[int, int] | None = None
     oldest_kubelet: tuple[int, int] | None = None
+    budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None
 
 
 class ClusterState(Protocol):

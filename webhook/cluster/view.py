@@ -6,6 +6,7 @@ A node pool's part is done by its `webhook.capacity.reader.PoolReader`.
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.pool import Pool
     from webhook.capacity.provider import Provider
+    from webhook.kube.disruption import DisruptionBudget
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -59,8 +61,9 @@ def cluster_view(
     api_server: tuple[int, int] | None = None,
     why_unknown: str,
     remedy: str,
+    budgets: Mapping[tuple[str, str], DisruptionBudget] | None = None,
 ) -> ClusterView:
-    """The cluster of these parts; see there for what they are."""
+    """The cluster of these parts; see there for what they are. Disruption budgets are given by namespace and name."""
     kubelets: set[tuple[int, int]] = set()
     shown = {pool.provider for pool in pools or () if not pool.cluster}
     for node in nodes:
@@ -75,7 +78,15 @@ def cluster_view(
         providers=frozenset(shown),
         api_server=api_server,
         oldest_kubelet=min(kubelets, default=None),
+        budgets=None if budgets is None else _by_namespace(budgets),
     )
+
+
+def _by_namespace(budgets: Mapping[tuple[str, str], DisruptionBudget]) -> dict[str, tuple[DisruptionBudget, ...]]:
+    found: dict[str, list[DisruptionBudget]] = {}
+    for (namespace, _), budget in sorted(budgets.items(), key=itemgetter(0)):
+        found.setdefault(namespace, []).append(budget)
+    return {namespace: tuple(each) for namespace, each in found.items()}
 
 
 def _is_node_of(provider: Provider, labels: Mapping[str, str]) -> bool:

@@ -7,21 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import jmespath
-from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, Field
 
 from webhook.kube.templates import TemplatePath
-from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
-
-
-def _check_query(text: str) -> str:
-    try:
-        jmespath.compile(text)
-    except JMESPathError as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"not a JMESPath expression: {said}") from None
-    return text
+from webhook.policy.common import Glob, Model, NonEmpty, Seconds
+from webhook.policy.pools import EffectName, NodePoolReaderSpec  # noqa: TC001 - pydantic reads the annotations
 
 
 def _check_template_path(text: str) -> str:
@@ -29,9 +19,16 @@ def _check_template_path(text: str) -> str:
     return text
 
 
-Query = Annotated[str, AfterValidator(_check_query)]
 TemplatePathText = Annotated[str, AfterValidator(_check_template_path)]
-CapacityName = Literal["spot", "on-demand", "both"]
+RequireName = Literal["any", "standard", "gpu", "same-type"]
+
+
+def _lower(globs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each.casefold() for each in globs)
+
+
+FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower)]
+"""Globs for which letter case does not matter."""
 
 
 class LabelSpec(Model):
@@ -41,12 +38,19 @@ class LabelSpec(Model):
     value: str
 
 
+class SpotLabelSpec(LabelSpec):
+    """A label that every spot node has."""
+
+    note: str = Field(default="", description="For people: since which version, and where it does not hold.")
+
+
 class TaintSpec(Model):
     """A taint."""
 
     key: NonEmpty
     value: str = ""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    effect: EffectName
+    note: str = Field(default="", description="For people: since which version, and where it does not hold.")
 
 
 class TaintPatternSpec(Model):
@@ -54,7 +58,7 @@ class TaintPatternSpec(Model):
 
     key: NonEmpty
     value: str = ""
-    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    effect: EffectName | Literal[""] = ""
 
 
 class GpuSpec(Model):
@@ -65,14 +69,28 @@ class GpuSpec(Model):
         default=(),
         description="Taints that keep other Pods off GPU nodes; tolerated only for Pods that request GPUs.",
     )
+    labels: tuple[Glob, ...] = Field(
+        default=(), description="Keys of labels that only nodes with GPUs have (globs); for pools with requirements."
+    )
 
 
 class InstanceTypesSpec(Model):
-    """What an instance type says. One that is in no list is unknown, and for the fallback rule treated as GPU."""
+    """What an instance type says. One that is in no list is unknown, and for the fallback rule treated as GPU.
 
-    gpu: tuple[Glob, ...] = Field(default=(), description="Instance types with GPUs (globs).")
-    cpu: tuple[Glob, ...] = Field(default=(), description="Instance types without (globs).")
-    never_spot: tuple[Glob, ...] = Field(default=(), description="Instance types that can't be spot (globs).")
+    Letter case does not matter.
+    """
+
+    gpu: FoldedGlobs = Field(default=(), description="Instance types with GPUs (globs).")
+    cpu: FoldedGlobs = Field(default=(), description="Instance types without (globs).")
+    never_spot: FoldedGlobs = Field(default=(), description="Instance types that can't be spot (globs).")
+
+
+class MachineLabelSpec(Model):
+    """A node label that names the type, family or category of a machine; for pools with requirements."""
+
+    key: NonEmpty
+    gpu: FoldedGlobs = Field(default=(), description="Values of machines with GPUs (globs).")
+    cpu: FoldedGlobs = Field(default=(), description="Values of machines without (globs). Neither list: instanceTypes.")
 
 
 class TimelineSpec(Model):
@@ -97,56 +115,21 @@ class SystemNamespacesSpec(Model):
     labels: tuple[LabelSpec, ...] = Field(default=(), description="By label; any of these.")
 
 
-class CapacityReaderSpec(Model):
-    """Which capacity a pool's field names."""
+class FallbackSpec(Model):
+    """What a GPU spot pool needs beside it."""
 
-    from_: Query = Field(alias="from", description="JMESPath of the field.")
-    values: dict[str, CapacityName] = Field(description="What its values mean; letter case does not matter.")
-    default: CapacityName = Field(description="What an absent or empty field means.")
-
-
-class SizeReaderSpec(Model):
-    """How large a pool is, and may become."""
-
-    desired: Query = Field(description="JMESPath of the number of nodes it should have now.")
-    autoscaling: Query | None = Field(default=None, description="JMESPath of a flag: the autoscaler sizes it.")
-    maximum: Query | None = Field(default=None, description="JMESPath of the most nodes the autoscaler may give it.")
-
-
-class UnusableSpec(Model):
-    """A condition under which a pool gives no nodes."""
-
-    when: Query = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
-    because: NonEmpty = Field(description="What a person is told.")
-
-
-class NodePoolReaderSpec(Model):
-    """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
-
-    group: str
-    versions: tuple[NonEmpty, ...] = Field(min_length=1)
-    kind: NonEmpty
-    resource: NonEmpty = Field(description="Plural resource name.")
-    namespaced: Flag = False
-    scale: Flag = Field(default=False, description="It has the scale subresource.")
-    capacity: CapacityReaderSpec
-    instance_type: Query | None = None
-    size: SizeReaderSpec
-    taints: Query | None = Field(default=None, description="A list of {key, value, effect}.")
-    labels: Query | None = Field(default=None, description="A map of the labels it gives its nodes.")
-    known_labels: dict[str, Query] = Field(
-        default={},
-        description="Labels that its nodes get without being listed: key -> expression of the value.",
+    require: RequireName = Field(
+        description="any on-demand pool; one without GPUs (standard); one with GPUs; one of the same type."
     )
-    zones: Query | None = Field(default=None, description="A zone, or a list of them.")
-    unusable: tuple[UnusableSpec, ...] = ()
+    outcome: Literal["deny", "warn"]
+    because: NonEmpty = Field(description="What happens without, as a sentence.")
 
 
 class CapacityProviderSpec(Model):
     """The facts about one provider of capacity that can vanish."""
 
     title: NonEmpty = Field(description="Its name for people.")
-    spot_node_labels: tuple[LabelSpec, ...] = Field(
+    spot_node_labels: tuple[SpotLabelSpec, ...] = Field(
         default=(), description="Labels that every spot node gets from the provider, the preferred one first."
     )
     spot_node_taints: tuple[TaintSpec, ...] = Field(
@@ -158,12 +141,30 @@ class CapacityProviderSpec(Model):
     )
     gpu: GpuSpec = GpuSpec()
     instance_types: InstanceTypesSpec = InstanceTypesSpec()
+    machine_labels: tuple[MachineLabelSpec, ...] = Field(
+        default=(),
+        description="Node labels that name the type, family or category of a machine, beside "
+        "node.kubernetes.io/instance-type.",
+    )
     hands_off_schedulers: tuple[Glob, ...] = Field(
         default=(), description="schedulerName of Pods that are left alone (globs)."
+    )
+    hands_off_selectors: tuple[NonEmpty, ...] = Field(
+        default=(), description="Keys of node labels; Pods that select by them are left alone."
     )
     system_namespaces: SystemNamespacesSpec = SystemNamespacesSpec()
     interruption: TimelineSpec
     grace_period: GracePeriodSpec
+    fallback: tuple[FallbackSpec, ...] = Field(
+        default=(),
+        description="What its GPU spot pools need beside them, where an OnDemandFallback does not say it for this "
+        "provider; default: what that policy requires of all.",
+    )
+    this_cluster: str = Field(
+        default="",
+        description="Name of the cluster that the policies are for, as node pools name theirs (`cluster`); with its "
+        "namespace where several have that name. Pools of other clusters place no Pods here.",
+    )
     node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="Readers, one for each kind.")
 
 
@@ -174,6 +175,13 @@ class PodOwnerSpec(Model):
     kind: NonEmpty
 
 
+class CarriedLabelsSpec(Model):
+    """Labels in a workload that end up on what its controller makes, beside those of its pod templates."""
+
+    path: TemplatePathText = Field(description="Field path of the map of labels, as in `templates`.")
+    of: NonEmpty = Field(default="pods", description="Plural resource name of what gets them.")
+
+
 class WorkloadSpec(Model):
     """Where the pod templates of one kind of workload are."""
 
@@ -182,6 +190,9 @@ class WorkloadSpec(Model):
     resource: NonEmpty = Field(description="Plural resource name.")
     templates: tuple[TemplatePathText, ...] = Field(
         min_length=1, description="Field paths; '[*]' is every item of a list, '.*' every member of a map."
+    )
+    labels: tuple[CarriedLabelsSpec, ...] = Field(
+        default=(), description="Further labels that it gives to Pods, or to the Jobs that it makes."
     )
     pod_owner: PodOwnerSpec | None = Field(default=None, description="Who owns the Pods; default: the workload itself.")
 

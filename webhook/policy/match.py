@@ -85,22 +85,30 @@ class Exemption:
         self.reason: str = spec.reason
         self.expires: date | None = spec.expires
 
-    def covers(self, request: Request, today: date) -> bool:
-        """True where every part of the entry holds today. An unknown user has none by user, group or account."""
+    def __str__(self) -> str:
+        return f"{self.reason} (until {self.expires})" if self.expires is not None else self.reason
+
+    def failing(self, request: Request, today: date) -> str:  # noqa: PLR0911 - one for each part
+        """The first part of the entry that does not hold today, by its name in the policy file; empty: all do.
+
+        An unknown user has no exemption by user, group or account.
+        """
         if self.expires is not None and today > self.expires:
-            return False
+            return "expires"
         user = request.user_info.username
         if self._users and not self._users.match(user):
-            return False
+            return "users"
         if self._groups and not any(self._groups.match(group) for group in request.user_info.groups or ()):
-            return False
+            return "groups"
         if self._service_accounts:
             account = user.removeprefix(SERVICE_ACCOUNT)
             if account == user or not self._service_accounts.match(account):
-                return False
+                return "serviceAccounts"
         if self._namespaces and not (request.namespace and self._namespaces.match(request.namespace)):
-            return False
-        return not self._names or bool(request.name and self._names.match(request.name))
+            return "namespaces"
+        if self._names and not (request.name and self._names.match(request.name)):
+            return "names"
+        return ""
 
 
 def resource_matches(pattern: str, path: str) -> bool:

@@ -1,0 +1,146 @@
+"""Every shipped reader against objects of every shape: no crash, and nothing unread is passed over in silence."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from webhook.bundle import load_bundle
+from webhook.capacity.pool import CapacityType, Gpu
+from webhook.capacity.query import Query
+from webhook.capacity.sizes import joined
+
+if TYPE_CHECKING:
+    from webhook.capacity.reader import PoolReader
+    from webhook.capacity.sizes import Sizer
+
+READERS = load_bundle().readers
+SIZERS = tuple(reader.sizer for reader in READERS if reader.sizer is not None)
+
+WORD = re.compile(r"[A-Za-z]\w+")
+
+
+def words_of(thing: object) -> set[str]:
+    """Names of fields, and texts, that the expressions of a reader mention."""
+    if isinstance(thing, Query):
+        return set(WORD.findall(thing.text))
+    if isinstance(thing, str):
+        return {thing}
+    if isinstance(thing, dict):
+        return set().union(*map(words_of, thing), *map(words_of, thing.values()))
+    if isinstance(thing, tuple | list):
+        return set().union(*map(words_of, thing))
+    fields = getattr(thing, "__struct_fields__", ())
+    return set().union(*(words_of(getattr(thing, field)) for field in fields))
+
+
+def objects_for(thing: PoolReader | Sizer) -> st.SearchStrategy[dict[str, Any]]:
+    words = st.sampled_from(
+        sorted({*words_of(thing), "metadata", "spec", "status", "name", "key", "operator", "values"})
+    )
+    leaves = (
+        words
+        | st.none()
+        | st.booleans()
+        | st.integers(-3, 3)
+        | st.just(10**30)
+        | st.floats()
+        | st.text(max_size=5)
+        | st.sampled_from(["0", "90s", "a=b:NoSchedule", "In", "p5.48xlarge", "b200-8x"])
+    )
+    anything = st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=4), max_leaves=8
+    )
+    return st.fixed_dictionaries({}, optional={"metadata": anything, "spec": anything, "status": anything})
+
+
+def shaped(reader: PoolReader) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects that have the fields that are read, each with anything in it."""
+    paths = sorted({query.field for query in queries_of(reader) if "." in query.field})
+    values = objects_for(reader).map(lambda value: value.get("spec"))
+
+    def build(found: dict[str, Any]) -> dict[str, Any]:
+        value: dict[str, Any] = {"metadata": {"name": "a"}}
+        for path, leaf in found.items():
+            *parents, last = path.split(".")
+            place = value
+            for parent in parents:
+                inner = place.get(parent)
+                inner = inner if isinstance(inner, dict) else {}
+                place[parent] = inner
+                place = inner
+            place[last] = leaf
+        return value
+
+    return st.dictionaries(st.sampled_from(paths), values, max_size=8).map(build)
+
+
+def queries_of(thing: object) -> list[Query]:
+    if isinstance(thing, Query):
+        return [thing]
+    if isinstance(thing, dict):
+        return [query for value in thing.values() for query in queries_of(value)]
+    if isinstance(thing, tuple | list):
+        return [query for value in thing for query in queries_of(value)]
+    return [query for name in getattr(thing, "__struct_fields__", ()) for query in queries_of(getattr(thing, name))]
+
+
+# Made once: to draw from them is quick, to make them is not.
+ANYTHING = {reader.kind + reader.group: objects_for(reader) | shaped(reader) for reader in READERS}
+SHAPED = {reader.kind + reader.group: shaped(reader) for reader in READERS}
+SIZED = {sizer.pool_kind: objects_for(sizer) for sizer in SIZERS}
+
+HUGE = 10**5000  # more digits than Python makes a text of
+
+each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{reader.provider}-{reader.kind}")
+
+
+@each_reader
+@settings(max_examples=50)
+@given(data=st.data())
+def test_reading_never_raises_and_gives_the_declared_types(reader: PoolReader, data: st.DataObject) -> None:
+    pool = reader.read(data.draw(ANYTHING[reader.kind + reader.group]))
+    texts = (pool.name, pool.namespace, pool.instance_type, pool.gpu_type, pool.blocked, pool.cluster, pool.unusable)
+    assert all(isinstance(each, str) for each in (*texts, *pool.problems, *pool.zones))
+    assert all(isinstance(each, str) for pair in pool.labels.items() for each in pair)
+    assert all(type(each) in {int, type(None)} for each in (pool.desired, pool.maximum, pool.grace_seconds))
+    assert all(isinstance(part, str) for taint in pool.taints for part in (taint.key, taint.value, taint.effect))
+    assert (pool.grace_seconds is None) is (pool.safety_margin_seconds is None)
+    assert all(len(each) < 400 for each in pool.problems)
+    assert hash(pool.identity) is not None
+
+
+@each_reader
+def test_an_integer_that_is_too_long_for_a_text_is_read(reader: PoolReader) -> None:
+    for query in queries_of(reader):
+        *parents, last = query.field.split(".")
+        value: dict[str, Any] = {last: HUGE}
+        for parent in reversed(parents):
+            value = {parent: value}
+        assert isinstance(reader.read(value).problems, tuple)
+
+
+@each_reader
+@settings(max_examples=50)
+@given(data=st.data())
+def test_what_is_unknown_is_said_or_named_by_a_type(reader: PoolReader, data: st.DataObject) -> None:
+    pool = reader.read(data.draw(SHAPED[reader.kind + reader.group]))
+    if pool.problems or pool.blocked:
+        return
+    assert pool.capacity is not CapacityType.UNKNOWN
+    assert pool.gpu is not Gpu.UNKNOWN or pool.instance_type or reader.requirements is not None
+
+
+@pytest.mark.parametrize("sizer", SIZERS, ids=lambda sizer: sizer.pool_kind)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_what_says_sizes_is_read_without_raising(sizer: Sizer, data: st.DataObject) -> None:
+    size = sizer.read(data.draw(SIZED[sizer.pool_kind]))
+    if size is None:
+        return
+    assert type(size.desired) in {int, type(None)}
+    assert joined([(size,)]) == ()

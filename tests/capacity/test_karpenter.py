@@ -1,0 +1,295 @@
+"""Karpenter's NodePools: on AWS, as EKS Auto Mode, and on Azure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rules.conftest import shipped_provider
+from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+
+(READER,) = shipped_provider("karpenter").readers
+
+TYPE = "node.kubernetes.io/instance-type"
+CAPACITY = "karpenter.sh/capacity-type"
+
+# Shaped like the NodePool of a guide to spot in production, with the nodeClassRef that v1 has.
+SPOT_GENERAL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  name: spot-general
+spec:
+  template:
+    metadata:
+      labels: {team: web}
+    spec:
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
+        - key: node.kubernetes.io/instance-type
+          operator: In
+          values: [m5.xlarge, m5a.xlarge, m6i.xlarge, m7i.xlarge, c5.2xlarge, c6i.2xlarge]
+        - {key: topology.kubernetes.io/zone, operator: In, values: [us-east-1a, us-east-1b, us-east-1c]}
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: general}
+      taints:
+        - {key: example.com/spot, value: "true", effect: NoSchedule}
+      startupTaints:
+        - {key: node.cilium.io/agent-not-ready, effect: NoExecute}
+      expireAfter: 720h
+  limits: {cpu: "1000", memory: 1000Gi}
+  disruption:
+    consolidationPolicy: WhenEmptyOrUnderutilized
+    consolidateAfter: 1m
+    budgets:
+      - {nodes: 20%, schedule: 0 9 * * 1-5, duration: 8h}
+      - {nodes: "0"}
+"""
+
+# Shaped like the GPU pool in the documentation of EKS Auto Mode.
+AUTO_MODE_GPU = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: gpu}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: eks.amazonaws.com, kind: NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: eks.amazonaws.com/instance-family, operator: In, values: [g6, g6e]}
+      taints:
+        - {key: nvidia.com/gpu, effect: NoSchedule}
+"""
+
+# Shaped like a NodePool of AKS node auto-provisioning.
+AZURE = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: spot}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
+        - {key: karpenter.azure.com/sku-family, operator: In, values: [D]}
+"""
+
+
+def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def pool(*requirements: Any, group: str = "karpenter.k8s.aws", template: Any = None, **spec: Any) -> Pool:
+    inner = {"requirements": list(requirements), "nodeClassRef": {"group": group}, **(template or {})}
+    return READER.read({"metadata": {"name": "a"}, "spec": {"template": {"spec": inner}, **spec}})
+
+
+def test_a_spot_pool_of_several_types() -> None:
+    found = READER.read(yaml.safe_load(SPOT_GENERAL))
+    assert found == Pool(
+        provider="karpenter",
+        kind="NodePool",
+        name="spot-general",
+        capacity=CapacityType.SPOT,
+        gpu=Gpu.NO,
+        instance_type="c5.2xlarge, c6i.2xlarge, m5.xlarge, m5a.xlarge, m6i.xlarge, m7i.xlarge",
+        autoscaling=True,
+        unlimited=True,
+        taints=(Taint("example.com/spot", "true", "NoSchedule"),),
+        labels={"team": "web", "karpenter.sh/nodepool": "spot-general"},
+        zones=frozenset({"us-east-1a", "us-east-1b", "us-east-1c"}),
+    )
+    assert found.unusable == ""
+
+
+def test_a_GPU_pool_of_EKS_auto_mode() -> None:
+    found = READER.read(yaml.safe_load(AUTO_MODE_GPU))
+    assert (found.capacity, found.gpu, found.unusable, found.problems) == (CapacityType.ON_DEMAND, Gpu.YES, "", ())
+    assert found.grace_seconds is None  # the provider's 120 s
+
+
+def test_a_pool_on_azure_has_30_seconds() -> None:
+    found = READER.read(yaml.safe_load(AZURE))
+    assert (found.capacity, found.gpu) == (CapacityType.SPOT, Gpu.NO)
+    assert (found.grace_seconds, found.safety_margin_seconds) == (30, 5)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "capacity"),
+    [
+        ([], CapacityType.BOTH),
+        ([requirement(CAPACITY, "Exists")], CapacityType.BOTH),
+        ([requirement(CAPACITY, "In", "spot")], CapacityType.SPOT),
+        ([requirement(CAPACITY, "In", "spot", "on-demand")], CapacityType.BOTH),
+        ([requirement(CAPACITY, "In", "on-demand")], CapacityType.ON_DEMAND),
+        ([requirement(CAPACITY, "In", "reserved")], CapacityType.ON_DEMAND),
+        ([requirement(CAPACITY, "NotIn", "spot")], CapacityType.ON_DEMAND),
+        ([requirement(CAPACITY, "NotIn", "on-demand", "reserved")], CapacityType.SPOT),
+        (
+            [requirement(CAPACITY, "In", "spot", "on-demand"), requirement(CAPACITY, "NotIn", "spot")],
+            CapacityType.ON_DEMAND,
+        ),
+        ([requirement(CAPACITY, "DoesNotExist")], CapacityType.UNKNOWN),
+        ([requirement(CAPACITY, "In", "sopt")], CapacityType.UNKNOWN),
+        ([requirement(CAPACITY, "In", "spot", "sopt")], CapacityType.SPOT),
+        ([requirement(CAPACITY, "Inn", "spot")], CapacityType.UNKNOWN),
+        ([{"key": CAPACITY}], CapacityType.UNKNOWN),
+        (["spot"], CapacityType.UNKNOWN),
+    ],
+)
+def test_the_capacity_comes_from_requirements(requirements: list[Any], capacity: CapacityType) -> None:
+    assert pool(*requirements).capacity is capacity
+
+
+def test_a_label_of_the_template_is_a_requirement_too() -> None:
+    value = yaml.safe_load(AUTO_MODE_GPU)
+    value["spec"]["template"]["metadata"] = {"labels": {CAPACITY: "spot"}}
+    value["spec"]["template"]["spec"]["requirements"].pop(0)
+    assert READER.read(value).capacity is CapacityType.SPOT
+
+
+@pytest.mark.parametrize(
+    ("requirements", "gpu"),
+    [
+        ([], Gpu.ANY),
+        ([requirement(TYPE, "In", "p5.48xlarge")], Gpu.YES),
+        ([requirement(TYPE, "In", "p5.48xlarge", "g6e.12xlarge", "gr6.4xlarge", "p6-b200.48xlarge")], Gpu.YES),
+        ([requirement(TYPE, "In", "trn2.48xlarge", "inf2.xlarge")], Gpu.YES),
+        (
+            [requirement(TYPE, "In", "m5.large", "x2gd.medium", "u7i-12tb.224xlarge", "im4gn.large", "hpc7a.96xlarge")],
+            Gpu.NO,
+        ),
+        ([requirement(TYPE, "In", "m5.large", "p5.48xlarge")], Gpu.ANY),
+        ([requirement(TYPE, "In", "quantum.large")], Gpu.UNKNOWN),
+        ([requirement(TYPE, "In", "m5.large", "quantum.large")], Gpu.UNKNOWN),
+        ([requirement(TYPE, "NotIn", "m5.large")], Gpu.ANY),
+        ([requirement(TYPE, "In", "Standard_NC24ads_A100_v4")], Gpu.YES),
+        ([requirement(TYPE, "In", "Standard_D4s_v5", "Standard_NP10s")], Gpu.NO),
+        ([requirement("karpenter.azure.com/sku-name", "In", "Standard_NC24ads_A100_v4")], Gpu.YES),
+        ([requirement("karpenter.azure.com/sku-family", "In", "N")], Gpu.YES),
+        ([requirement("karpenter.azure.com/sku-gpu-count", "Gt", "0")], Gpu.YES),
+        ([requirement("karpenter.k8s.aws/instance-category", "In", "c", "m", "r")], Gpu.NO),
+        ([requirement("karpenter.k8s.aws/instance-category", "In", "g", "p")], Gpu.YES),
+        ([requirement("karpenter.k8s.aws/instance-category", "NotIn", "g", "p")], Gpu.ANY),
+        ([requirement("karpenter.k8s.aws/instance-category", "NotIn", "g", "gr", "p", "inf", "trn", "dl")], Gpu.NO),
+        ([requirement("karpenter.k8s.aws/instance-family", "In", "p5", "g5")], Gpu.YES),
+        ([requirement("karpenter.k8s.aws/instance-family", "NotIn", "p5", "g5")], Gpu.ANY),
+        ([requirement("karpenter.k8s.aws/instance-gpu-count", "Exists")], Gpu.YES),
+        ([requirement("karpenter.k8s.aws/instance-gpu-name", "In", "h100")], Gpu.YES),
+        ([requirement("karpenter.k8s.aws/instance-gpu-count", "Gte", "1")], Gpu.YES),
+        ([requirement("karpenter.k8s.aws/instance-gpu-count", "DoesNotExist")], Gpu.NO),
+        ([requirement("karpenter.k8s.aws/instance-gpu-count", "NotIn", "8")], Gpu.ANY),
+        ([requirement("karpenter.k8s.aws/instance-accelerator-name", "Exists")], Gpu.YES),
+        ([requirement("eks.amazonaws.com/instance-gpu-manufacturer", "In", "nvidia")], Gpu.YES),
+        ([requirement("eks.amazonaws.com/instance-category", "In", "m")], Gpu.NO),
+        ([requirement("karpenter.k8s.aws/instance-gpu-count", "Foo", "8")], Gpu.UNKNOWN),
+        ([requirement(TYPE, "Inn", "m5.large")], Gpu.UNKNOWN),
+        ([requirement("example.com/team", "Foo", "a")], Gpu.ANY),
+        ([7], Gpu.UNKNOWN),
+        (
+            [requirement(TYPE, "In", "p5.48xlarge"), requirement("karpenter.k8s.aws/instance-category", "In", "m")],
+            Gpu.UNKNOWN,
+        ),
+    ],
+)
+def test_GPUs_come_from_requirements(requirements: list[Any], gpu: Gpu) -> None:
+    assert pool(*requirements).gpu is gpu
+
+
+@pytest.mark.parametrize(
+    ("spec", "unusable"),
+    [
+        ({}, ""),
+        ({"limits": {"cpu": "1000"}}, ""),
+        ({"limits": {"cpu": 0}}, "its limits allow 0 of cpu"),
+        ({"limits": {"cpu": "0"}}, "its limits allow 0 of cpu"),
+        ({"limits": {"memory": "0Gi"}}, "its limits allow 0 of memory"),
+        ({"limits": {"nodes": "0"}}, "its limits allow 0 of nodes"),
+        ({"limits": {"cpu": "0.5"}}, ""),
+        ({"limits": {"cpu": "10m"}}, ""),
+        ({"limits": {"cpu": "0e3"}}, "its limits allow 0 of cpu"),
+        ({"limits": {"nvidia.com/gpu": "0"}}, "its limits allow 0 of nvidia.com/gpu"),
+        ({"limits": {"nvidia.com/gpu": "8"}}, ""),
+        ({"replicas": 3}, ""),
+        ({"replicas": 0}, "it has 0 nodes and no autoscaling"),
+        ({"replicas": 3, "limits": {"nodes": "0"}}, "its limits allow 0 of nodes"),
+        ({"replicas": "3"}, "it does not say how many nodes it has"),
+    ],
+)
+def test_a_pool_is_usable_when_replicas_and_limits_leave_it_nodes(spec: dict[str, Any], unusable: str) -> None:
+    assert pool(requirement(TYPE, "In", "p5.48xlarge"), **spec).unusable == unusable
+
+
+def test_a_pool_of_any_machines_whose_limits_allow_no_GPUs_has_none() -> None:
+    found = pool(limits={"nvidia.com/gpu": 0})
+    assert (found.gpu, found.unusable) == (Gpu.NO, "")
+
+
+def test_requirements_that_no_node_can_meet_leave_no_nodes() -> None:
+    found = pool(requirement(CAPACITY, "In", "spot"), requirement(CAPACITY, "In", "on-demand"))
+    assert found.unusable == "no node can meet its requirements on karpenter.sh/capacity-type"
+
+
+@pytest.mark.parametrize(
+    ("group", "limit", "grace", "margin"),
+    [
+        ("karpenter.k8s.aws", None, None, None),
+        ("eks.amazonaws.com", None, None, None),
+        ("karpenter.azure.com", None, 30, 5),
+        ("karpenter.k8s.aws", "60s", 60, 0),
+        ("karpenter.k8s.aws", "1m30s", 90, 0),
+        ("karpenter.k8s.aws", "105s", None, None),
+        ("karpenter.k8s.aws", "110s", None, None),
+        ("karpenter.k8s.aws", "48h", None, None),
+        ("karpenter.azure.com", "1h", 30, 5),
+        ("karpenter.azure.com", "20s", 20, 0),
+        ("karpenter.azure.com", "25s", 30, 5),
+        ("karpenter.k8s.aws", "0s", 0, 0),
+    ],
+)
+def test_the_budget_is_the_platforms_or_the_pools_own_limit(
+    group: str, limit: str | None, grace: int | None, margin: int | None
+) -> None:
+    found = pool(group=group, template={"terminationGracePeriod": limit})
+    assert (found.grace_seconds, found.safety_margin_seconds) == (grace, margin)
+
+
+def test_an_older_nodeClassRef_names_its_group_in_apiVersion() -> None:
+    found = pool(template={"nodeClassRef": {"apiVersion": "karpenter.azure.com/v1alpha2", "name": "default"}})
+    assert found.grace_seconds == 30
+
+
+@pytest.mark.parametrize("limit", ["soon", "", "-5s", "1.5h", -1, True, [], 10**30])
+def test_a_limit_that_cannot_be_read_is_said_and_does_not_hold(limit: object) -> None:
+    found = pool(template={"terminationGracePeriod": limit})
+    assert found.grace_seconds is None
+    assert found.problems == (
+        "spec.template.spec.terminationGracePeriod is neither a number of seconds nor a duration such as 90s",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"spec": {}}, "spec.template.spec.requirements is missing"),
+        ({"spec": {"template": {"spec": {"requirements": {}}}}}, "spec.template.spec.requirements is not a list"),
+        (
+            {"spec": {"template": {"spec": {"requirements": [requirement(CAPACITY, "In", "sopt")]}}}},
+            "spec.template.spec.requirements has karpenter.sh/capacity-type 'sopt', not one of spot, on-demand, reserved",
+        ),
+        (
+            {"spec": {"template": {"spec": {"requirements": []}}, "limits": ["cpu"]}},
+            "spec.limits is not a map",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_a_problem(value: dict[str, Any], problem: str) -> None:
+    assert READER.read(value).problems == (problem,)
+
+
+def test_a_pool_without_requirements_is_neither_spot_nor_a_fallback_for_anybody_who_looks() -> None:
+    found = READER.read({"metadata": {"name": "a"}, "spec": {}})
+    assert (found.capacity, found.gpu) == (CapacityType.UNKNOWN, Gpu.UNKNOWN)

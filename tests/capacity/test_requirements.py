@@ -1,0 +1,240 @@
+"""Karpenter's requirements: what each operator admits, and the whole against machines that are tried one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.rules.conftest import shipped_provider
+from webhook.capacity.pool import CapacityType, Gpu
+from webhook.capacity.requirements import OPERATORS, Requirements, read_requirements
+
+KARPENTER = shipped_provider("karpenter")
+(READER,) = KARPENTER.readers
+
+TYPE = "node.kubernetes.io/instance-type"
+FAMILY = "karpenter.k8s.aws/instance-family"
+CATEGORY = "karpenter.k8s.aws/instance-category"
+GPUS = "karpenter.k8s.aws/instance-gpu-count"
+GPU_NAME = "karpenter.k8s.aws/instance-gpu-name"
+CPUS = "karpenter.k8s.aws/instance-cpu"
+CAPACITY = "karpenter.sh/capacity-type"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def machine(name: str, cpus: int, gpus: int = 0, gpu_name: str = "") -> dict[str, str]:
+    """The labels that Karpenter knows a machine by; it has none of those about GPUs where there are none."""
+    family = name.partition(".")[0]
+    category = family.rstrip("0123456789dengab-") or family[0]
+    labels = {TYPE: name, FAMILY: family, CATEGORY: category, CPUS: str(cpus)}
+    return labels | {GPUS: str(gpus), GPU_NAME: gpu_name} if gpus else labels
+
+
+UNIVERSE = (
+    machine("m5.large", 2),
+    machine("m5.24xlarge", 96),
+    machine("c6i.xlarge", 4),
+    machine("r5.xlarge", 4),
+    machine("g5.xlarge", 4, 1, "a10g"),
+    machine("g6.48xlarge", 192, 8, "l4"),
+    machine("p4d.24xlarge", 96, 8, "a100"),
+    machine("p5.48xlarge", 192, 8, "h100"),
+)
+
+
+def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def pool_spec(*requirements: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"requirements": list(requirements)}}
+    return {"metadata": {"name": "a"}, "spec": {"template": template, **spec}}
+
+
+def read(*requirements: dict[str, Any]) -> Requirements:
+    return read_requirements(list(requirements), "spec.requirements", {})
+
+
+def holds(each: dict[str, Any], labels: dict[str, str]) -> bool:
+    """The oracle: one requirement on one machine, as Kubernetes' node selectors have it."""
+    value, values = labels.get(each["key"]), each["values"]
+    match each["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    if value is None or not value.lstrip("-").isdigit():
+        return False
+    number, bound = int(value), int(values[0])
+    return {"Gt": number > bound, "Lt": number < bound, "Gte": number >= bound, "Lte": number <= bound}[
+        each["operator"]
+    ]
+
+
+def fitting(requirements: list[dict[str, Any]]) -> list[dict[str, str]]:
+    return [labels for labels in UNIVERSE if all(holds(each, labels) for each in requirements)]
+
+
+WORDS = {
+    TYPE: sorted({labels[TYPE] for labels in UNIVERSE}),
+    FAMILY: sorted({labels[FAMILY] for labels in UNIVERSE}),
+    CATEGORY: sorted({labels[CATEGORY] for labels in UNIVERSE}),
+    GPU_NAME: ["a10g", "h100", "l4"],
+    GPUS: ["1", "8"],
+    CPUS: ["2", "4", "96", "192"],
+}
+
+
+@st.composite
+def requirements_on_machines(draw: st.DrawFn) -> dict[str, Any]:
+    key = draw(st.sampled_from(sorted(WORDS)))
+    operators = OPERATORS if key in {GPUS, CPUS} else ("In", "NotIn", "Exists", "DoesNotExist")
+    operator = draw(st.sampled_from(operators))
+    if operator in {"Exists", "DoesNotExist"}:
+        return requirement(key, operator)
+    if operator in {"In", "NotIn"}:
+        return requirement(key, operator, *draw(st.lists(st.sampled_from(WORDS[key]), min_size=1, max_size=4)))
+    return requirement(key, operator, draw(st.sampled_from(["0", "1", "4", "7", "8", "100"])))
+
+
+@settings(max_examples=500)
+@given(st.lists(requirements_on_machines(), max_size=5))
+def test_what_is_said_of_GPUs_holds_for_every_machine_that_fits(found: list[dict[str, Any]]) -> None:
+    pool = READER.read(pool_spec(*found))
+    with_gpus = {GPUS in labels for labels in fitting(found)}
+    if pool.gpu is Gpu.YES:
+        assert with_gpus <= {True}
+    elif pool.gpu is Gpu.NO:
+        assert with_gpus <= {False}
+    elif pool.gpu is Gpu.UNKNOWN:
+        assert with_gpus == set()  # no machine fits: the labels contradict each other
+    if pool.blocked:
+        assert with_gpus == set()
+    assert pool.problems == ()
+
+
+@settings(max_examples=300)
+@given(requirements_on_machines())
+def test_of_one_requirement_that_names_machines_it_is_exact(found: dict[str, Any]) -> None:
+    pool = READER.read(pool_spec(found))
+    with_gpus = {GPUS in labels for labels in fitting([found])}
+    if found["key"] == CPUS:  # says nothing of GPUs
+        assert pool.gpu is Gpu.ANY
+    elif with_gpus and found["operator"] in {"In", "Exists", "DoesNotExist", "Gt", "Gte"}:
+        expected = (Gpu.YES if True in with_gpus else Gpu.NO) if len(with_gpus) == 1 else Gpu.ANY
+        assert pool.gpu is expected
+
+
+LABEL = "example.com/label"
+
+
+@st.composite
+def requirements_on_a_label(draw: st.DrawFn) -> dict[str, Any]:
+    operator = draw(st.sampled_from(OPERATORS))
+    if operator in {"Exists", "DoesNotExist"}:
+        return requirement(LABEL, operator)
+    if operator in {"In", "NotIn"}:
+        return requirement(LABEL, operator, *draw(st.lists(st.sampled_from("0123456ab"), min_size=1, max_size=6)))
+    return requirement(LABEL, operator, draw(st.sampled_from("0123456")))
+
+
+@settings(max_examples=500)
+@given(st.lists(requirements_on_a_label(), max_size=5))
+def test_the_values_of_a_label_are_those_that_meet_every_requirement(found: list[dict[str, Any]]) -> None:
+    values = read(*found).of(LABEL)
+    everything = [*map(str, range(-2, 12)), "a", "b", "z"]
+    right = {value for value in everything if all(holds(each, {LABEL: value}) for each in found)}
+    assert {value for value in everything if values.admits(value)} == right
+    assert values.admits_none == all(holds(each, {}) for each in found)
+    if right:
+        assert values.admits_some
+    if values.values is not None:
+        assert values.values == right
+        assert values.admits_some == bool(right)
+    assert bool(read(*found).impossible) == (not values.admits_none and not values.admits_some)
+
+
+@pytest.mark.parametrize(
+    ("found", "some"),
+    [
+        ([requirement(LABEL, "Gt", "3"), requirement(LABEL, "Lt", "5"), requirement(LABEL, "NotIn", "4")], False),
+        ([requirement(LABEL, "Gte", "3"), requirement(LABEL, "Lte", "5"), requirement(LABEL, "NotIn", "4", "3")], True),
+        ([requirement(LABEL, "Gt", "3"), requirement(LABEL, "Lt", "4")], False),
+        ([requirement(LABEL, "Gte", "3"), requirement(LABEL, "Lte", "3")], True),
+        ([requirement(LABEL, "Gt", "0"), requirement(LABEL, "Lt", "999999999999999999")], True),
+        ([requirement(LABEL, "Exists"), requirement(LABEL, "DoesNotExist")], False),
+        ([requirement(LABEL, "In", "a"), requirement(LABEL, "DoesNotExist")], False),
+    ],
+)
+def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[str, Any]], *, some: bool) -> None:
+    assert read(*found).of(LABEL).admits_some is some
+    assert bool(read(*found).impossible) is not some
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (None, "spec.requirements is missing"),
+        ({}, "spec.requirements is not a list"),
+        (["a"], "spec.requirements[0] has no key"),
+        ([{"operator": "Exists"}], "spec.requirements[0] has no key"),
+        ([{"key": LABEL}], "spec.requirements[0] has an operator that is no string, not one of "),
+        ([{"key": LABEL, "operator": "Inn"}], "spec.requirements[0] has operator 'Inn', not one of "),
+        ([{"key": LABEL, "operator": ["In"]}], "spec.requirements[0] has an operator that is no string, not one of "),
+        ([{"key": LABEL, "operator": "In"}], "spec.requirements[0] has operator In, and no list of strings as values"),
+        ([requirement(LABEL, "NotIn")], "spec.requirements[0] has operator NotIn, and no list of strings as values"),
+        (
+            [{"key": LABEL, "operator": "In", "values": [1]}],
+            "spec.requirements[0] has operator In, and no list of strings as values",
+        ),
+        ([requirement(LABEL, "Gt", "x")], "spec.requirements[0] has operator Gt, and not one integer"),
+        ([requirement(LABEL, "Lt", "1", "2")], "spec.requirements[0] has operator Lt, and not one integer"),
+        ([requirement(LABEL, "Gt", "9" * 5000)], "spec.requirements[0] has operator Gt, and not one integer"),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_leaves_the_label_unreadable(found: object, problem: str) -> None:
+    requirements = read_requirements(found, "spec.requirements", {})
+    (said,) = requirements.problems
+    assert said.startswith(problem)
+    assert requirements.is_unreadable(LABEL)
+
+
+def test_an_unreadable_requirement_leaves_other_labels_readable() -> None:
+    requirements = read(requirement(LABEL, "Inn", "a"), requirement(ZONE, "In", "a"))
+    assert requirements.is_unreadable(LABEL)
+    assert not requirements.is_unreadable(ZONE)
+    assert requirements.of(ZONE).values == frozenset({"a"})
+
+
+SPOT, ON_DEMAND, RESERVED = "spot", "on-demand", "reserved"
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(
+                lambda operator, values: requirement(CAPACITY, operator, *values),
+                st.sampled_from(("In", "NotIn")),
+                st.lists(st.sampled_from((SPOT, ON_DEMAND, RESERVED)), min_size=1, max_size=3),
+            ),
+            st.sampled_from([requirement(CAPACITY, "Exists"), requirement(CAPACITY, "DoesNotExist")]),
+        ),
+        max_size=3,
+    )
+)
+def test_the_capacity_is_what_every_requirement_admits(found: list[dict[str, Any]]) -> None:
+    pool = READER.read(pool_spec(*found))
+    admitted = {value for value in (SPOT, ON_DEMAND, RESERVED) if all(holds(each, {CAPACITY: value}) for each in found)}
+    meant = {CapacityType.SPOT if value == SPOT else CapacityType.ON_DEMAND for value in admitted}
+    if not meant:
+        assert pool.capacity is CapacityType.UNKNOWN
+    else:
+        assert pool.capacity is (meant.pop() if len(meant) == 1 else CapacityType.BOTH)

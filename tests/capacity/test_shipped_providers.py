@@ -1,0 +1,144 @@
+"""Targeting, landing and budgets with the shipped providers together: several in one cluster, pools of others, GKE's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from webhook.bundle import load_bundle
+from webhook.capacity.budget import Budgets
+from webhook.capacity.provider import readers_by_resource
+from webhook.capacity.targeting import NotTargeting, Target, target_of
+from webhook.cluster.protocol import ClusterView
+from webhook.kube.pod import Pod, decode_pod
+
+if TYPE_CHECKING:
+    from webhook.capacity.pool import Pool
+
+PROVIDERS = load_bundle().providers
+READERS = readers_by_resource(PROVIDERS.values())
+BUDGETS = Budgets(PROVIDERS)
+
+SPOT = {"spotgate.dev/capacity": "spot"}
+COMPUTE_CLASS = "cloud.google.com/compute-class"
+
+
+def pod_of(labels: dict[str, str] | None = None, **spec: Any) -> Pod:
+    value = {"metadata": {"name": "a", "labels": labels or {}}, "spec": {"containers": [{"name": "app"}], **spec}}
+    return decode_pod(msgspec.json.encode(value))
+
+
+def required(key: str, *values: str) -> dict[str, Any]:
+    expression = {"key": key, "operator": "In", "values": list(values)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def karpenter(name: str, *capacity: str, group: str = "karpenter.k8s.aws", **template: Any) -> Pool:
+    requirements = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": list(capacity)}]
+    inner = {"requirements": requirements, "nodeClassRef": {"group": group}, **template}
+    return READERS["karpenter.sh", "nodepools"].read(
+        {"metadata": {"name": name}, "spec": {"template": {"spec": inner}}}
+    )
+
+
+def gke(name: str, **node_config: Any) -> Pool:
+    value = {
+        "metadata": {"name": name, "namespace": "infra"},
+        "spec": {"nodeCount": 1, "nodeConfig": {"spot": True, **node_config}},
+    }
+    return READERS["container.cnrm.cloud.google.com", "containernodepools"].read(value)
+
+
+def target(pod: Pod, *pools: Pool, shown: tuple[str, ...] = (), known: bool = True) -> Target | NotTargeting:
+    names = {*shown, *(pool.provider for pool in pools if not pool.cluster)}
+    view = ClusterView(pools=pools if known else None, providers=frozenset(names))
+    return target_of(pod, {}, view, PROVIDERS)
+
+
+def seconds(found: Target | NotTargeting) -> int:
+    assert isinstance(found, Target)
+    budget = BUDGETS.of(found)
+    assert budget is not None
+    return budget.seconds
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pod_of(SPOT, nodeSelector={COMPUTE_CLASS: "spot-first"}),
+        pod_of(SPOT, affinity=required(COMPUTE_CLASS, "spot-first")),
+        pod_of(nodeSelector={COMPUTE_CLASS: "spot-first", "cloud.google.com/gke-spot": "true"}),
+    ],
+)
+def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
+    found = target(pod, shown=("gke",))
+    assert isinstance(found, NotTargeting)
+    assert found.untouchable
+    assert found.because == f"it selects nodes by {COMPUTE_CLASS}, which chooses spot or not by rules of its own"
+
+
+def test_several_providers_in_one_cluster_are_all_in_play() -> None:
+    found = target(pod_of(SPOT), karpenter("general", "spot", "on-demand"), shown=("eks",))
+    assert isinstance(found, Target)
+    assert found.pools is not None
+    assert [pool.name for pool in found.pools] == ["general"]
+    own = target(
+        pod_of(nodeSelector={"eks.amazonaws.com/capacityType": "SPOT"}), karpenter("general", "spot"), shown=("eks",)
+    )
+    assert isinstance(own, Target)
+    assert ([each.name for each in own.providers], own.pools) == (["eks"], None)
+    assert (seconds(found), seconds(own)) == (105, 105)
+
+
+def test_pools_of_another_cluster_place_no_Pods_here() -> None:
+    elsewhere = msgspec.structs.replace(gke("spot"), cluster="infra/prod")
+    found = target(pod_of(SPOT), elsewhere)
+    assert isinstance(found, Target)
+    assert (found.pools, found.nodes, found.providers) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("pools", "left"),
+    [
+        ((karpenter("a", "spot"),), 105),
+        ((karpenter("a", "spot", group="eks.amazonaws.com"),), 105),
+        ((karpenter("a", "spot", group="karpenter.azure.com"),), 25),
+        ((karpenter("a", "spot", terminationGracePeriod="60s"),), 60),
+        ((karpenter("a", "spot", terminationGracePeriod="24h"),), 105),
+        ((karpenter("a", "spot", group="karpenter.azure.com", terminationGracePeriod="10s"),), 10),
+        ((karpenter("a", "spot"), karpenter("b", "spot", terminationGracePeriod="90s")), 90),
+        ((gke("a"),), 15),
+        (
+            (
+                gke(
+                    "a", kubeletConfig={"shutdownGracePeriodSeconds": 120, "shutdownGracePeriodCriticalPodsSeconds": 20}
+                ),
+            ),
+            100,
+        ),
+        ((gke("a"), gke("b", kubeletConfig={"shutdownGracePeriodSeconds": 120})), 15),
+    ],
+)
+def test_the_strictest_pool_says_how_long_a_Pod_has(pools: tuple[Pool, ...], left: int) -> None:
+    assert seconds(target(pod_of(SPOT), *pools)) == left
+
+
+@pytest.mark.parametrize(
+    ("selector", "left"),
+    [
+        ({"cloud.google.com/gke-spot": "true"}, 15),
+        ({"cloud.google.com/gke-provisioning": "spot"}, 15),
+        ({"karpenter.sh/capacity-type": "spot"}, 105),
+        ({"eks.amazonaws.com/capacityType": "SPOT"}, 105),
+        ({"kubernetes.azure.com/scalesetpriority": "spot"}, 25),
+        ({"kubernetes.azure.com/priority": "spot"}, 25),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_providers_spot_label_in_a_selector_speaks_for_itself(
+    selector: dict[str, str], left: int, *, known: bool
+) -> None:
+    assert seconds(target(pod_of(nodeSelector=selector), known=known)) == left

@@ -1,0 +1,127 @@
+"""Pools that say no size of their own, readers that share a resource, and which clusters pools belong to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from tests.rules.conftest import PROVIDERS, shipped_provider
+from webhook.capacity.compile import compile_provider
+from webhook.capacity.pool import Pool, Size
+from webhook.capacity.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.capacity.query import Query
+from webhook.capacity.sizes import joined, merged, sizes_in
+from webhook.policy.facts import CapacityProviderSpec
+
+EKS, GKE, AKS, KARPENTER = map(shipped_provider, ("eks", "gke", "aks", "karpenter"))
+(SIZERS,) = sizers_by_resource([EKS, GKE, AKS]).values()
+POOL_KINDS = ("AWSManagedMachinePool", "GCPManagedMachinePool", "AzureManagedMachinePool")
+
+
+def machine_pool(kind: str = POOL_KINDS[0], replicas: object = None, **annotations: str) -> dict[str, Any]:
+    """Cluster API's MachinePool; ``group`` stands where its newer version has it."""
+    reference = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": "infra-a"}
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "MachinePool",
+        "metadata": {"name": "a", "namespace": "fleet", "annotations": annotations},
+        "spec": {
+            "clusterName": "workload-1",
+            "template": {"spec": {"clusterName": "workload-1", "infrastructureRef": reference}},
+            **({} if replicas is None else {"replicas": replicas}),
+        },
+    }
+
+
+def pool(kind: str = POOL_KINDS[0], **fields: Any) -> Pool:
+    return Pool(provider="eks", kind=kind, name="infra-a", namespace="fleet", **fields)
+
+
+@pytest.mark.parametrize("kind", POOL_KINDS)
+@pytest.mark.parametrize(("written", "desired"), [(3, 3), (0, 0), (None, 1)])
+def test_a_machine_pool_says_the_size_of_the_pool_it_names(kind: str, written: object, desired: int) -> None:
+    (size,) = sizes_in(machine_pool(kind, written), SIZERS)
+    assert size == Size(("MachinePool", "fleet", "a"), (kind, "fleet", "infra-a"), desired, autoscaling=False)
+    (found,) = joined([(size,), pool(kind)])
+    assert (found.desired, found.size, found.autoscaling) == (desired, size, False)
+
+
+def test_a_machine_pool_of_another_kind_of_infrastructure_sizes_none() -> None:
+    assert sizes_in(machine_pool("DockerMachinePool", 3), SIZERS) == ()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pool("AzureManagedMachinePool"),
+        replace(pool(), namespace="elsewhere"),
+        replace(pool(), name="another"),
+    ],
+)
+def test_it_sizes_no_other_pool(other: Pool) -> None:
+    assert joined([other, sizes_in(machine_pool(replicas=3), SIZERS)]) == (other,)
+
+
+def test_a_pool_whose_replicas_an_autoscaler_sets_is_autoscaled() -> None:
+    value = machine_pool(replicas=0, **{"cluster.x-k8s.io/replicas-managed-by": "external-autoscaler"})
+    sizes = sizes_in(value, SIZERS)
+    (bounded,) = joined([sizes, pool(maximum=5)])
+    (unbounded,) = joined([sizes, pool()])
+    (closed,) = joined([sizes, pool(maximum=0)])
+    assert (bounded.unusable, unbounded.unusable) == ("", "")
+    assert closed.unusable == "it is autoscaled to at most 0 nodes"
+
+
+@pytest.mark.parametrize("replicas", ["3", True, {"a": 1}, 1.5])
+def test_replicas_that_are_no_number_leave_the_size_unknown(replicas: object) -> None:
+    (found,) = joined([pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)])
+    assert found.unusable == "it does not say how many nodes it has"
+
+
+def test_a_pool_that_takes_the_place_of_another_keeps_the_size_it_was_given() -> None:
+    (known,) = joined([pool(), sizes_in(machine_pool(replicas=3), SIZERS)])
+    given, (sized_anew,) = pool(maximum=9), joined([pool(), sizes_in(machine_pool(replicas=1), SIZERS)])
+    new = replace(pool(), name="new")
+    (found, other) = merged([known], [given, new])
+    assert (found.desired, found.maximum, other) == (3, 9, new)
+    assert merged([known], [sized_anew]) == (sized_anew,)
+
+
+def named(provider: Provider, name: str, when: str | None) -> Provider:
+    (reader,) = provider.readers
+    other = replace(reader, provider=name, when=None if when is None else Query(when))
+    return replace(provider, name=name, readers=(other,))
+
+
+ON_TENCENT = "spec.template.spec.nodeClassRef.group == 'karpenter.k8s.tke'"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("group", "reads"), [("karpenter.k8s.tke", "tke"), ("karpenter.k8s.aws", "karpenter"), (None, "karpenter")]
+)
+def test_of_two_providers_that_read_one_resource_the_condition_says_which(
+    order: tuple[int, int], group: str | None, reads: str
+) -> None:
+    providers = [KARPENTER, named(KARPENTER, "tke", ON_TENCENT)]
+    (readers,) = readers_by_resource(providers[index] for index in order).values()
+    value = {"spec": {"template": {"spec": {"nodeClassRef": {"group": group}}}}}
+    assert readers.read(value).provider == reads
+
+
+def test_a_pool_for_which_no_condition_holds_does_not_stay_unread() -> None:
+    (readers,) = readers_by_resource([named(KARPENTER, "tke", ON_TENCENT)]).values()
+    assert readers.read({"spec": {}}).provider == "tke"
+
+
+@pytest.mark.parametrize("named_so", ["prod", "infra/prod"])
+def test_a_pool_of_this_cluster_belongs_to_no_other(named_so: str) -> None:
+    spec = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())["spec"] | {"thisCluster": named_so}
+    readers = compile_provider("gke", CapacityProviderSpec.model_validate(spec)).readers
+    value = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "prod"}}}
+    other = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "test"}}}
+    assert readers[0].read(value).cluster == ""
+    assert readers[0].read(other).cluster == "infra/test"

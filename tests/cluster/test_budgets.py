@@ -1,0 +1,152 @@
+"""PodDisruptionBudgets of a cluster: of files and of an API server, and what is unknown of them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import pytest
+
+from webhook.bundle import load_bundle
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.files import view_of
+from webhook.cluster.live import LiveState
+from webhook.cluster.manifests import read_manifests
+from webhook.cluster.mirror import Pace
+from webhook.server.log import configure_logging
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import aiohttp
+
+    from webhook.cluster.protocol import ClusterView
+
+PROVIDERS = {"cks": load_bundle().providers["cks"]}
+LIST = "/apis/policy/v1/poddisruptionbudgets"
+
+
+def budget(name: str, namespace: str = "shop", bound: str = "maxUnavailable: 1") -> str:
+    where = f", namespace: {namespace}" if namespace else ""
+    return (
+        f"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: {name}{where}}}\n"
+        f"spec: {{selector: {{}}, {bound}}}\n"
+    )
+
+
+def look(folder: Path, *documents: str, complete: bool = False) -> ClusterView:
+    (folder / "state.yaml").write_text("---\n".join(documents))
+    return view_of(read_manifests([folder / "state.yaml"]).objects, PROVIDERS, complete=complete)
+
+
+def names(view: ClusterView) -> dict[str, list[str]] | None:
+    if view.budgets is None:
+        return None
+    return {namespace: [each.name for each in budgets] for namespace, budgets in view.budgets.items()}
+
+
+# Of files
+
+
+def test_budgets_are_known_by_namespace(tmp_path: Path) -> None:
+    view = look(tmp_path, budget("web"), budget("api"), budget("worker", "batch"), budget("other", ""))
+    assert names(view) == {"batch": ["worker"], "default": ["other"], "shop": ["api", "web"]}
+
+
+def test_of_two_with_the_same_name_the_later_counts(tmp_path: Path) -> None:
+    view = look(tmp_path, budget("web"), budget("web", bound="maxUnavailable: 0"))
+    assert view.budgets is not None
+    assert [each.bound for each in view.budgets["shop"]] == ["maxUnavailable: 0"]
+
+
+def test_none_among_the_files_is_unknown_unless_they_are_complete(tmp_path: Path) -> None:
+    assert names(look(tmp_path)) is None
+    assert names(look(tmp_path, complete=True)) == {}
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_one_that_cannot_be_read_makes_them_unknown(tmp_path: Path, *, complete: bool) -> None:
+    view = look(tmp_path, budget("web"), budget("api", bound="minAvailable: []"), complete=complete)
+    assert names(view) is None
+
+
+# Of an API server
+
+
+class Answer:
+    def __init__(self, items: list[Any]) -> None:
+        self._body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
+
+    async def read(self) -> bytes:
+        return self._body
+
+
+class Silence:
+    """The lines of a watch in which nothing happens."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+class Watch:
+    content = Silence()
+
+
+class Server(Api):
+    """An API server with PodDisruptionBudgets alone, which may refuse to show them."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.asked: set[str] = set()
+        self.refuses = refuses
+
+    @asynccontextmanager
+    async def get(self, path: str, *_: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        url = urlsplit(path)
+        self.asked.add(url.path)
+        if url.path == "/version":
+            raise ApiError("404 Not Found", 404)
+        if url.path == LIST and self.refuses:
+            raise ApiError("403 Forbidden: poddisruptionbudgets.policy is forbidden", 403)
+        if "watch" in url.query:
+            yield cast("aiohttp.ClientResponse", Watch())
+            return
+        items = [{"metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {}, "minAvailable": "50%"}}]
+        yield cast("aiohttp.ClientResponse", Answer(items if url.path == LIST else []))
+
+
+@asynccontextmanager
+async def following(server: Server, *, budgets: bool) -> AsyncIterator[LiveState]:
+    configure_logging(io.BytesIO())
+    state = LiveState(server, PROVIDERS, Pace(first=0.001, most=0.002), budgets=budgets)
+    run = asyncio.create_task(state.run())
+    async with asyncio.timeout(20):
+        await state.synced()
+    yield state
+    run.cancel()
+    await asyncio.wait([run])
+
+
+async def test_they_are_followed_where_a_policy_needs_them() -> None:
+    async with following(Server(), budgets=True) as state:
+        assert names(state.view()) == {"shop": ["web"]}
+        assert names(await state.fresh()) == {"shop": ["web"]}
+
+
+async def test_nobody_asks_for_them_where_no_policy_does() -> None:
+    server = Server()
+    async with following(server, budgets=False) as state:
+        assert names(state.view()) is None
+    assert LIST not in server.asked
+
+
+async def test_who_may_not_read_them_does_not_know_them_and_waits_for_nothing() -> None:
+    async with following(Server(refuses=True), budgets=True) as state:
+        assert names(state.view()) is None
+        assert state.view().pools == ()
+        assert state.why_not_synced() == ""

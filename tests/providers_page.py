@@ -1,0 +1,197 @@
+"""``docs/providers.md``, of the documents in ``policies/providers/``: ``python -m tests.providers_page`` writes it anew.
+
+What the page says of providers and node pools is taken from the files that the rules read, and so can't be another thing
+than what they do.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from webhook.policy.facts import CapacityProviderSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from webhook.policy.pools import GraceWindowSpec, NodePoolReaderSpec
+
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "docs" / "providers.md"
+TEXT: Final = ROOT / "tests" / "providers_page.md"
+"""What a person wrote: the page without its tables. ``{{name}}`` stands for a table."""
+
+ORDER: Final = ("cks", "gke", "karpenter", "eks", "aks")
+
+
+def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
+    """Name, document and spec of each shipped provider."""
+    found = []
+    for name in ORDER:
+        document = yaml.safe_load((ROOT / "policies" / "providers" / f"{name}.yaml").read_text())
+        found.append((name, document, CapacityProviderSpec.model_validate(document["spec"])))
+    return found
+
+
+def render() -> str:
+    """The page."""
+    tables = {"providers": _providers_table(), "kinds": _kinds_table(), "example": _example()}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: tables[found[1]], TEXT.read_text())
+
+
+def _providers_table() -> str:
+    specs = [spec for _, _, spec in providers()]
+    heads = [f"[{spec.title}]({document['metadata']['annotations']['source']})" for _, document, spec in providers()]
+    rows: list[tuple[str, Callable[[CapacityProviderSpec], str]]] = [
+        ("file", lambda spec: next(f"`{name}.yaml`" for name, _, each in providers() if each == spec)),
+        (
+            "labels of spot nodes",
+            lambda spec: _lines(_marked(f"{each.key}={each.value}", each.note) for each in spec.spot_node_labels),
+        ),
+        ("label that names a node's pool", lambda spec: f"`{spec.pool_name_label}`"),
+        (
+            "taints of spot nodes",
+            lambda spec: _lines(
+                _marked(f"{each.key}={each.value}:{each.effect}", each.note) for each in spec.spot_node_taints
+            ),
+        ),
+        ("never tolerated", lambda spec: _codes(each.key for each in spec.never_tolerate)),
+        ("GPU resources", lambda spec: _codes(spec.gpu.resources)),
+        (
+            "taints only for Pods that request GPUs",
+            lambda spec: _codes(f"{each.key}={each.value}" if each.value else each.key for each in spec.gpu.taints),
+        ),
+        ("instance types with GPUs", lambda spec: _codes(spec.instance_types.gpu)),
+        ("labels of machines with GPUs", lambda spec: _codes(spec.gpu.labels)),
+        ("labels that name machines", lambda spec: _codes(each.key for each in spec.machine_labels)),
+        ("never spot", lambda spec: _codes(spec.instance_types.never_spot)),
+        (
+            "left alone",
+            lambda spec: _lines(
+                (
+                    *(f"scheduler `{each}`" for each in spec.hands_off_schedulers),
+                    *(f"selector `{each}`" for each in spec.hands_off_selectors),
+                )
+            ),
+        ),
+        (
+            "a reclaim: cordon, drain, removal",
+            lambda spec: ", ".join(
+                f"{seconds} s"
+                for seconds in (
+                    spec.interruption.cordon_seconds,
+                    spec.interruption.drain_seconds,
+                    spec.interruption.removal_seconds,
+                )
+            ),
+        ),
+        (
+            "grace budget of a Pod",
+            lambda spec: f"{spec.grace_period.budget_seconds} s, less {spec.grace_period.safety_margin_seconds} s",
+        ),
+        ("a GPU spot pool needs", _needs),
+    ]
+    return _table(["", *heads], ([title, *(cell(spec) for spec in specs)] for title, cell in rows))
+
+
+def _kinds_table() -> str:
+    kinds = [(spec, reader) for _, _, spec in providers() for reader in spec.node_pools]
+    rows: list[tuple[str, Callable[[NodePoolReaderSpec], str]]] = [
+        ("API", lambda reader: f"`{reader.group}` {', '.join(reader.versions)}"),
+        ("spot, on-demand", _capacity),
+        ("instance type", lambda reader: _code(reader.instance_type or reader.requirements)),
+        (
+            "GPUs, beside the type",
+            lambda reader: _codes(
+                filter(None, (reader.accelerators.type, reader.accelerators.count, reader.accelerators.when))
+            ),
+        ),
+        ("size", _size),
+        (
+            "autoscaled; at most",
+            lambda reader: "; ".join(
+                filter(None, (_code(reader.size.autoscaling), _code(reader.size.maximum), _code(reader.size.limits)))
+            ),
+        ),
+        ("taints", lambda reader: _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")),
+        ("labels", lambda reader: _code(reader.labels)),
+        ("name of the pool", lambda reader: _code(reader.pool_name or "metadata.name")),
+        ("zones", lambda reader: _code(reader.zones or reader.requirements)),
+        ("cluster", lambda reader: _code(reader.cluster) or "this one"),
+        ("grace period", _grace),
+        ("no nodes", lambda reader: _lines(each.because for each in reader.unusable)),
+    ]
+    return "\n\n".join(
+        f"### {reader.kind} ({spec.title})\n\n"
+        + _table(
+            ["", "where it is read"],
+            ([title, said] for title, cell in rows if (said := cell(reader)) not in {"", "none"}),
+        )
+        for spec, reader in kinds
+    )
+
+
+def _capacity(reader: NodePoolReaderSpec) -> str:
+    where = _code(reader.capacity.from_) or f"requirements on `{reader.capacity.label}`"
+    values = ", ".join(f"`{value}` {meant}" for value, meant in reader.capacity.values.items())
+    return f"{where}: {values}; else {reader.capacity.default}"
+
+
+def _size(reader: NodePoolReaderSpec) -> str:
+    by = reader.size.sized_by
+    return _code(reader.size.desired) or (f"{by.kind} `{by.group}`: {_code(by.desired)}" if by is not None else "")
+
+
+def _grace(reader: NodePoolReaderSpec) -> str:
+    grace = reader.grace_period
+    return _lines((*map(_window, grace.windows), *((f"at most {_code(grace.limit)}",) if grace.limit else ())))
+
+
+def _needs(spec: CapacityProviderSpec) -> str:
+    needs = (f"an on-demand pool, {each.require}: else {each.outcome}" for each in spec.fallback)
+    return _lines(needs) if spec.fallback else "what the policy requires"
+
+
+def _window(window: GraceWindowSpec) -> str:
+    time = _code(window.from_) or f"{window.budget_seconds} s"
+    less = f" less {_code(window.reserved)}" if window.reserved else ""
+    where = f" where {_code(window.when)}" if window.when else ""
+    return f"{time}{less}, less {window.safety_margin_seconds} s{where}"
+
+
+def _example() -> str:
+    return (
+        f"```yaml\n{(ROOT / 'examples/own-node-pool/policies/acme.yaml').read_text().partition('---')[0].rstrip()}\n```"
+    )
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(heads)]
+    lines += [["---"] * len(lines[0]), *map(list, rows)]
+    return "\n".join("| " + " | ".join(cell.replace("||", "\\|\\|") for cell in line) + " |" for line in lines)
+
+
+def _marked(text: str, note: str) -> str:
+    return f"`{text}`" + (f" ({note})" if note else "")
+
+
+def _code(text: str | None) -> str:
+    if not text:
+        return ""
+    text = " ".join(text.split())
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _codes(texts: Iterable[str]) -> str:
+    return ", ".join(map(_code, texts)) or "none"
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "<br>".join(texts) or "none"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render())

@@ -1,0 +1,338 @@
+"""OnDemandFallback where the pools are GKE's, Karpenter's, or those of another cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.rules.conftest import FakeSubject, request_for, shipped_provider
+from webhook.capacity.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.sizes import joined, sizes_in
+from webhook.cluster.protocol import ClusterView
+from webhook.context import Context, Phase, utc_now
+from webhook.decision import Outcome, Violation
+from webhook.kube.pod import Pod
+from webhook.review import GroupVersionResource
+from webhook.rules.on_demand_fallback import KIND, OnDemandFallback, OnDemandFallbackSpec
+from webhook.rules.protocol import Facts
+
+if TYPE_CHECKING:
+    from webhook.capacity.pool import Pool
+
+PROVIDERS = {name: shipped_provider(name) for name in ("cks", "karpenter", "gke", "eks", "aks")}
+FACTS = Facts(PROVIDERS)
+READERS = readers_by_resource(PROVIDERS.values())
+SIZERS = sizers_by_resource(PROVIDERS.values())
+RESOURCES = {each.any.kind + each.any.group: key for key, each in READERS.items()}
+
+Json = dict[str, Any]
+DENY, WARN = Outcome.DENY, Outcome.WARN
+
+
+def rule_of(**spec: Any) -> OnDemandFallback:
+    rule = KIND.compile(OnDemandFallbackSpec.model_validate(spec), FACTS)
+    assert isinstance(rule, OnDemandFallback)
+    return rule
+
+
+RULE = rule_of()
+
+
+def resource_of(value: Json) -> GroupVersionResource:
+    group, _, version = value["apiVersion"].partition("/")
+    if value["kind"] == "MachinePool":
+        return GroupVersionResource(group, version, "machinepools")
+    return GroupVersionResource(group, version, RESOURCES[value["kind"] + group][1])
+
+
+def context_of(cluster: list[Json] | None) -> Context:
+    pools: tuple[Pool, ...] | None = None
+    if cluster is not None:
+        items = [(resource_of(value), value) for value in cluster]
+        pools = joined(
+            sizes_in(value, SIZERS[kind.group, kind.resource])
+            if kind.resource == "machinepools"
+            else READERS[kind.group, kind.resource].read(value)
+            for kind, value in items
+        )
+    return Context(phase=Phase.VALIDATE, now=utc_now(), view=ClusterView(pools=pools, why_unknown="it is down"))
+
+
+def judge(
+    new: Json | None,
+    old: Json | None,
+    cluster: list[Json] | None,
+    rule: OnDemandFallback = RULE,
+    *,
+    scale: bool = False,
+) -> list[Violation]:
+    value = new or old or {}
+    operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
+    metadata = value["metadata"]
+    request = request_for(
+        metadata.get("namespace", ""),
+        operation,
+        resource=resource_of(value),
+        name=metadata["name"],
+        sub_resource="scale" if scale else "",
+    )
+    return list(rule.validate(FakeSubject(Pod(), request, operation, object=new, old_object=old), context_of(cluster)))
+
+
+def said(violations: list[Violation]) -> list[tuple[Outcome, str]]:
+    return [(each.outcome, each.reason) for each in violations]
+
+
+def gke_pool(name: str, cluster: str = "prod", **spec: Any) -> Json:
+    return {
+        "apiVersion": "container.cnrm.cloud.google.com/v1beta1",
+        "kind": "ContainerNodePool",
+        "metadata": {"name": name, "namespace": "infra"},
+        "spec": {"clusterRef": {"name": cluster}, "nodeCount": 1, **spec},
+    }
+
+
+GPU = {"machineType": "g2-standard-4"}
+GKE_SPOT = gke_pool("l4-spot", nodeConfig={**GPU, "spot": True})
+GKE_GPU = gke_pool("l4", nodeConfig=GPU)
+GKE_CPU = gke_pool("default")
+GKE_EMPTY_CPU = gke_pool("default", nodeCount=0)
+GKE_CPU_SPOT = gke_pool("cpu-spot", nodeConfig={"spot": True})
+
+L4_SPOT = "GPU spot pool ContainerNodePool infra/l4-spot"
+NO_STANDARD = (DENY, "GPU spot pool ContainerNodePool infra/l4-spot has no on-demand pool without GPUs")
+NO_GPU = (WARN, "GPU spot pool ContainerNodePool infra/l4-spot has no on-demand fallback")
+
+
+@pytest.mark.parametrize(
+    ("others", "found"),
+    [
+        ([], [NO_STANDARD, NO_GPU]),
+        ([GKE_CPU], [NO_GPU]),
+        ([GKE_GPU], [NO_STANDARD]),
+        ([GKE_CPU, GKE_GPU], []),
+        ([GKE_EMPTY_CPU], [NO_STANDARD, NO_GPU]),
+        ([GKE_CPU_SPOT], [NO_STANDARD, NO_GPU]),
+        ([gke_pool("default", "test")], [NO_STANDARD, NO_GPU]),
+    ],
+)
+def test_GKE_needs_a_standard_pool_before_any_GPU_spot_pool(
+    others: list[Json], found: list[tuple[Outcome, str]]
+) -> None:
+    assert said(judge(GKE_SPOT, None, others)) == found
+
+
+def test_a_GKE_pool_of_CPU_spot_nodes_needs_neither() -> None:
+    assert judge(GKE_CPU_SPOT, None, []) == []
+
+
+def test_the_last_standard_pool_of_GKE_stays_while_there_are_GPU_spot_pools() -> None:
+    (found,) = judge(None, GKE_CPU, [GKE_SPOT, GKE_CPU, GKE_GPU])
+    assert (found.outcome, found.reason) == (
+        DENY,
+        f"ContainerNodePool infra/default is the last on-demand pool without GPUs of {L4_SPOT}",
+    )
+    assert "system Pods land on them" in found.detail
+    assert said(judge(None, GKE_GPU, [GKE_SPOT, GKE_CPU, GKE_GPU])) == [
+        (
+            WARN,
+            "ContainerNodePool infra/l4 is the last on-demand fallback of GPU spot pool ContainerNodePool infra/l4-spot",
+        )
+    ]
+
+
+def test_a_finding_says_what_is_needed_and_which_pools_do_not_count() -> None:
+    (found, _) = judge(GKE_SPOT, None, [GKE_EMPTY_CPU])
+    assert found.field == "spec.nodeConfig.spot"
+    assert found.detail == (
+        "In a cluster without one GKE does not taint the GPU nodes, and system Pods land on them. The policy wants an "
+        "on-demand pool without GPUs, and there is none that can be used. What does not count: ContainerNodePool "
+        "infra/default: it has 0 nodes and no autoscaling."
+    )
+    assert found.fix == (
+        "create an on-demand pool first: a ContainerNodePool without GPUs that is not spot and may have at least 1 node"
+    )
+
+
+def test_a_policy_may_require_something_else_of_GKE() -> None:
+    rule = rule_of(requireByProvider={"gke": "any"})
+    assert judge(GKE_SPOT, None, [GKE_CPU], rule) == []
+    assert [each.outcome for each in judge(GKE_SPOT, None, [], rule)] == [DENY]
+
+
+def test_the_same_accelerator_is_the_same_type() -> None:
+    def t4(name: str, machine: str, accelerator: str, **more: Any) -> Json:
+        accelerators = [{"type": accelerator, "count": 1}]
+        return gke_pool(name, nodeConfig={"machineType": machine, "guestAccelerator": accelerators, **more})
+
+    rule = rule_of(requireByProvider={"gke": "same-type"})
+    spot = t4("spot", "n1-standard-8", "nvidia-tesla-t4", spot=True)
+    assert judge(spot, None, [t4("a", "n1-standard-4", "nvidia-tesla-t4")], rule) == []
+    (found,) = judge(spot, None, [t4("a", "n1-standard-8", "nvidia-tesla-v100")], rule)
+    assert "its GPUs are nvidia-tesla-v100, not nvidia-tesla-t4" in found.detail
+
+
+def node_pool(name: str, capacity: tuple[str, ...], types: tuple[str, ...] = ("p5.48xlarge",), **spec: Any) -> Json:
+    def requirement(key: str, values: tuple[str, ...]) -> Json:
+        return {"key": key, "operator": "In", "values": list(values)}
+
+    requirements = [requirement("karpenter.sh/capacity-type", capacity)]
+    if types:
+        requirements.append(requirement("node.kubernetes.io/instance-type", types))
+    if zones := spec.pop("zones", ()):
+        requirements.append(requirement("topology.kubernetes.io/zone", zones))
+    node_class = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    template = {"spec": {"requirements": requirements, "nodeClassRef": node_class}}
+    metadata = {"name": name}
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": metadata,
+        "spec": {"template": template, **spec},
+    }
+
+
+SPOT = node_pool("gpu-spot", ("spot",))
+ON_DEMAND = node_pool("gpu", ("on-demand",))
+UNCOVERED = [(DENY, "GPU spot pool NodePool gpu-spot has no on-demand fallback")]
+
+
+@pytest.mark.parametrize(
+    ("new", "others", "found"),
+    [
+        (SPOT, [], UNCOVERED),
+        (SPOT, [ON_DEMAND], []),
+        (SPOT, [node_pool("gpu", ("reserved",))], []),
+        (SPOT, [node_pool("any", ("on-demand",), ())], []),
+        (SPOT, [node_pool("both", ("spot", "on-demand"))], []),
+        (SPOT, [node_pool("cpu", ("on-demand",), ("m5.large",))], UNCOVERED),
+        (SPOT, [node_pool("odd", ("on-demand",), ("quantum.large",))], UNCOVERED),
+        (SPOT, [node_pool("gpu", ("on-demand",), limits={"cpu": "0"})], UNCOVERED),
+        (SPOT, [node_pool("gpu", ("on-demand",), replicas=0)], UNCOVERED),
+        (SPOT, [node_pool("gpu", ("on-demand",), replicas=2)], []),
+        (node_pool("both", ("spot", "on-demand")), [], []),
+        (node_pool("any", ("spot",), ()), [], []),
+        (
+            node_pool("odd", ("spot",), ("quantum.large",)),
+            [],
+            [(DENY, "spot pool NodePool odd has no on-demand fallback")],
+        ),
+        (SPOT, [gke_pool("l4", nodeConfig=GPU)], UNCOVERED),
+    ],
+)
+def test_a_Karpenter_pool_of_GPU_spot_nodes_needs_an_on_demand_one(
+    new: Json, others: list[Json], found: list[tuple[Outcome, str]]
+) -> None:
+    assert said(judge(new, None, others)) == found
+
+
+def test_the_last_Karpenter_fallback_is_kept_from_going_in_every_way() -> None:
+    cluster = [SPOT, ON_DEMAND]
+    for new in (
+        None,
+        node_pool("gpu", ("spot",)),
+        node_pool("gpu", ("on-demand",), ("m5.large",)),
+        node_pool("gpu", ("on-demand",), limits={"nvidia.com/gpu": 0}),
+    ):
+        assert DENY in [each.outcome for each in judge(new, ON_DEMAND, cluster)], new
+    assert judge(node_pool("gpu", ("spot", "on-demand")), ON_DEMAND, cluster) == []
+
+
+def test_a_finding_names_the_field_that_takes_the_fallback_away() -> None:
+    def field(**spec: Any) -> str:
+        return judge(node_pool("gpu", ("on-demand",), **spec), ON_DEMAND, [SPOT, ON_DEMAND])[0].field
+
+    assert field(limits={"cpu": 0}) == "spec.limits"
+    assert field(types=("m5.large",)) == "spec.template.spec.requirements"
+
+
+def test_a_static_pool_of_Karpenter_can_be_scaled_away() -> None:
+    static = node_pool("gpu", ("on-demand",), replicas=2)
+    scale = {**static, "spec": {}}
+    assert [each.outcome for each in judge(scale, static, [SPOT, static], scale=True)] == [DENY]
+    assert judge({**static, "spec": {"replicas": 1}}, static, [SPOT, static], scale=True) == []
+
+
+def test_a_fallback_in_another_zone_is_a_warning() -> None:
+    spot, there = node_pool("gpu-spot", ("spot",), zones=("a",)), node_pool("gpu", ("on-demand",), zones=("b",))
+    assert [each.outcome for each in judge(spot, None, [there])] == [WARN]
+
+
+def fleet_pool(name: str, cluster: str = "w1", **spec: Any) -> Json:
+    return {
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+        "kind": "AWSManagedMachinePool",
+        "metadata": {"name": name, "namespace": "fleet", "labels": {"cluster.x-k8s.io/cluster-name": cluster}},
+        "spec": {"instanceType": "p5.48xlarge", **spec},
+    }
+
+
+def machine_pool(name: str, replicas: int | None = 1) -> Json:
+    reference = {"kind": "AWSManagedMachinePool", "name": name}
+    sized = {} if replicas is None else {"replicas": replicas}
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "MachinePool",
+        "metadata": {"name": f"mp-{name}", "namespace": "fleet"},
+        "spec": {"template": {"spec": {"infrastructureRef": reference}}, **sized},
+    }
+
+
+FLEET_SPOT = fleet_pool("spot", capacityType="spot")
+FLEET_GPU = fleet_pool("od")
+FLEET = [FLEET_SPOT, FLEET_GPU, machine_pool("od", 2)]
+LAST = "AWSManagedMachinePool fleet/od is the last on-demand fallback of GPU spot pool AWSManagedMachinePool fleet/spot"
+
+
+@pytest.mark.parametrize(
+    ("others", "denied"),
+    [
+        ([FLEET_GPU, machine_pool("od", 2)], False),
+        ([FLEET_GPU, machine_pool("od", None)], False),
+        ([FLEET_GPU, machine_pool("od", 0)], True),
+        ([FLEET_GPU], True),
+        ([fleet_pool("od", "w2"), machine_pool("od", 2)], True),
+    ],
+)
+def test_the_size_of_a_cluster_API_pool_is_its_machine_pools(others: list[Json], *, denied: bool) -> None:
+    assert bool(judge(FLEET_SPOT, None, others)) is denied
+
+
+def test_a_machine_pool_that_sizes_the_last_fallback_can_be_neither_deleted_nor_emptied() -> None:
+    sizing = machine_pool("od", 2)
+    for new in (None, machine_pool("od", 0)):
+        assert said(judge(new, sizing, FLEET)) == [(DENY, LAST)]
+    assert said(judge({**sizing, "spec": {}}, sizing, FLEET, scale=True)) == [(DENY, LAST)]
+    assert judge(machine_pool("od", 1), sizing, FLEET) == []
+    assert judge({**sizing, "spec": {"replicas": 1}}, sizing, FLEET, scale=True) == []
+    assert judge(machine_pool("spot", 0), machine_pool("spot", 1), [*FLEET, machine_pool("spot", 1)]) == []
+
+
+def test_the_last_fallback_of_cluster_API_can_be_neither_deleted_nor_made_spot() -> None:
+    assert said(judge(None, FLEET_GPU, FLEET)) == [(DENY, LAST)]
+    assert DENY in [each.outcome for each in judge(fleet_pool("od", capacityType="spot"), FLEET_GPU, FLEET)]
+    assert judge(fleet_pool("od", labels={"a": "b"}), FLEET_GPU, FLEET) == []
+
+
+def test_where_the_pools_are_unknown_so_is_what_a_request_takes_away() -> None:
+    assert [each.unknown for each in judge(None, FLEET_GPU, None)] == [True]
+    assert [each.unknown for each in judge(None, machine_pool("od", 2), None)] == [True]
+    assert judge(fleet_pool("od", labels={"a": "b"}), FLEET_GPU, None) == []
+
+
+def test_it_is_asked_for_every_kind_of_pool_its_scale_and_what_says_its_size() -> None:
+    matched = {
+        (group, resource, operation)
+        for rule in KIND.rules(FACTS)
+        for group in rule.api_groups
+        for resource in rule.resources
+        for operation in rule.operations
+    }
+    assert {(group, resource, "DELETE") for group, resource in READERS} <= matched
+    assert {
+        ("karpenter.sh", "nodepools/scale", "UPDATE"),
+        ("cluster.x-k8s.io", "machinepools", "UPDATE"),
+        ("cluster.x-k8s.io", "machinepools", "DELETE"),
+        ("cluster.x-k8s.io", "machinepools/scale", "UPDATE"),
+    } <= matched

@@ -1,0 +1,105 @@
+"""The page about providers says what the files say, and its worked example works."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.providers_page import ORDER, PAGE, ROOT, render
+from webhook.bundle import load_bundle
+from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+from webhook.cli import main
+from webhook.policy.errors import PolicyErrors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXAMPLE = ROOT / "examples" / "own-node-pool"
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for name, text in found if name == language]
+
+
+def test_the_page_is_made_of_the_files() -> None:
+    assert PAGE.read_text() == render(), "run `python -m tests.providers_page`"
+
+
+def test_it_has_every_shipped_provider_and_kind() -> None:
+    assert {path.stem for path in (ROOT / "policies" / "providers").glob("*.yaml")} == set(ORDER)
+    page = PAGE.read_text()
+    assert all(f"### {reader.kind} (" in page for reader in load_bundle().readers)
+
+
+def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = (block for block in blocks("") if block.startswith("$ spotgate check"))
+    command, _, output = shown.partition("\n")
+    assert (
+        main(
+            [
+                part if part.startswith("--") else part.replace("examples/", f"{ROOT}/examples/")
+                for part in command.split()[2:]
+            ]
+        )
+        == 1
+    )
+    assert capsys.readouterr().out.replace(f"{ROOT}/", "").startswith(output)
+
+
+def test_the_worked_example_is_read_as_it_is_written() -> None:
+    (reader,) = (each for each in load_bundle([EXAMPLE / "policies"]).readers if each.kind == "Fleet")
+    training, web = (reader.read(value) for value in yaml.safe_load_all((EXAMPLE / "fleets.yaml").read_text()))
+    assert training == Pool(
+        provider="acme",
+        kind="Fleet",
+        name="training",
+        namespace="infra",
+        capacity=CapacityType.SPOT,
+        gpu=Gpu.YES,
+        instance_type="gx-8xh100",
+        autoscaling=True,
+        desired=0,
+        maximum=16,
+        taints=(Taint("acme.example/lease", "preemptible", "NoSchedule"),),
+        labels={"team": "ml", "acme.example/fleet": "training"},
+        zones=frozenset({"hall-a"}),
+        grace_seconds=45,
+        safety_margin_seconds=0,
+    )
+    assert (web.capacity, web.gpu, web.unusable, web.problems) == (CapacityType.ON_DEMAND, Gpu.NO, "", ())
+
+
+def test_a_mistake_in_an_expression_has_file_line_and_field(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE / "policies", tmp_path / "policies")
+    file = tmp_path / "policies" / "acme.yaml"
+    file.write_text(file.read_text().replace("from: spec.lease.type", "from: spec.lease[.type"))
+    with pytest.raises(PolicyErrors) as raised:
+        load_bundle([tmp_path / "policies"])
+    (said,) = (block for block in blocks("") if "not a JMESPath expression" in block)
+    assert str(raised.value).replace(f"{tmp_path}/", "").startswith(said.strip().removesuffix("..."))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("        from: spec.lease.type\n", ""), "write either `from` or `label`"),
+        (("        from: spec.lease.type\n", "        label: a/b\n"), "`capacity.label` needs `requirements`"),
+        (("        desired: spec.size.wanted\n", ""), "write `desired`, or `sizedBy`"),
+        (("values: {preemptible: spot", "values: {preemptible: sopt"), "'sopt' is not one of spot, on-demand or both"),
+        (
+            ("        limit: spec.lease.warning", "        limits: spec.lease.warning"),
+            "unknown field `limits`, did you mean `limit`?",
+        ),
+    ],
+)
+def test_a_reader_that_makes_no_sense_is_refused(tmp_path: Path, change: tuple[str, str], problem: str) -> None:
+    text = (EXAMPLE / "policies" / "acme.yaml").read_text()
+    assert change[0] in text
+    (tmp_path / "acme.yaml").write_text(text.replace(*change))
+    with pytest.raises(PolicyErrors, match=re.escape(problem)):
+        load_bundle([tmp_path])

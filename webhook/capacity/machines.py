@@ -1,0 +1,109 @@
+"""What a machine is, by its instance type or by requirements on its labels: has it GPUs, can it be spot?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.pool import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.capacity.requirements import LabelValues, Requirements
+    from webhook.globs import Globs
+
+TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+
+_NO_GPUS: Final = "0"
+"""The value of a label that counts GPUs where there are none."""
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """Instance types (or machine families, or categories) by what they have; one that is in neither is unknown."""
+
+    gpu: Globs
+    cpu: Globs
+
+    def classify(self, name: str) -> Gpu:
+        """GPU, no GPU, or unknown; letter case does not matter."""
+        name = name.casefold()
+        if self.gpu.match(name):
+            return Gpu.YES
+        return Gpu.NO if self.cpu.match(name) else Gpu.UNKNOWN
+
+
+class Machines(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider's document says of its machines.
+
+    Attributes:
+        types: instance types.
+        never_spot: instance types that can't be spot.
+        labels: node labels that name the type, family or category of a machine, and what their values say.
+        gpu_labels: keys of labels that only nodes with GPUs have.
+    """
+
+    types: Kinds
+    never_spot: Globs
+    labels: tuple[tuple[str, Kinds], ...]
+    gpu_labels: Globs
+
+    def classify(self, instance_types: Iterable[str]) -> Gpu:
+        """What machines of these types have: ``any`` where some have GPUs and others none."""
+        found = {self.types.classify(each) for each in instance_types}
+        if Gpu.UNKNOWN in found or not found:
+            return Gpu.UNKNOWN
+        return found.pop() if len(found) == 1 else Gpu.ANY
+
+    def superchip(self, instance_types: Iterable[str]) -> bool:
+        """Is there a type among these, and can none of them be spot?"""
+        types = list(instance_types)
+        return bool(types) and all(self.never_spot.match(each.casefold()) for each in types)
+
+    def required(self, requirements: Requirements) -> Gpu:
+        """What machines have that meet requirements; unknown also where none can."""
+        gpu = cpu = True
+        for may_gpu, may_cpu in self._answers(requirements):
+            if may_gpu is None:
+                return Gpu.UNKNOWN
+            gpu, cpu = gpu and may_gpu, cpu and may_cpu
+        if gpu and cpu:
+            return Gpu.ANY
+        if gpu or cpu:
+            return Gpu.YES if gpu else Gpu.NO
+        return Gpu.UNKNOWN
+
+    def _answers(self, requirements: Requirements) -> Iterator[tuple[bool | None, bool]]:
+        """For each label that says something: may the machines have GPUs, may they have none? None: nobody knows."""
+        for key, kinds in self.labels:
+            if requirements.is_unreadable(key):
+                yield None, False
+            elif key in requirements.labels:
+                yield _by_kind(requirements.of(key), kinds)
+        for key in {*requirements.labels, *filter(None, requirements.unreadable)}:
+            if not self.gpu_labels.match(key):
+                continue
+            if requirements.is_unreadable(key):
+                yield None, False
+            else:
+                values = requirements.of(key)
+                yield _has_gpus(values), values.admits_none
+
+
+def _by_kind(values: LabelValues, kinds: Kinds) -> tuple[bool | None, bool]:
+    listed = values.values
+    if listed is None:
+        # All kinds of machines that there are, but for those that are excluded.
+        excluded = {each.casefold() for each in values.excluded}
+        return any(set("*?[") & set(each) or each not in excluded for each in kinds.gpu.patterns), True
+    found = {kinds.classify(each) for each in listed}
+    if Gpu.UNKNOWN in found:
+        return None, False
+    return Gpu.YES in found, Gpu.NO in found
+
+
+def _has_gpus(values: LabelValues) -> bool:
+    listed = values.values
+    return values.admits_some if listed is None else bool(listed - {_NO_GPUS})

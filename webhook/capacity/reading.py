@@ -1,0 +1,274 @@
+"""Reading a node-pool resource into the normalised `Pool`, as its ``CapacityProvider`` document says.
+
+A pool with missing fields or wrong types is read as far as it goes; what could not be read is in ``Pool.problems``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.capacity.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.requirements import read_requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.query import Query
+    from webhook.capacity.reader import Capacity, PoolReader
+    from webhook.capacity.requirements import Requirements
+
+_TAINT: Final = re.compile(r"([^=:]+)(?:=([^:]*))?:([^:]+)")
+"""A taint as kubectl writes it: ``key=value:Effect`` or ``key:Effect``."""
+
+_ZERO: Final = re.compile(r"[+-]?(0+(\.0*)?|\.0+)([A-Za-z]*|[eE][+-]?[0-9]+)")
+"""A Kubernetes quantity of nothing."""
+
+_SHOWN: Final = 60
+"""How much of a value that makes no sense is repeated."""
+
+
+class Reading:
+    """One object that is being read, and the problems that come up."""
+
+    __slots__ = ("_problems", "_reader", "_value")
+
+    def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
+        self._reader = reader
+        self._value = value
+        self._problems: list[str] = []
+
+    def pool(self) -> Pool:
+        """The pool that it declares. Never raises for what is in it."""
+        reader, value = self._reader, self._value
+        metadata = value.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        name = _text(metadata.get("name")) or _text(metadata.get("generateName"))
+        namespace = _text(metadata.get("namespace"))
+        labels = self._labels(name)
+        requirements = self._requirements(labels)
+        types = self._instance_types(requirements)
+        capacity = self._capacity(requirements)
+        gpu_type, gpu_count, gpu = self._gpu(types, requirements)
+        gpu, blocked = self._limited(gpu)
+        grace = reader.grace.of(value, self._problems)
+        return Pool(
+            provider=reader.provider,
+            kind=reader.kind,
+            name=name,
+            namespace=namespace,
+            capacity=capacity,
+            gpu=gpu,
+            gpu_type=gpu_type,
+            gpu_count=gpu_count,
+            instance_type=", ".join(types),
+            superchip=reader.machines.superchip(types),
+            autoscaling=self._flag(reader.autoscaling),
+            desired=self._number(reader.desired),
+            maximum=self._number(reader.maximum),
+            unlimited=reader.unlimited,
+            blocked=blocked or self._blocked(requirements),
+            taints=self._taints(),
+            labels=labels,
+            zones=self._zones(requirements),
+            grace_seconds=grace.seconds if grace is not None else None,
+            safety_margin_seconds=grace.margin if grace is not None else None,
+            cluster=self._cluster(namespace),
+            deleting=bool(metadata.get("deletionTimestamp")),
+            problems=tuple(self._problems),
+        )
+
+    def _ask(self, query: Query | None) -> Any:  # noqa: ANN401 - JSON
+        return query(self._value) if query is not None else None
+
+    def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
+        query = self._reader.requirements
+        if query is None:
+            return None
+        found = read_requirements(query(self._value), query.field, labels)
+        self._problems += found.problems
+        return found
+
+    def _instance_types(self, requirements: Requirements | None) -> tuple[str, ...]:
+        query = self._reader.instance_type
+        if query is None:
+            return tuple(sorted(requirements.of(TYPE_LABEL).values or ())) if requirements is not None else ()
+        found = query(self._value)
+        several = found if isinstance(found, list) else [found]
+        types = tuple(sorted(each for each in several if isinstance(each, str) and each))
+        if not found or not types:
+            self._problems.append(f"{query.field} is {'not a string' if found else 'missing'}")
+        elif len(types) < len(several):
+            self._problems.append(f"{query.field} has items that are no strings")
+        return types if len(types) == len(several) else ()
+
+    def _capacity(self, requirements: Requirements | None) -> CapacityType:
+        capacity = self._reader.capacity
+        if capacity.label and requirements is not None:
+            return self._required_capacity(capacity, requirements)
+        written = capacity.query(self._value)
+        if written is None or written == "":
+            return capacity.default
+        meant = capacity.values.get(str(written).casefold()) if isinstance(written, bool | str) else None
+        if meant is not None:
+            return meant
+        self._problems.append(f"{capacity.query.field} is {_shown(written)}, not one of {', '.join(capacity.values)}")
+        return CapacityType.UNKNOWN
+
+    def _required_capacity(self, capacity: Capacity, requirements: Requirements) -> CapacityType:
+        if requirements.is_unreadable(capacity.label):
+            return CapacityType.UNKNOWN
+        if capacity.label not in requirements.labels:
+            return capacity.default
+        values = requirements.of(capacity.label)
+        for odd in sorted({each for each in values.values or () if each.casefold() not in capacity.values}):
+            problem = f"{capacity.query.field} has {capacity.label} {odd[:_SHOWN]!r}, not one of "
+            self._problems.append(problem + ", ".join(capacity.values))
+        found = {meant for value, meant in capacity.values.items() if values.admits(value)}
+        if not found:
+            return CapacityType.UNKNOWN
+        return found.pop() if len(found) == 1 else CapacityType.BOTH
+
+    def _gpu(self, types: tuple[str, ...], requirements: Requirements | None) -> tuple[str, int | None, Gpu]:
+        """The accelerator, how many, and whether there are any."""
+        reader = self._reader
+        where = reader.accelerators
+        kind, count = self._ask(where.type), self._number(where.count)
+        if kind is not None and not isinstance(kind, str):
+            self._problems.append(f"{where.type.field if where.type else ''} is not a string")
+        named = kind if isinstance(kind, str) and count != 0 else ""
+        if named or (count or 0) > 0 or self._ask(where.when):
+            return named, count, Gpu.YES
+        if kind is not None and not isinstance(kind, str):
+            return "", count, Gpu.UNKNOWN
+        if requirements is not None and reader.instance_type is None:
+            return "", count, reader.machines.required(requirements)
+        return "", count, reader.machines.classify(types)
+
+    def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
+        """What is left of the GPUs within the pool's limits, and why these leave no nodes at all."""
+        query = self._reader.limits
+        limits = query(self._value) if query is not None else None
+        if query is None or limits is None:
+            return gpu, ""
+        if not isinstance(limits, dict):
+            self._problems.append(f"{query.field} is not a map")
+            return gpu, ""
+        nothing = sorted(key for key, limit in limits.items() if _is_zero(limit))
+        without_gpus = [key for key in nothing if self._reader.gpu_resources.match(key)]
+        if others := [key for key in nothing if key not in without_gpus]:
+            return gpu, f"its limits allow 0 of {others[0]}"
+        if not without_gpus or gpu is Gpu.NO:
+            return gpu, ""
+        if gpu is Gpu.ANY:
+            return Gpu.NO, ""
+        return gpu, f"its limits allow 0 of {without_gpus[0]}"
+
+    def _blocked(self, requirements: Requirements | None) -> str:
+        if requirements is not None and (key := requirements.impossible):
+            return f"no node can meet its requirements on {key}"
+        return next((because for when, because in self._reader.unusable if when(self._value)), "")
+
+    def _flag(self, query: Query | None) -> bool:
+        found = self._ask(query)
+        if query is None or found is None or isinstance(found, bool):
+            return found is True
+        self._problems.append(f"{query.field} is neither true nor false")
+        return False
+
+    def _number(self, query: Query | None) -> int | None:
+        found = self._ask(query)
+        if isinstance(found, int) and not isinstance(found, bool):
+            return found
+        if query is not None and found is not None:
+            self._problems.append(f"{query.field} is not an integer")
+        return None
+
+    def _taints(self) -> tuple[Taint, ...]:
+        query = self._reader.taints
+        found = self._ask(query)
+        if query is None or found is None:
+            return ()
+        if not isinstance(found, list):
+            self._problems.append(f"{query.field} is not a list")
+            return ()
+        taints = [self._taint(item, f"{query.field}[{index}]") for index, item in enumerate(found)]
+        return tuple(taint for taint in taints if taint is not None)
+
+    def _taint(self, item: Any, where: str) -> Taint | None:  # noqa: ANN401 - JSON
+        key = value = effect = None
+        if isinstance(item, dict):
+            key, value, effect = item.get("key"), item.get("value"), item.get("effect")
+        elif self._reader.taint_texts and isinstance(item, str) and (written := _TAINT.fullmatch(item)):
+            key, value, effect = written[1], written[2], written[3]
+        if not isinstance(key, str) or not isinstance(effect, str):
+            self._problems.append(f"{where} has no key and effect")
+            return None
+        meant = self._reader.taint_effects.get(effect)
+        if meant is None:
+            known = ", ".join(self._reader.taint_effects)
+            self._problems.append(f"{where} has effect {effect[:_SHOWN]!r}, not one of {known}")
+            return None
+        if not isinstance(value, str | None):
+            self._problems.append(f"{where} has a value that is not a string")
+            return None
+        return Taint(key, value or "", meant)
+
+    def _labels(self, name: str) -> dict[str, str]:
+        reader = self._reader
+        labels: dict[str, str] = {}
+        found = self._ask(reader.labels)
+        if isinstance(found, dict):
+            labels |= {key: item for key, item in found.items() if isinstance(item, str)}
+            where = reader.labels.field if reader.labels else ""
+            self._problems += [f"{where}[{key!r}] is not a string" for key in found if key not in labels]
+        elif reader.labels is not None and found is not None:
+            self._problems.append(f"{reader.labels.field} is not a map")
+        for key, query in reader.known_labels.items():
+            if isinstance(item := query(self._value), str):
+                labels[key] = item
+        if reader.pool_name is not None:
+            given = reader.pool_name(self._value)
+            name = given if isinstance(given, str) else ""
+        if name:
+            labels[reader.pool_label] = name
+        return labels
+
+    def _zones(self, requirements: Requirements | None) -> frozenset[str]:
+        if self._reader.zones is None:
+            return (requirements.of(ZONE_LABEL).values or frozenset()) if requirements is not None else frozenset()
+        found = self._ask(self._reader.zones)
+        if isinstance(found, str):
+            return frozenset((found,))
+        return frozenset(zone for zone in found if isinstance(zone, str)) if isinstance(found, list) else frozenset()
+
+    def _cluster(self, namespace: str) -> str:
+        """The cluster that it belongs to, below its namespace; empty: this one, or the pool does not say."""
+        query = self._reader.cluster
+        found = self._ask(query)
+        if query is None or found is None or found == "":
+            return ""
+        if not isinstance(found, str):
+            self._problems.append(f"{query.field} is not a string")
+            return f"{namespace}/?"
+        namespace = _text(self._ask(self._reader.cluster_namespace)) or namespace
+        full = found if "/" in found or not namespace else f"{namespace}/{found}"
+        return "" if self._reader.this_cluster in {found, full} else full
+
+
+def _is_zero(limit: object) -> bool:
+    if isinstance(limit, str):
+        return _ZERO.fullmatch(limit) is not None
+    return isinstance(limit, int | float) and not isinstance(limit, bool) and limit == 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shown(value: object) -> str:
+    """A value that makes no sense, as a phrase."""
+    if isinstance(value, bool | str):
+        return repr(value)[:_SHOWN]
+    return "a list or map" if isinstance(value, list | dict) else "a number"

@@ -1,0 +1,185 @@
+"""What the nodes of a pool are required to be, label by label: Karpenter's ``requirements``.
+
+Each requirement narrows what one label of a node may be, and all of them hold. So a pool is not of one instance type,
+one zone or one capacity type: for each label there is a set of values that its nodes may have.
+
+Source: https://karpenter.sh/docs/concepts/nodepools/#spectemplatespecrequirements
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_SHOWN: Final = 40
+"""How much of an unknown operator is repeated."""
+
+_MOST_DIGITS: Final = 18
+"""Of a bound; a 64-bit integer has one more."""
+
+
+class LabelValues(msgspec.Struct, frozen=True):
+    """What one label of a pool's nodes may be.
+
+    Attributes:
+        listed: the values that may be; None: any that the rest does not rule out.
+        excluded: values that may not be.
+        least: the least integer that it may be; None: no bound.
+        most: the greatest.
+        present: the nodes have the label; None: they may and may not.
+    """
+
+    listed: frozenset[str] | None = None
+    excluded: frozenset[str] = frozenset()
+    least: int | None = None
+    most: int | None = None
+    present: bool | None = None
+
+    def __and__(self, other: LabelValues) -> LabelValues:
+        listed = self.listed
+        if other.listed is not None:
+            listed = other.listed if listed is None else listed & other.listed
+        present = self.present if other.present is None else other.present
+        contradicts = None not in (self.present, other.present) and self.present != other.present
+        return LabelValues(
+            listed=frozenset() if contradicts else listed,
+            excluded=self.excluded | other.excluded,
+            least=max((each for each in (self.least, other.least) if each is not None), default=None),
+            most=min((each for each in (self.most, other.most) if each is not None), default=None),
+            present=True if contradicts else present,
+        )
+
+    def admits(self, value: str) -> bool:
+        """May the label be this?"""
+        if self.present is False or value in self.excluded or (self.listed is not None and value not in self.listed):
+            return False
+        if self.least is None and self.most is None:
+            return True
+        number = _integer(value)
+        return (
+            number is not None
+            and (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+        )
+
+    @property
+    def admits_none(self) -> bool:
+        """May the nodes lack the label?"""
+        return self.present is not True
+
+    @property
+    def values(self) -> frozenset[str] | None:
+        """All values that it may be; None: they can't be listed."""
+        if self.present is False:
+            return frozenset()
+        return None if self.listed is None else frozenset(filter(self.admits, self.listed))
+
+    @property
+    def admits_some(self) -> bool:
+        """Is there a value that it may be?"""
+        if (values := self.values) is not None:
+            return bool(values)
+        if self.least is None or self.most is None:
+            return True
+        # A span that is longer than the list of excluded values can't be excluded as a whole.
+        end = min(self.most, self.least + len(self.excluded))
+        return any(self.admits(str(number)) for number in range(self.least, end + 1))
+
+
+ANYTHING: Final = LabelValues()
+
+_LISTING: Final = ("In", "NotIn")
+_LONE: Final = ("Exists", "DoesNotExist")
+_BOUNDS: Final[Mapping[str, Callable[[int], LabelValues]]] = {
+    "Gt": lambda bound: LabelValues(least=bound + 1, present=True),
+    "Gte": lambda bound: LabelValues(least=bound, present=True),
+    "Lt": lambda bound: LabelValues(most=bound - 1, present=True),
+    "Lte": lambda bound: LabelValues(most=bound, present=True),
+}
+OPERATORS: Final = (*_LISTING, *_LONE, *_BOUNDS)
+
+
+class Requirements(msgspec.Struct, frozen=True):
+    """What a pool requires of its nodes.
+
+    Attributes:
+        labels: by key; a label that is not there may be anything.
+        unreadable: keys with a requirement that nobody can read; with ``None``: of a key that nobody can read.
+        problems: what could not be read, each with its field.
+    """
+
+    labels: Mapping[str, LabelValues]
+    unreadable: frozenset[str | None] = frozenset()
+    problems: tuple[str, ...] = ()
+
+    def of(self, key: str) -> LabelValues:
+        """What a label may be."""
+        return self.labels.get(key, ANYTHING)
+
+    def is_unreadable(self, key: str) -> bool:
+        """Can't anybody tell what a label may be?"""
+        return key in self.unreadable or None in self.unreadable
+
+    @property
+    def impossible(self) -> str:
+        """The key of a label for which no node can meet all; empty where there is none."""
+        return min((key for key, each in self.labels.items() if not (each.admits_none or each.admits_some)), default="")
+
+
+def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Requirements:
+    """The requirements in a list of ``{key, operator, values}``.
+
+    Args:
+        found: the list.
+        field: where it is.
+        given: labels that the pool gives its nodes: they are requirements too.
+    """
+    labels = {key: _of_list((value,)) for key, value in given.items()}
+    if not isinstance(found, list):
+        problem = f"{field} is {'missing' if found is None else 'not a list'}"
+        return Requirements(labels, frozenset({None}), (problem,))
+    unreadable: set[str | None] = set()
+    problems: list[str] = []
+    for index, item in enumerate(found):
+        key = item.get("key") if isinstance(item, dict) else None
+        values = _read(item, key)
+        if isinstance(values, LabelValues) and isinstance(key, str):
+            labels[key] = labels.get(key, ANYTHING) & values
+        else:
+            unreadable.add(key if isinstance(key, str) else None)
+            problems.append(f"{field}[{index}] {values}")
+    return Requirements(labels, frozenset(unreadable), tuple(problems))
+
+
+def _read(item: Any, key: object) -> LabelValues | str:  # noqa: ANN401 - JSON
+    """What a requirement says, or what is wrong with it."""
+    if not isinstance(key, str) or not key:
+        return "has no key"
+    operator, values = item.get("operator"), item.get("values")
+    if operator in _LONE:
+        return LabelValues(present=operator == "Exists")
+    if operator not in OPERATORS:
+        return f"has {_named(operator)}, not one of {', '.join(OPERATORS)}"
+    if not isinstance(values, list) or not values or not all(isinstance(each, str) for each in values):
+        return f"has operator {operator}, and no list of strings as values"
+    if operator in _LISTING:
+        return _of_list(values) if operator == "In" else LabelValues(excluded=frozenset(values))
+    bound = _integer(values[0]) if len(values) == 1 else None
+    return f"has operator {operator}, and not one integer" if bound is None else _BOUNDS[operator](bound)
+
+
+def _named(operator: object) -> str:
+    return f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is no string"
+
+
+def _of_list(values: Iterable[str]) -> LabelValues:
+    return LabelValues(listed=frozenset(values), present=True)
+
+
+def _integer(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS else None

@@ -1,0 +1,77 @@
+"""A live cluster, read once, for one look at it: nothing is watched."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from webhook.capacity.sizes import joined
+from webhook.cluster.api import ApiError
+from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools, api_server_version, unread
+from webhook.cluster.view import cluster_view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.provider import Provider
+    from webhook.cluster.api import Api
+    from webhook.cluster.protocol import ClusterView
+    from webhook.cluster.source import Key, Source, T
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came of it.
+
+    Attributes:
+        view: the cluster; what could not be read is unknown in it.
+        problems: what could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``
+    """
+
+    view: ClusterView
+    problems: tuple[str, ...]
+
+
+async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
+    """The cluster as it is now.
+
+    Args:
+        api: whom to ask.
+        providers: the bundle's, by name; they say which resources are node pools, and how they are read.
+        budgets: read the PodDisruptionBudgets as well.
+        seconds: that each answer may take.
+
+    Raises:
+        ApiError: there is no answer, or the credentials are refused; nothing else was asked then.
+    """
+    try:
+        version = await api_server_version(api, seconds)
+    except ApiError as error:
+        if error.status in {0, HTTPStatus.UNAUTHORIZED}:
+            raise
+        version = None  # whoever may not know it does without
+    problems: list[str] = []
+
+    async def items(source: Source[T]) -> dict[Key, T] | None:
+        try:
+            listing = await source.list(api, seconds)
+        except ApiError as error:
+            problems.append(unread(source, error))
+            return None
+        return {} if listing is None else listing.items
+
+    pools = await asyncio.gather(*map(items, all_pools(providers.values())))
+    why_unknown = f"{problems[0]}." if problems else ""
+    namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
+    view = cluster_view(
+        pools=None if None in pools else joined(item for each in pools for item in (each or {}).values()),
+        namespaces={name: labels for (_, name), labels in (namespaces or {}).items()},
+        nodes=(nodes or {}).values(),
+        api_server=version,
+        why_unknown=why_unknown,
+        remedy="try again, with a kubeconfig whose user may list them",
+        budgets=await items(all_budgets()) if budgets else None,
+    )
+    return Reading(view, tuple(problems))
