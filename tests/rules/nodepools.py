@@ -1,0 +1,80 @@
+"""Requests for node pools, judged by the shipped NodePoolRules policies."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tests.rules.conftest import FakeSubject, request_for
+from webhook.bundle import load_bundle
+from webhook.context import Context, Phase, utc_now
+from webhook.kube.pod import Pod
+from webhook.review import GroupVersionResource
+from webhook.rules.node_pool_rules import NodePoolRules
+
+if TYPE_CHECKING:
+    from webhook.decision import Outcome, Violation
+
+JSON = dict[str, Any]
+
+CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now())
+CKS = ("compute.coreweave.com", "nodepools")
+KARPENTER = ("karpenter.sh", "nodepools")
+
+TAINT = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
+
+HEALTHY: JSON = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "example-nodepool"},
+    "spec": {
+        "autoscaling": False,
+        "instanceType": "gd-8xa100-i128",
+        "lifecycle": {"disableUnhealthyNodeEviction": True, "scaleDownStrategy": "IdleOnly"},
+        "maxNodes": 0,
+        "minNodes": 0,
+        "targetNodes": 1,
+    },
+    "status": {"conditions": [{"type": "Validated", "reason": "Valid", "status": "True"}], "currentNodes": 1},
+}
+"""CoreWeave's own example of a healthy pool."""
+
+
+@cache
+def shipped(name: str = "node-pool-rules") -> NodePoolRules:
+    """The rule of a shipped policy."""
+    (rule,) = (policy.validator for policy in load_bundle().policies if policy.name == name)
+    assert isinstance(rule, NodePoolRules)
+    return rule
+
+
+def subject_of(
+    resource: tuple[str, str], new: JSON | None, old: JSON | None = None, sub_resource: str = ""
+) -> FakeSubject:
+    """The request that makes ``new`` of ``old``."""
+    operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
+    kind = GroupVersionResource(resource[0], "v1", resource[1])
+    request = request_for("", operation, resource=kind, sub_resource=sub_resource)
+    return FakeSubject(Pod(), request, operation, object=new, old_object=old)
+
+
+def judge(
+    resource: tuple[str, str], new: JSON | None, old: JSON | None = None, rule: NodePoolRules | None = None
+) -> list[Violation]:
+    """What is wrong with the request."""
+    return list((rule or shipped()).validate(subject_of(resource, new, old), CONTEXT))
+
+
+def told(violations: list[Violation]) -> list[tuple[Outcome, str, str]]:
+    """Outcome, field and reason of each."""
+    return [(each.outcome, each.field, each.reason) for each in violations]
+
+
+def pool(**spec: Any) -> JSON:
+    """The healthy pool with other fields; None leaves one out."""
+    fields = {**HEALTHY["spec"], **spec}
+    return {**HEALTHY, "spec": {key: value for key, value in fields.items() if value is not None}}
+
+
+def autoscaled(least: Any, target: Any, most: Any, **spec: Any) -> JSON:
+    return pool(autoscaling=True, minNodes=least, targetNodes=target, maxNodes=most, **spec)

@@ -1,0 +1,390 @@
+"""NodePoolRules against Karpenter's NodePools and Deployment: what requirements and budgets add up to."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.rules.nodepools import JSON, KARPENTER, judge, shipped, told
+from webhook.capacity.requirements import read_requirements
+from webhook.decision import Outcome
+from webhook.rules.node_pool_rules_karpenter import Diversity, diversity_of, judge_budgets
+
+DENY, WARN = Outcome.DENY, Outcome.WARN
+AWS = "karpenter.k8s.aws"
+TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
+CAPACITY = "karpenter.sh/capacity-type"
+TYPES = ["m5.xlarge", "m5a.xlarge", "m5n.xlarge", "m6i.xlarge", "m6a.xlarge", "m7i.xlarge", "c5.2xlarge", "c6i.2xlarge"]
+ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
+
+
+def requires(key: str, *values: str, operator: str = "In") -> JSON:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+SPOT = requires(CAPACITY, "spot")
+
+
+def node_pool(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON:
+    """A NodePool with a taint and a node class; its requirements and budgets are given."""
+    spec: JSON = {
+        "requirements": list(requirements),
+        "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": "general"},
+        "taints": [{"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}],
+        **template,
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "spot-general"},
+        "spec": {"template": {"spec": spec}, **({} if budgets is None else {"disruption": {"budgets": budgets}})},
+    }
+
+
+GOOD = node_pool(SPOT, requires(TYPE, *TYPES), requires(ZONE, *ZONES))
+
+
+ARTICLE = node_pool(
+    SPOT,
+    requires(TYPE, *TYPES, "m7a.xlarge"),
+    requires(ZONE, *ZONES),
+    nodeClassRef={"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "name": "general"},
+    taints=None,
+    budgets=[{"nodes": "20%", "schedule": "0 9 * * 1-5", "duration": "8h"}, {"nodes": "0"}],
+)
+"""The NodePool of the article "Spot in production"."""
+
+
+def test_a_diversified_pool_has_no_finding() -> None:
+    assert judge(KARPENTER, GOOD) == []
+
+
+def test_the_articles_pool_is_told_of_its_node_class_and_its_budgets() -> None:
+    found = judge(KARPENTER, ARTICLE)
+    assert told(found) == [
+        (DENY, "spec.template.spec.nodeClassRef", "nodeClassRef needs group, kind and name"),
+        (
+            WARN,
+            "spec.template.spec.taints",
+            "no taint keeps Pods that did not ask for spot off NodePool spot-general",
+        ),
+        (
+            WARN,
+            "spec.disruption.budgets[1]",
+            "a budget of 0 nodes without a schedule blocks voluntary disruption always",
+        ),
+    ]
+    assert found[0].detail.startswith("It has apiVersion, kind, name. In karpenter.sh/v1 it has no apiVersion")
+    assert "without effect: 20% (schedule 0 9 * * 1-5)." in found[2].detail
+
+    mended: JSON = deepcopy(ARTICLE)
+    mended["spec"]["template"]["spec"] |= yaml.safe_load(found[0].fix.partition(":\n")[2])["spec"]["template"]["spec"]
+    mended["spec"]["template"]["spec"] |= yaml.safe_load(found[1].fix.partition(":\n")[2])["spec"]["template"]["spec"]
+    mended["spec"]["disruption"] = yaml.safe_load(found[2].fix.partition(":\n")[2])
+    assert judge(KARPENTER, mended) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "reason"),
+    [
+        (
+            node_pool(SPOT, nodeClassRef=None),
+            "spec.template.spec.nodeClassRef",
+            "spec.template.spec.nodeClassRef is missing",
+        ),
+        (
+            node_pool(SPOT, nodeClassRef={"group": AWS, "name": "a"}),
+            "spec.template.spec.nodeClassRef",
+            "nodeClassRef needs group, kind and name",
+        ),
+        (
+            node_pool(requirements=None),
+            "spec.template.spec.requirements",
+            "spec.template.spec.requirements is missing",
+        ),
+        (
+            node_pool(requirements={"key": "a"}),
+            "spec.template.spec.requirements",
+            "spec.template.spec.requirements is an object, not an array",
+        ),
+        (
+            node_pool(SPOT, requires(CAPACITY, "on-demand")),
+            "spec.template.spec.requirements",
+            "no node can meet the requirements on karpenter.sh/capacity-type",
+        ),
+        (
+            node_pool(budgets=[{"nodes": "1", "schedule": "@daily"}]),
+            "spec.disruption.budgets",
+            "a disruption budget has schedule and duration, or neither",
+        ),
+        (node_pool(budgets=[{"nodes": 5}]), "spec.disruption.budgets", "nodes of a disruption budget is a string"),
+    ],
+)
+def test_what_karpenter_cannot_use_is_denied(wrong: JSON, field: str, reason: str) -> None:
+    assert (DENY, field, reason) in told(judge(KARPENTER, wrong))
+
+
+def test_an_older_version_has_another_node_class_reference() -> None:
+    reference = {"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "name": "general"}
+    older = {**node_pool(requires(CAPACITY, "on-demand"), nodeClassRef=reference), "apiVersion": "karpenter.sh/v1beta1"}
+    assert judge(KARPENTER, older) == []
+
+
+@pytest.mark.parametrize(
+    ("requirements", "short"),
+    [
+        pytest.param(
+            [SPOT, requires(TYPE, "m5.xlarge"), requires(ZONE, "us-east-1a")],
+            "1 instance type (of at least 6), 1 generation (of at least 2), 1 zone (of at least 3)",
+            id="one of each",
+        ),
+        pytest.param([SPOT, requires(TYPE, *TYPES[:5])], "5 instance types (of at least 6)", id="too few types"),
+        pytest.param(
+            [SPOT, requires(TYPE, "m5.large", "m5.xlarge", "m5.2xlarge", "c5.large", "r5.large", "r5.xlarge")],
+            "1 generation (of at least 2)",
+            id="one generation",
+        ),
+        pytest.param(
+            [SPOT, requires(TYPE, *TYPES), requires(TYPE, *TYPES[:3], operator="NotIn")],
+            "5 instance types (of at least 6)",
+            id="some are excluded",
+        ),
+        pytest.param(
+            [SPOT, requires(TYPE, *TYPES), requires(f"{AWS}/instance-generation", "5", operator="Gt")],
+            "4 instance types (of at least 6)",
+            id="some are of an older generation",
+        ),
+        pytest.param(
+            [
+                SPOT,
+                requires(f"{AWS}/instance-family", "m5", "m5a"),
+                requires(f"{AWS}/instance-size", "xlarge", "large"),
+            ],
+            "4 instance types (of at least 6), 1 generation (of at least 2)",
+            id="families and sizes",
+        ),
+        pytest.param(
+            [SPOT, requires(f"{AWS}/instance-generation", "7")], "1 generation (of at least 2)", id="a generation"
+        ),
+        pytest.param([SPOT, requires(ZONE, *ZONES[:2])], "2 zones (of at least 3)", id="too few zones"),
+        pytest.param(
+            [SPOT, requires(ZONE, *ZONES), requires("topology.k8s.aws/zone-id", "use1-az1")],
+            "1 zone (of at least 3)",
+            id="a zone by its id",
+        ),
+    ],
+)
+def test_a_narrow_spot_pool_is_warned_of(requirements: list[JSON], short: str) -> None:
+    (finding,) = judge(KARPENTER, node_pool(*requirements))
+    assert told([finding]) == [
+        (
+            WARN,
+            "spec.template.spec.requirements",
+            f"a spot pool that is too narrow can be reclaimed all at once: {short}",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "requirements",
+    [
+        pytest.param([SPOT], id="nothing but spot"),
+        pytest.param([SPOT, requires(f"{AWS}/instance-category", "c", "m", "r")], id="categories"),
+        pytest.param([SPOT, requires(f"{AWS}/instance-family", "m5", "m6i")], id="two families of any size"),
+        pytest.param([SPOT, requires(f"{AWS}/instance-generation", "4", operator="Gt")], id="generations"),
+        pytest.param([SPOT, requires(ZONE, "us-east-1a", operator="NotIn")], id="all zones but one"),
+        pytest.param([requires(CAPACITY, "spot", "on-demand"), requires(TYPE, "m5.large")], id="on-demand as well"),
+        pytest.param([requires(TYPE, "m5.large"), requires(ZONE, "a")], id="any capacity"),
+        pytest.param([requires(CAPACITY, "on-demand"), requires(TYPE, "m5.large")], id="on-demand"),
+    ],
+)
+def test_what_is_wide_or_not_only_spot_is_not_warned_of(requirements: list[JSON]) -> None:
+    assert judge(KARPENTER, node_pool(*requirements)) == []
+
+
+def test_the_fix_of_a_narrow_pool_can_be_copied() -> None:
+    (finding,) = judge(KARPENTER, node_pool(SPOT, requires(TYPE, "g5.xlarge"), requires(ZONE, "us-east-1a")))
+    assert finding.detail == (
+        "Spot capacity is reclaimed by instance type and zone. Admitted are instance type g5.xlarge; zone us-east-1a."
+    )
+    assert finding.fix.startswith("leave the requirement on zones out, or list 3; admit more, for example by category")
+    copied = yaml.safe_load(finding.fix.partition(":\n")[2])["spec"]["template"]["spec"]["requirements"]
+    assert copied[0]["values"] == ["g"]
+    assert judge(KARPENTER, node_pool(SPOT, *copied)) == []
+
+
+def test_azures_machines_have_no_generation_in_their_name() -> None:
+    azure = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "general"}
+    (finding,) = judge(
+        KARPENTER, node_pool(SPOT, requires(TYPE, "Standard_D4s_v5", "Standard_D8s_v5"), nodeClassRef=azure)
+    )
+    assert finding.reason.endswith(": 2 instance types (of at least 6)")
+    assert finding.fix == "admit more instance types and zones: list more values, or leave the requirement out"
+
+
+def test_an_update_is_judged_by_what_it_changes() -> None:
+    narrow = node_pool(SPOT, requires(TYPE, "m5.xlarge"), budgets=[{"nodes": "0"}])
+    weighted: JSON = deepcopy(narrow)
+    weighted["spec"]["weight"] = 10
+    assert judge(KARPENTER, weighted, narrow) == []
+    assert [each.field for each in judge(KARPENTER, narrow, node_pool(SPOT, budgets=[{"nodes": "0"}]))] == [
+        "spec.template.spec.requirements"
+    ]
+    assert [each.field for each in judge(KARPENTER, narrow, node_pool(SPOT, requires(TYPE, "m5.xlarge")))] == [
+        "spec.disruption.budgets[0]"
+    ]
+
+
+def test_a_requirement_that_nobody_can_read_is_said_and_accuses_of_nothing_else() -> None:
+    odd = [SPOT, requires(TYPE, "m5.xlarge", operator="Is"), requires(ZONE, *ZONES)]
+    (finding,) = judge(KARPENTER, node_pool(*odd))
+    assert told([finding]) == [
+        (WARN, "spec.template.spec.requirements[1]", "NodePool spot-general can't be read in full")
+    ]
+    assert "spec.template.spec.requirements[1] has operator 'Is', not one of" in finding.detail
+
+
+def test_an_instance_type_that_nobody_knows_is_said() -> None:
+    (finding,) = judge(KARPENTER, node_pool(requires(CAPACITY, "on-demand"), requires(TYPE, "quantum1.large")))
+    assert finding.reason == "nobody knows instance type quantum1.large: it is in no list"
+
+
+# Budgets.
+
+ALWAYS = "a budget of 0 nodes without a schedule blocks voluntary disruption always"
+DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "reasons"),
+    [
+        pytest.param([], [], id="none"),
+        pytest.param([{"nodes": "10%"}], [], id="one"),
+        pytest.param([{"nodes": "0"}], [ALWAYS], id="zero"),
+        pytest.param([{"nodes": "0%"}], [ALWAYS], id="zero percent"),
+        pytest.param([{"nodes": "0", **DAILY}], [], id="zero by a schedule"),
+        pytest.param([{"nodes": "0", "reasons": ["Drifted"]}], [], id="zero for a reason"),
+        pytest.param([{"nodes": "10%"}, {"nodes": "0", **DAILY}], [], id="less by a schedule"),
+        pytest.param(
+            [{"nodes": "10%"}, {"nodes": "50%", **DAILY}],
+            ["the budget of 50% (schedule 0 0 * * *) never has effect"],
+            id="more by a schedule",
+        ),
+        pytest.param([{"nodes": "10%"}, {"nodes": "5", **DAILY}], [], id="a number and a share"),
+        pytest.param(
+            [{"nodes": "1", "reasons": ["Drifted"]}, {"nodes": "5", **DAILY}], [], id="the stricter one for a reason"
+        ),
+        pytest.param(
+            [{"nodes": "1", "reasons": ["Drifted", "Empty"]}, {"nodes": "5", "reasons": ["Empty"], **DAILY}],
+            ["the budget of 5 (schedule 0 0 * * *) never has effect"],
+            id="the stricter one for its reasons too",
+        ),
+        pytest.param("10%", [], id="no list"),
+        pytest.param([None, "0", {"nodes": []}, {"nodes": "many"}, {"nodes": "0", "schedule": 3}], [], id="unreadable"),
+    ],
+)
+def test_the_most_restrictive_active_budget_wins(budgets: Any, reasons: list[str]) -> None:
+    assert [each.reason for each in judge_budgets(budgets, WARN)] == reasons
+
+
+# Counting, against a list of all machines that there are.
+
+FAMILIES = ["m5", "m6i", "c5", "c6g", "r7a", "g5"]
+SIZES = ["large", "xlarge", "2xlarge"]
+MACHINES = [
+    {
+        TYPE: f"{family}.{size}",
+        f"{AWS}/instance-family": family,
+        f"{AWS}/instance-category": family[0],
+        f"{AWS}/instance-generation": family[1],
+        f"{AWS}/instance-size": size,
+        ZONE: zone,
+    }
+    for family in FAMILIES
+    for size in SIZES
+    for zone in ZONES
+]
+
+
+@st.composite
+def requirement(draw: st.DrawFn) -> JSON:
+    key = draw(st.sampled_from(sorted(MACHINES[0])))
+    if key.endswith("generation") and draw(st.booleans()):
+        return requires(key, str(draw(st.integers(4, 8))), operator=draw(st.sampled_from(["Gt", "Lt"])))
+    known = sorted({machine[key] for machine in MACHINES})
+    values = draw(st.lists(st.sampled_from(known), min_size=1, unique=True))
+    return requires(key, *values, operator=draw(st.sampled_from(["In", "NotIn"])))
+
+
+def meets(machine: dict[str, str], item: JSON) -> bool:
+    value = machine[item["key"]]
+    match item["operator"]:
+        case "In":
+            return value in item["values"]
+        case "NotIn":
+            return value not in item["values"]
+        case "Gt":
+            return int(value) > int(item["values"][0])
+        case _:
+            return int(value) < int(item["values"][0])
+
+
+@given(items=st.lists(requirement(), max_size=4))
+def test_no_pool_is_said_to_be_narrower_than_it_is(items: list[JSON]) -> None:
+    left = [machine for machine in MACHINES if all(meets(machine, item) for item in items)]
+    found = diversity_of(read_requirements(items, "spec", {}), AWS)
+    for count, key in (
+        (found.types, TYPE),
+        (found.generations, f"{AWS}/instance-generation"),
+        (found.zones, ZONE),
+    ):
+        assert count is None or count >= len({machine[key] for machine in left})
+
+
+@given(types=st.lists(st.sampled_from(sorted({each[TYPE] for each in MACHINES})), min_size=1, unique=True))
+def test_listed_types_are_counted_exactly(types: list[str]) -> None:
+    found = diversity_of(read_requirements([requires(TYPE, *types)], "spec", {}), AWS)
+    assert found == Diversity(len(types), len({each[1] for each in types}), None)
+
+
+# Karpenter's Deployment.
+
+
+def karpenter_deployment(**container: Any) -> JSON:
+    image = {"name": "controller", "image": "public.ecr.aws/karpenter/controller:1.8.0"}
+    return {"metadata": {"name": "karpenter"}, "spec": {"template": {"spec": {"containers": [{**image, **container}]}}}}
+
+
+def judge_deployment(new: JSON, old: JSON | None = None) -> list[Any]:
+    return judge(("apps", "deployments"), new, old, shipped("karpenter-controller"))
+
+
+@pytest.mark.parametrize(
+    ("container", "warned"),
+    [
+        ({}, True),
+        ({"env": [{"name": "CLUSTER_NAME", "value": "a"}]}, True),
+        ({"env": [{"name": "INTERRUPTION_QUEUE", "value": ""}]}, True),
+        ({"env": [{"name": "INTERRUPTION_QUEUE", "value": "karpenter"}]}, False),
+        ({"env": [{"name": "INTERRUPTION_QUEUE", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}]}, False),
+        ({"args": ["--interruption-queue=karpenter"]}, False),
+        ({"args": ["--interruption-queue", "karpenter"]}, False),
+        ({"command": ["/karpenter", "--interruption-queue=karpenter"]}, False),
+        ({"args": ["--cluster-name=a"]}, True),
+        ({"envFrom": [{"configMapRef": {"name": "settings"}}]}, False),
+        ({"image": "mcr.microsoft.com/aks/karpenter/controller:1.6.0"}, False),
+    ],
+)
+def test_karpenter_without_an_interruption_queue_is_warned_of(container: JSON, *, warned: bool) -> None:
+    reasons = [(DENY, "spec.template.spec.containers", "Karpenter has no interruption queue")]
+    assert told(judge_deployment(karpenter_deployment(**container))) == reasons * warned
+
+
+def test_an_update_of_its_replicas_is_not() -> None:
+    before = karpenter_deployment()
+    assert judge_deployment({**before, "spec": {**before["spec"], "replicas": 2}}, before) == []

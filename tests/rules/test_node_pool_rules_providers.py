@@ -1,0 +1,136 @@
+"""NodePoolRules against the node pools of AKS, GKE and EKS, as other clusters declare them."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.rules.nodepools import JSON, judge, told
+from webhook.decision import Outcome
+
+DENY, WARN = Outcome.DENY, Outcome.WARN
+
+ASO = ("containerservice.azure.com", "managedclustersagentpools")
+CAPZ = ("infrastructure.cluster.x-k8s.io", "azuremanagedmachinepools")
+CONFIG_CONNECTOR = ("container.cnrm.cloud.google.com", "containernodepools")
+CAPG = ("infrastructure.cluster.x-k8s.io", "gcpmanagedmachinepools")
+ACK = ("eks.services.k8s.aws", "nodegroups")
+CAPA = ("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools")
+
+
+def named(spec: JSON) -> JSON:
+    return {"metadata": {"name": "pool", "namespace": "fleet"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec"),
+    [
+        (ASO, {"scaleSetPriority": "Spot", "vmSize": "Standard_NC24ads_A100_v4", "count": 1}),
+        (CAPZ, {"scaleSetPriority": "Spot", "sku": "Standard_D4s_v5", "mode": "User"}),
+        (ASO, {"scaleSetPriority": "Regular", "vmSize": "Standard_D4s_v5", "mode": "System", "count": 3}),
+    ],
+)
+def test_aks_taints_its_spot_pools_itself(resource: tuple[str, str], spec: JSON) -> None:
+    assert judge(resource, named(spec)) == []
+
+
+@pytest.mark.parametrize(("resource", "type_field"), [(ASO, "vmSize"), (CAPZ, "sku")])
+def test_a_system_pool_of_aks_cannot_be_spot(resource: tuple[str, str], type_field: str) -> None:
+    user = named({"scaleSetPriority": "Spot", type_field: "Standard_D4s_v5", "mode": "User", "count": 1})
+    system = named({**user["spec"], "mode": "System"})
+    assert told(judge(resource, system)) == [(DENY, "spec.mode", "a system pool can't be spot")]
+    assert told(judge(resource, system, user)) == [(DENY, "spec.mode", "a system pool can't be spot")]
+    assert judge(resource, named({**system["spec"], "count": 2}), system) == []
+    regular = named({**system["spec"], "scaleSetPriority": "Regular"})
+    assert told(judge(resource, system, regular)) == [(DENY, "spec.scaleSetPriority", "a system pool can't be spot")]
+
+
+GKE_TAINT = {"key": "example.com/spot", "value": "true", "effect": "NO_SCHEDULE"}
+
+
+def test_gke_taints_no_spot_pool_that_somebody_declares() -> None:
+    config = {"machineType": "e2-standard-4", "spot": True}
+    (finding,) = judge(CONFIG_CONNECTOR, named({"nodeConfig": config, "nodeCount": 1}))
+    assert told([finding]) == [
+        (
+            WARN,
+            "spec.nodeConfig.taint",
+            "no taint keeps Pods that did not ask for spot off ContainerNodePool fleet/pool",
+        )
+    ]
+    copied = yaml.safe_load(finding.fix.partition(":\n")[2])["spec"]["nodeConfig"]
+    assert copied == {"taint": [GKE_TAINT]}
+    assert judge(CONFIG_CONNECTOR, named({"nodeConfig": {**config, **copied}, "nodeCount": 1})) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "field", "reason"),
+    [
+        (
+            CONFIG_CONNECTOR,
+            {"nodeConfig": {"preemptible": True, "taint": [GKE_TAINT]}},
+            "spec.nodeConfig.preemptible",
+            "preemptible VMs end after 24 hours at the latest",
+        ),
+        (
+            CONFIG_CONNECTOR,
+            {
+                "nodeConfig": {"spot": True, "taint": [GKE_TAINT]},
+                "autoscaling": {"maxNodeCount": 3, "locationPolicy": "BALANCED"},
+            },
+            "spec.autoscaling.locationPolicy",
+            "a spot pool that is balanced over zones is preempted more often",
+        ),
+        (
+            CAPG,
+            {"preemptible": True, "kubernetesTaints": [{"key": "a", "effect": "NoSchedule"}]},
+            "spec.preemptible",
+            "preemptible VMs end after 24 hours at the latest",
+        ),
+        (
+            CAPG,
+            {
+                "spot": True,
+                "kubernetesTaints": [{"key": "a", "effect": "NoSchedule"}],
+                "scaling": {"maxCount": 3, "locationPolicy": "balanced"},
+            },
+            "spec.scaling.locationPolicy",
+            "a spot pool that is balanced over zones is preempted more often",
+        ),
+    ],
+)
+def test_what_makes_a_spot_pool_of_gke_short_lived_is_warned_of(
+    resource: tuple[str, str], spec: JSON, field: str, reason: str
+) -> None:
+    assert (WARN, field, reason) in told(judge(resource, named(spec)))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {
+            "nodeConfig": {"spot": True, "taint": [GKE_TAINT]},
+            "autoscaling": {"maxNodeCount": 3, "locationPolicy": "ANY"},
+        },
+        {
+            "nodeConfig": {"machineType": "n2-standard-4"},
+            "autoscaling": {"maxNodeCount": 3, "locationPolicy": "BALANCED"},
+        },
+    ],
+)
+def test_other_pools_of_gke_are_right(spec: JSON) -> None:
+    assert judge(CONFIG_CONNECTOR, named(spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec"),
+    [
+        (ACK, {"capacityType": "SPOT", "instanceTypes": ["m5.xlarge"], "scalingConfig": {"desiredSize": 1}}),
+        (CAPA, {"capacityType": "spot", "instanceType": "m5.xlarge", "scaling": {"minSize": 1}}),
+    ],
+)
+def test_eks_taints_no_spot_pool(resource: tuple[str, str], spec: JSON) -> None:
+    (finding,) = judge(resource, named(spec))
+    assert (finding.outcome, finding.field) == (WARN, "spec.taints")
+    copied = yaml.safe_load(finding.fix.partition(":\n")[2])["spec"]
+    assert judge(resource, named({**spec, **copied})) == []

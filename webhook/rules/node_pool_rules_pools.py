@@ -1,0 +1,125 @@
+"""What `NodePoolRules` says of a pool of any provider, by what its reader makes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.pool import Gpu
+from webhook.decision import Outcome, Violation
+from webhook.policy.loader import did_you_mean
+from webhook.rules.node_pool_rules_checks import as_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.pool import Pool
+    from webhook.capacity.provider import Provider
+    from webhook.capacity.reader import PoolReader
+
+_KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+_WILD: Final = frozenset("*?[")
+
+
+class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
+    """The checks; the outcome is the most that each may become, None switches it off.
+
+    Attributes:
+        spares_declared: providers whose own spot taint is not on the pools that somebody declares.
+    """
+
+    providers: Mapping[str, Provider]
+    spares_declared: frozenset[str]
+    superchip: Outcome | None
+    taint: Outcome | None
+    unknown_type: Outcome | None
+    unreadable: Outcome | None
+
+    def judge(
+        self, reader: PoolReader, pool: Pool, before: Pool | None, declared: frozenset[str]
+    ) -> Iterator[Violation]:
+        """What is wrong with a pool that was not wrong before.
+
+        Args:
+            reader: what has read it.
+            pool: with the request.
+            before: without it; None on CREATE.
+            declared: fields of which the policy itself says what is right.
+        """
+        if self.superchip is not None and _superchip(pool) and not (before is not None and _superchip(before)):
+            yield self._superchip(reader, pool, self.superchip)
+        if self.taint is not None and self._untainted(pool) and not (before is not None and self._untainted(before)):
+            yield self._taint(reader, pool, self.taint)
+        if self.unknown_type is not None and _unknown_type(pool) not in {"", before and _unknown_type(before)}:
+            yield self._unknown_type(reader, pool, self.unknown_type)
+        was = before.problems if before is not None else ()
+        new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in declared]
+        if self.unreadable is not None and new:
+            yield _unreadable(pool, new, self.unreadable)
+
+    def _untainted(self, pool: Pool) -> bool:
+        """Does nothing keep Pods that never asked for spot off its nodes? A superchip on spot gets none."""
+        if not pool.spot or pool.superchip or any(each.effect in _KEEPS_OFF for each in pool.taints):
+            return False
+        return pool.provider in self.spares_declared or not self.providers[pool.provider].spot_taints
+
+    def _superchip(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
+        where, on_demand = reader.capacity.query, reader.capacity.on_demand
+        example = f":\n{as_yaml(where.text, on_demand)}" if where.plain and on_demand else ""
+        title = self.providers[pool.provider].title
+        return Violation(
+            reason=f"{pool} can't be spot: {pool.instance_type} is a superchip",
+            field=where.field,
+            detail=f"{title} has no spot capacity of this type: the pool would stay empty.",
+            fix=f"take another instance type, or make the pool on-demand{example}",
+            outcome=outcome,
+        )
+
+    def _taint(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
+        fix = "give its nodes a taint of your own; SpotPlacement lets the Pods that ask for spot tolerate it"
+        where = reader.taints
+        if where is not None and where.plain:
+            effect = next((each for each, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
+            taint = {"key": "example.com/spot", "value": "true", "effect": effect}
+            fix = f"{fix}:\n{as_yaml(where.text, [taint])}"
+        return Violation(
+            reason=f"no taint keeps Pods that did not ask for spot off {pool}",
+            field=where.field if where is not None else "",
+            detail=f"{self.providers[pool.provider].title} gives it none of its own. Critical Pods are scheduled there "
+            "too, and are killed with the node when it is reclaimed.",
+            fix=fix,
+            outcome=outcome,
+        )
+
+    def _unknown_type(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
+        types = reader.machines.types
+        known = [each for each in (*types.gpu.patterns, *types.cpu.patterns) if not _WILD & set(each)]
+        meant = did_you_mean(pool.instance_type, known).removeprefix(", ")
+        add = f"If it is right, add it to the instanceTypes of CapacityProvider {pool.provider}"
+        return Violation(
+            reason=f"nobody knows instance type {pool.instance_type}: it is in no list",
+            field=reader.instance_type.field if reader.instance_type is not None else "",
+            detail="As spot it counts as GPU and needs an on-demand fallback, as on-demand it is no GPU fallback. The "
+            "provider may accept the name, and never deliver a node.",
+            fix=" ".join(filter(None, (meant, add))),
+            outcome=outcome,
+        )
+
+
+def _superchip(pool: Pool) -> bool:
+    return pool.spot and pool.superchip
+
+
+def _unknown_type(pool: Pool) -> str:
+    return pool.instance_type if pool.gpu is Gpu.UNKNOWN else ""
+
+
+def _unreadable(pool: Pool, problems: list[str], outcome: Outcome) -> Violation:
+    return Violation(
+        reason=f"{pool} can't be read in full",
+        field=problems[0].partition(" ")[0],
+        detail=f"{'; '.join(problems)}. The rest of it is judged; what depends on these counts as unknown.",
+        fix=f"give the fields the types and values that the schema of {pool.kind} has",
+        outcome=outcome,
+    )
