@@ -72,7 +72,12 @@ class NodeSelectorTerm(msgspec.Struct):
 class NodeSelector(msgspec.Struct):
     """Terms that OR."""
 
-    nodeSelectorTerms: list[NodeSelectorTerm]
+    terms: list[NodeSelectorTerm] | None = msgspec.field(default=None, name="nodeSelectorTerms")
+
+    @property
+    def nodeSelectorTerms(self) -> list[NodeSelectorTerm]:  # noqa: N802 - the API's name
+        """The terms; none where the API server shows an empty list, which it refuses, as null."""
+        return self.terms or []
 
 
 class PreferredTerm(msgspec.Struct):
@@ -143,6 +148,18 @@ class ContainerPort(msgspec.Struct, frozen=True):
     containerPort: int = 0
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """A probe: all that is read of it is that it is there."""
+
+
+class VolumeMount(msgspec.Struct, frozen=True):
+    """Where a container sees a volume."""
+
+    name: str = ""
+    mountPath: str = ""
+    readOnly: bool | None = None
+
+
 class Container(msgspec.Struct):
     """A container of any of the three lists."""
 
@@ -152,12 +169,43 @@ class Container(msgspec.Struct):
     lifecycle: Lifecycle | None = None
     resources: Resources | None = None
     restartPolicy: str | None = None
+    readinessProbe: Probe | None = None
+    volumeMounts: list[VolumeMount] | None = None
 
 
 class PodOS(msgspec.Struct, frozen=True):
     """The operating system: linux or windows."""
 
     name: str = ""
+
+
+class EmptyDir(msgspec.Struct, frozen=True):
+    """A volume that lives as long as the Pod, on its node; ``medium`` is empty or ``Memory`` or huge pages."""
+
+    medium: str = ""
+
+
+class HostPath(msgspec.Struct, frozen=True):
+    """A file or folder of the node."""
+
+    path: str = ""
+    type: str | None = None
+
+
+class ClaimSource(msgspec.Struct, frozen=True):
+    """A volume that outlives the Pod."""
+
+    claimName: str = ""
+    readOnly: bool | None = None
+
+
+class Volume(msgspec.Struct, frozen=True):
+    """A volume; its other sources (configMap, projected, csi ...) are not read."""
+
+    name: str = ""
+    emptyDir: EmptyDir | None = None
+    hostPath: HostPath | None = None
+    persistentVolumeClaim: ClaimSource | None = None
 
 
 class SchedulingGate(msgspec.Struct, frozen=True):
@@ -169,7 +217,7 @@ class SchedulingGate(msgspec.Struct, frozen=True):
 class PodSpec(msgspec.Struct):
     """The fields of a Pod's spec that decide where it runs and how it stops."""
 
-    containers: list[Container] = []
+    ordinary: list[Container] | None = msgspec.field(default=None, name="containers")
     initContainers: list[Container] | None = None
     ephemeralContainers: list[Container] | None = None
     nodeName: str | None = None
@@ -182,6 +230,12 @@ class PodSpec(msgspec.Struct):
     os: PodOS | None = None
     priorityClassName: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
+    volumes: list[Volume] | None = None
+
+    @property
+    def containers(self) -> list[Container]:
+        """The ordinary ones; none where the API server shows an empty list, which it refuses, as null."""
+        return self.ordinary or []
 
 
 class Pod(msgspec.Struct):

@@ -16,6 +16,12 @@ class LabelSelector:
     def __init__(self, requirements: Iterable[tuple[str, str, Iterable[str]]]) -> None:
         self._requirements = tuple((key, operator, frozenset(values)) for key, operator, values in requirements)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelSelector) and self._requirements == other._requirements
+
+    def __hash__(self) -> int:
+        return hash(self._requirements)
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         """True where all requirements hold. As in Kubernetes, NotIn also holds where the label is absent."""
         for key, operator, values in self._requirements:

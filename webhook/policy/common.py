@@ -76,6 +76,16 @@ class Enforcement(StrEnum):
     OFF = "off"
 
 
+def _off(value: object) -> object:
+    """YAML 1.1, which Kubernetes reads, takes a bare ``off`` for false."""
+    return Enforcement.OFF.value if value is False else value
+
+
+EnforcementWord = Annotated[Enforcement, BeforeValidator(_off)]
+Level = Annotated[Literal["deny", "warn", "off"], BeforeValidator(_off)]
+"""The most that a single finding of a policy may become."""
+
+
 class Metadata(Model):
     """Name and notes of a document."""
 
@@ -174,7 +184,7 @@ class BreakGlassSpec(Model):
 class PolicySpec(Model):
     """The part of ``spec`` that all policy kinds share."""
 
-    enforcement: Enforcement = Field(
+    enforcement: EnforcementWord = Field(
         default=Enforcement.DENY,
         description="deny | warn | audit (nothing is changed or refused, only recorded) | off.",
     )

@@ -1,0 +1,136 @@
+"""Whole objects, pod templates included, judged by one policy through the real engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+
+from tests.pools import cks_pool, view_of
+from webhook.bundle import load_bundle
+from webhook.context import Context, Phase
+from webhook.decision import Decision
+from webhook.engine import decide
+from webhook.kube.disruption import budget_from
+from webhook.kube.resources import plural_of
+from webhook.response import respond
+from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+
+if TYPE_CHECKING:
+    from webhook.cluster.protocol import ClusterView
+    from webhook.decision import Finding
+    from webhook.index import Index
+
+JSON = dict[str, Any]
+
+NAMESPACE = "team-a"
+SPOT = {"spotgate.dev/capacity": "spot"}
+CLUSTER = view_of(cks_pool("cpu-spot", gpu=False), cks_pool("cpu", spot=False, gpu=False))
+
+
+@cache
+def index_of(kind: str, spec: str) -> Index:
+    metadata = {"name": re.sub(r"\B([A-Z])", r"-\1", kind).lower()}
+    document = {"apiVersion": "spotgate.dev/v1", "kind": kind, "metadata": metadata, "spec": json.loads(spec)}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.yaml"
+        file.write_text(json.dumps(document))
+        return load_bundle([file]).index
+
+
+def judged(
+    value: JSON,
+    kind: str,
+    *,
+    view: ClusterView = CLUSTER,
+    old: JSON | None = None,
+    offline: bool = False,
+    user: str = "jane",
+    **spec: Any,
+) -> list[Finding]:
+    """What a policy of this kind and spec says of an object that is created, or updated from ``old``."""
+    group, _, version = value["apiVersion"].rpartition("/")
+    request = Request(
+        uid="u",
+        operation="CREATE" if old is None else "UPDATE",
+        kind=GroupVersionKind(group, version, value["kind"]),
+        resource=GroupVersionResource(group, version, plural_of(value["kind"])),
+        name=value["metadata"].get("name", ""),
+        namespace=NAMESPACE,
+        object=raw(value),
+        old_object=raw(old),
+        user_info=UserInfo(user),
+    )
+    context = Context(phase=Phase.VALIDATE, now=datetime(2026, 11, 21, tzinfo=UTC), view=view, offline=offline)
+    return list(decide(request, index_of(kind, json.dumps(spec, sort_keys=True)), context).findings)
+
+
+def raw(value: JSON | None) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def pod(name: str = "web", *, metadata: JSON | None = None, **spec: Any) -> JSON:
+    return {"apiVersion": "v1", "kind": "Pod", **template(metadata={"name": name, **(metadata or {})}, **spec)}
+
+
+def template(*, metadata: JSON | None = None, **spec: Any) -> JSON:
+    container = {"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 8080}]}
+    return {"metadata": metadata or {}, "spec": {"containers": [container], **spec}}
+
+
+def workload(
+    kind: str = "Deployment", api_version: str = "apps/v1", *, of: JSON, metadata: JSON | None = None, **spec: Any
+) -> JSON:
+    selector = {"selector": {"matchLabels": {"app": "web"}}} if api_version == "apps/v1" else {}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "web", "namespace": NAMESPACE, **(metadata or {})},
+        "spec": {**selector, **spec, "template": of},
+    }
+
+
+def with_budgets(*budgets: JSON, view: ClusterView = CLUSTER) -> ClusterView:
+    """The cluster, with these PodDisruptionBudgets in the namespace and no others."""
+    found = tuple(
+        budget_from({"metadata": {"name": f"budget-{number}"}, "spec": spec}) for number, spec in enumerate(budgets)
+    )
+    return msgspec.structs.replace(view, budgets={NAMESPACE: found} if found else {})
+
+
+def yaml_of(finding: Finding) -> Any:
+    """The remedy, without the line that says what to do with it."""
+    lead, _, text = finding.fix.partition("\n")
+    assert lead.endswith(":")
+    return yaml.safe_load(text)
+
+
+def warned(findings: list[Finding]) -> str:
+    """The warnings that a client prints."""
+    response = json.loads(respond("u", Decision(findings=tuple(findings)), Phase.VALIDATE))["response"]
+    return "\n".join(response["warnings"]) + "\n"
+
+
+def blocks_of(page: str, language: str = "") -> list[str]:
+    """The fenced blocks of a page in ``docs/policies``."""
+    text = (Path(__file__).parents[2] / "docs" / "policies" / page).read_text()
+    return [
+        block
+        for found, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        if found == language
+    ]
+
+
+def loaded(policy: str) -> int:
+    """How many policies these documents are, beside the shipped facts."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.yaml"
+        file.write_text(policy)
+        return len(load_bundle([file]).policies)

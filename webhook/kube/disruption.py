@@ -1,0 +1,129 @@
+"""PodDisruptionBudgets: which Pods they cover, and whether they ever let one go.
+
+Source: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/ and pkg/controller/disruption of Kubernetes 1.36
+(percentages are rounded up).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.kube.pod import ObjectMeta, Requirement  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.selectors import LabelSelector
+from webhook.review import MalformedObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUP: Final = "policy"
+KIND: Final = "PodDisruptionBudget"
+RESOURCE: Final = "poddisruptionbudgets"
+
+_ALL: Final = 100
+_MOST_DIGITS: Final = 9
+
+
+class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodDisruptionBudget. At most one of its two bounds is set: a number of Pods, or a percentage as ``50%``.
+
+    Attributes:
+        name: in its namespace.
+        selector: of the Pods it covers; None covers none.
+        min_available: so many must stay.
+        max_unavailable: so many may be missing.
+    """
+
+    name: str
+    selector: LabelSelector | None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Does it cover Pods with these labels, in its namespace?"""
+        return self.selector is not None and self.selector.matches(labels)
+
+    def blocks(self, replicas: int | None) -> bool:
+        """Does it never let one of so many Pods be evicted? None: nobody knows how many there are."""
+        if self.max_unavailable is not None:
+            return _count(self.max_unavailable, 1 if replicas is None else replicas) == 0
+        if self.min_available is None:
+            return False
+        if replicas is None:
+            return _percent(self.min_available) >= _ALL
+        return _count(self.min_available, replicas) >= replicas
+
+    @property
+    def bound(self) -> str:
+        """Its bound as it is written: ``maxUnavailable: 0``."""
+        if self.max_unavailable is not None:
+            return f"maxUnavailable: {self.max_unavailable}"
+        return f"minAvailable: {self.min_available}"
+
+
+def _percent(bound: int | str) -> int:
+    """The number before the percent sign; 0 for everything else, which the API server refuses."""
+    if isinstance(bound, int) or not bound.endswith("%"):
+        return 0
+    digits = bound[:-1]
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+
+
+def _count(bound: int | str, replicas: int) -> int:
+    """A bound as a number of Pods."""
+    return bound if isinstance(bound, int) else -(-replicas * _percent(bound) // _ALL)
+
+
+class _Selector(msgspec.Struct):
+    matchLabels: dict[str, str] | None = None
+    matchExpressions: list[Requirement] | None = None
+
+
+class _Spec(msgspec.Struct):
+    selector: _Selector | None = None
+    minAvailable: int | str | None = None
+    maxUnavailable: int | str | None = None
+
+
+class _Budget(msgspec.Struct):
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decoder: Final = msgspec.json.Decoder(_Budget)
+
+
+def decode_budget(raw: msgspec.Raw) -> DisruptionBudget:
+    """A PodDisruptionBudget from JSON. Raises `msgspec.MsgspecError`."""
+    return _read(_decoder.decode(raw))
+
+
+def budget_from(value: dict[str, Any]) -> DisruptionBudget:
+    """A PodDisruptionBudget from its plain value.
+
+    Raises:
+        MalformedObjectError: a field has the wrong type.
+    """
+    try:
+        return _read(msgspec.convert(value, _Budget))
+    except msgspec.MsgspecError as error:
+        raise MalformedObjectError.of(error) from None
+
+
+def _read(budget: _Budget) -> DisruptionBudget:
+    spec = budget.spec
+    selector = spec.selector
+    return DisruptionBudget(
+        name=budget.metadata.name,
+        selector=None if selector is None else _compiled(selector),
+        min_available=spec.minAvailable,
+        max_unavailable=spec.maxUnavailable,
+    )
+
+
+def _compiled(selector: _Selector) -> LabelSelector:
+    """An empty selector matches every Pod of the namespace."""
+    labels = ((key, "In", (value,)) for key, value in (selector.matchLabels or {}).items())
+    expressions = ((each.key, each.operator, each.values or ()) for each in selector.matchExpressions or ())
+    return LabelSelector((*labels, *expressions))
