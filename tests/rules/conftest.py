@@ -52,6 +52,7 @@ class FakeSubject:
     operation: str = "CREATE"
     trace: Trace = SILENCE
     template: bool = False
+    path: tuple[str | int, ...] = ()
     old_pod: Pod | None = None
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None

@@ -315,6 +315,7 @@ def test_no_way_to_sleep_is_a_finding_that_says_why() -> None:
         "no preStop sleep of 5 s can be injected: Kubernetes 1.28 has no `sleep` hook (1.30 has)"
     ]
     assert {each.outcome for each in (*windows, *old)} == {Outcome.WARN}
+    assert old[0].fix.startswith("give it a preStop hook of its own that waits 5 s")
 
 
 # Workload class ------------------------------------------------------------------------------------------------------
@@ -567,7 +568,7 @@ def test_a_pod_that_the_mutating_webhook_has_not_seen_is_reported() -> None:
 def test_what_it_asks_for_is_what_it_would_have_injected() -> None:
     (found,) = judge(pod(grace=60), rule(), oldest_kubelet=OLD)
 
-    assert "exec: {command: [/bin/sh, -c, sleep 5]}" in found.fix
+    assert found.fix.startswith("give it `lifecycle: {preStop: {exec: {command: [/bin/sh, -c, sleep 5]}}}`")
 
 
 # Left alone ----------------------------------------------------------------------------------------------------------
@@ -662,17 +663,27 @@ def test_a_namespace_can_target_spot_for_its_pods() -> None:
     assert grace_after(value, rule()) == 30
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        ClusterView(pools=None, providers=frozenset({"cks"})),
-        ClusterView(pools=(node_pool("cpu", "turin-gp", "default"),), providers=frozenset({"cks"})),
-    ],
-)
-def test_where_no_pool_can_take_the_pod_the_provider_in_play_gives_the_budget(view: ClusterView) -> None:
+def test_where_the_pools_are_unknown_the_provider_in_play_gives_the_budget() -> None:
     value = pod(labels={"spotgate.dev/workload-class": "checkpointing"})
+    view = ClusterView(pools=None, providers=frozenset({"cks"}))
 
     assert grace_after(value, rule(), context(view=view)) == 270
+
+
+@pytest.mark.parametrize(
+    ("value", "pools"),
+    [
+        (pod(grace=600), (node_pool("cpu", "turin-gp", "default"),)),
+        (pod(grace=600), (node_pool("gpu-spot", "gd-8xh100ib-i128"),)),
+        (pod(grace=600, nodeSelector={CKS.pool_label: "cpu-control-plane"}), POOLS),
+        (pod(grace=600, app={"resources": GPU}, nodeSelector={CKS.pool_label: "spot-cpu"}), POOLS),
+    ],
+)
+def test_a_pod_that_can_land_on_no_spot_pool_is_left_alone(value: JSON, pools: tuple[Pool, ...]) -> None:
+    view, policy = replace(VIEW, pools=pools), rule(overBudget="clamp")
+
+    assert mutate(value, policy, context(view=view)) == (value, [])
+    assert judge(value, policy, view=view) == []
 
 
 def test_where_no_provider_is_in_play_nothing_is_changed_or_said() -> None:

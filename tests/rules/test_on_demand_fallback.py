@@ -216,7 +216,6 @@ def test_a_superchip_pool_that_is_spot_already_may_be_updated() -> None:
         ),
         pytest.param(ON_DEMAND, changed(ON_DEMAND, instanceType=CPU), "spec.instanceType", id="no GPUs any more"),
         pytest.param(ON_DEMAND, changed(ON_DEMAND, nodeTaints=[FORBIDDEN]), "spec.nodeTaints", id="forbidden taint"),
-        pytest.param(ON_DEMAND, changed(ON_DEMAND, computeClass="sopt"), "spec.computeClass", id="class nobody knows"),
     ],
 )
 def test_an_update_may_not_take_the_last_fallback_away(old: Json, new: Json, field: str) -> None:
@@ -238,6 +237,14 @@ def test_turning_the_last_fallback_into_spot_leaves_both_pools_without_one() -> 
             "NodePool h100-od is the last on-demand fallback of GPU spot pool NodePool h100-spot",
             "spec.computeClass",
         ),
+    ]
+
+
+def test_turning_the_last_fallback_into_what_nobody_knows_leaves_both_pools_without_one() -> None:
+    found = judge(changed(ON_DEMAND, computeClass="sopt"), ON_DEMAND, [SPOT, ON_DEMAND])
+    assert [(each.outcome, each.reason) for each in found] == [
+        (Outcome.DENY, "NodePool h100-od (it may be spot) has no on-demand fallback"),
+        (Outcome.DENY, "NodePool h100-od is the last on-demand fallback of GPU spot pool NodePool h100-spot"),
     ]
 
 
@@ -433,19 +440,42 @@ def test_unknown_pools_do_not_matter_where_nothing_can_get_worse(new: Json | Non
     assert not judge(new, old, None)
 
 
-def test_a_class_that_nobody_knows_is_a_warning_when_it_is_new() -> None:
-    odd = pool("h100-odd", computeClass="preemptible")
-    assert judge(odd, None, []) == [
-        Violation(
-            reason="can't tell whether NodePool h100-odd is spot and needs an on-demand fallback",
-            field="spec.computeClass",
-            detail="Not readable: spec.computeClass is 'preemptible', not one of spot, default.",
-            fix="write one of: spot, default",
-            outcome=Outcome.WARN,
-        )
-    ]
+ODD_CLASSES = ("preemptible", ["spot"], {"spot": True}, 5, True)
+
+
+@pytest.mark.parametrize("odd_class", ODD_CLASSES)
+def test_a_gpu_pool_whose_class_can_not_be_read_may_be_spot_and_needs_a_fallback(odd_class: object) -> None:
+    odd = pool("h100-odd", computeClass=odd_class)
+    (violation,) = judge(odd, None, [CPU_POOL])
+    assert violation.reason == "NodePool h100-odd (it may be spot) has no on-demand fallback"
+    assert (violation.field, violation.outcome) == ("spec.computeClass", Outcome.DENY)
+    assert "Not readable: spec.computeClass is " in violation.detail
+    assert "What does not count: NodePool cpu-control-plane: it has no GPUs." in violation.detail
+    assert violation.fix.startswith(
+        "write one of: spot, default; if the pool is spot, create an on-demand pool first, for example:\n"
+    )
+
+
+@pytest.mark.parametrize("odd_class", ODD_CLASSES)
+def test_a_class_that_can_not_be_read_is_a_warning_where_there_is_a_fallback(odd_class: object) -> None:
+    odd = pool("h100-odd", computeClass=odd_class)
+    (violation,) = judge(odd, None, [ON_DEMAND])
+    assert violation.reason == "can't tell whether NodePool h100-odd is spot and needs an on-demand fallback"
+    assert (violation.field, violation.outcome) == ("spec.computeClass", Outcome.WARN)
+    assert violation.fix == "write one of: spot, default"
     assert not judge(changed(odd, targetNodes=3), odd, [])
-    assert not judge(pool("cpu", CPU, computeClass="preemptible"), None, [])
+    assert not judge(pool("cpu", CPU, computeClass=odd_class), None, [])
+
+
+def test_a_spot_pool_whose_class_can_no_longer_be_read_is_only_warned_about() -> None:
+    assert outcomes(judge(changed(SPOT, computeClass=["spot"]), SPOT, [SPOT])) == [Outcome.WARN]
+
+
+@pytest.mark.parametrize("odd_class", ODD_CLASSES)
+def test_the_last_fallback_of_a_pool_that_may_be_spot_may_not_be_deleted(odd_class: object) -> None:
+    odd = pool("h100-odd", computeClass=odd_class)
+    (violation,) = judge(None, ON_DEMAND, [odd, ON_DEMAND])
+    assert violation.reason == "NodePool h100-od is the last on-demand fallback of NodePool h100-odd (it may be spot)"
 
 
 # What is required.
@@ -612,10 +642,43 @@ def test_the_pool_of_the_example_would_be_accepted_as_a_fallback() -> None:
         assert not judge(SPOT, None, [example], rule)
 
 
-def test_an_instance_type_in_no_list_is_said_to_count_as_gpu() -> None:
+def test_an_instance_type_in_no_list_counts_as_gpu_and_the_fix_is_to_list_it() -> None:
     (violation,) = judge(spot_pool(instance_type="mi400"), None, [])
     assert violation.reason == "spot pool NodePool h100-spot has no on-demand fallback"
     assert "mi400 is in no list of CapacityProvider cks: it counts as GPU." in violation.detail
+    say, _, create = violation.fix.partition("; ")
+    assert say == "add mi400 to `instanceTypes` (`gpu` or `cpu`) of CapacityProvider cks"
+    assert create.startswith("if it has GPUs, create an on-demand pool first, for example:\n")
+    assert "instanceType: <an instance type with GPUs>" in create
+
+
+@pytest.mark.parametrize(
+    ("written", "others", "meant"),
+    [
+        ("cd-gp-a192-geona", [], "cd-gp-a192-genoa"),
+        ("gd-8h100ib-i128", [pool("b200-od", "b200-8x", targetNodes=0), pool("h100-od", targetNodes=0)], H100),
+    ],
+)
+def test_a_misspelt_instance_type_is_answered_with_one_that_the_provider_or_the_cluster_knows(
+    written: str, others: list[Json | Pool], meant: str
+) -> None:
+    (violation,) = judge(spot_pool(instance_type=written), None, others)
+    assert violation.fix.startswith(f"did you mean `{meant}`? Otherwise add {written} to `instanceTypes`")
+
+
+def test_no_example_names_a_type_that_would_not_count() -> None:
+    (violation,) = judge(None, ON_DEMAND, [spot_pool(instance_type="mi400"), ON_DEMAND])
+    assert "mi400" not in violation.fix
+    assert "instanceType: <an instance type with GPUs>" in violation.fix
+    (same,) = judge(spot_pool(instance_type="mi400"), None, [], rule_of(require="same-type"))
+    assert same.fix.startswith("create an on-demand pool first, for example:\n")
+    assert "instanceType: mi400" in same.fix
+
+
+def test_the_example_for_a_pool_whose_name_is_to_be_made_up_is_named_after_its_beginning() -> None:
+    nameless = {**SPOT, "metadata": {"generateName": "h100-spot-"}}
+    (violation,) = judge(nameless, None, [])
+    assert "name: h100-spot-fallback\n" in violation.fix
 
 
 def test_what_could_not_be_read_in_the_pool_is_said() -> None:

@@ -6,20 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.conftest import FakeSubject, request_for
+from webhook import engine
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.policy.common import Enforcement, SpecError
-from webhook.review import GroupVersionResource
+from webhook.review import GroupVersionKind, GroupVersionResource, MalformedObjectError
 from webhook.rules.protocol import Facts
-from webhook.rules.reserved_labels import KIND, ReservedLabels, ReservedLabelsSpec
+from webhook.rules.reserved_labels import KIND, ReservedLabels
+from webhook.rules.reserved_labels_own import BREAK_GLASS
+from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 POLICIES = Path(__file__).parents[2] / "policies"
 DOCUMENTS = {
@@ -301,8 +305,209 @@ def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() ->
     kinds = {(item["group"], item["resource"]) for item in workloads["spec"]["workloads"]}
     rules = KIND.rules(FACTS)
     matched = {(group, resource) for rule in rules for group in rule.api_groups for resource in rule.resources}
-    assert matched == kinds | {("", "pods"), ("compute.coreweave.com", "nodepools")}
+    pools = {(reader.group, reader.resource) for each in FACTS.providers.values() for reader in each.readers}
+    assert matched == kinds | pools | {("", "pods")}
+    assert ("compute.coreweave.com", "nodepools") in matched
     assert {rule.operations for rule in rules} == {("CREATE", "UPDATE")}
+
+
+# Labels that end up on Pods or Jobs from other places than pod templates.
+
+RESERVED = "foo.coreweave.com/bar"
+
+
+def of_workload(
+    group: str, resource: str, value: dict[str, Any], old: dict[str, Any] | None = None, *, kind: str = ""
+) -> FakeSubject:
+    """A request for a workload."""
+    subject = of_object(GroupVersionResource(group, "v1", resource), value, old)
+    named = msgspec.structs.replace(subject.request, kind=GroupVersionKind(group, "v1", kind))
+    return replace(subject, request=named)
+
+
+def at(path: str, labels: object) -> dict[str, Any]:
+    """An object with labels at a path; ``groups[]`` is a list of two, of which the second has them."""
+    value: Any = labels
+    for part in reversed(path.split(".")):
+        name = part.removesuffix("[]")
+        value = {name: [{"name": "first"}, {"name": "second", **value}] if part.endswith("[]") else value}
+    return dict(value)
+
+
+CARRIED = [
+    ("batch", "cronjobs", "spec.jobTemplate.metadata.labels"),
+    ("jobset.x-k8s.io", "jobsets", "spec.replicatedJobs[].template.metadata.labels"),
+    ("ray.io", "rayclusters", "spec.headGroupSpec.labels"),
+    ("ray.io", "rayclusters", "spec.workerGroupSpecs[].labels"),
+    ("ray.io", "rayjobs", "spec.rayClusterSpec.workerGroupSpecs[].labels"),
+    ("ray.io", "rayservices", "spec.rayClusterConfig.headGroupSpec.labels"),
+    ("argoproj.io", "rollouts", "spec.strategy.canary.canaryMetadata.labels"),
+    ("argoproj.io", "rollouts", "spec.strategy.blueGreen.previewMetadata.labels"),
+    ("sparkoperator.k8s.io", "sparkapplications", "spec.driver.labels"),
+    ("sparkoperator.k8s.io", "sparkapplications", "spec.executor.labels"),
+]
+
+
+@pytest.mark.parametrize(("group", "resource", "path"), CARRIED)
+def test_labels_that_a_workload_gives_to_pods_or_jobs_elsewhere_are_judged(
+    group: str, resource: str, path: str
+) -> None:
+    value = at(path, {RESERVED: "x", "qos.coreweave.cloud/interruptable": "true", "app": "x"})
+    (violation,) = judge(of_workload(group, resource, value))
+    assert violation.field == f'{path.replace("[]", "[1]")}["{RESERVED}"]'
+    assert violation.outcome is Outcome.DENY
+    assert not judge(of_workload(group, resource, value, value))
+    assert judge(of_workload(group, resource, value, at(path, {RESERVED: "other"})))
+    assert not judge(of_workload(group, resource, at(path, {}), value))
+    assert not judge(of_workload(group, resource, at(path, ["x"])))
+
+
+def test_labels_carried_to_jobs_may_be_what_is_allowed_on_jobs() -> None:
+    allow = [{"resources": ["jobs"], "labels": ["foo.coreweave.com/*"]}]
+    rule = KIND.compile(ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], "allow": allow}), FACTS)
+    assert isinstance(rule, ReservedLabels)
+    labels = {RESERVED: "x"}
+    assert not judge(of_workload("batch", "cronjobs", at("spec.jobTemplate.metadata.labels", labels)), rule)
+    assert judge(of_workload("sparkoperator.k8s.io", "sparkapplications", at("spec.driver.labels", labels)), rule)
+
+
+def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
+    jobs = [{"template": {"metadata": {"labels": {"app": "x"}}}}] * 257
+    with pytest.raises(MalformedObjectError, match="more than 256 maps of labels"):
+        judge(of_workload("jobset.x-k8s.io", "jobsets", {"spec": {"replicatedJobs": jobs}}))
+
+
+# Templates that can't be read as Pods are not shown to rules.
+
+
+@pytest.mark.parametrize("labels", [{RESERVED: "x"}, {RESERVED: 5}, {RESERVED: None}])
+@pytest.mark.parametrize(
+    "broken", [{"spec": {"containers": "x"}}, {"spec": 5}, {"metadata": {"annotations": 5}}, {"metadata": {"name": 5}}]
+)
+def test_labels_of_a_pod_template_that_can_not_be_read_are_judged_all_the_same(
+    labels: dict[str, Any], broken: dict[str, Any]
+) -> None:
+    template = {**broken, "metadata": {**broken.get("metadata", {}), "labels": labels}}
+    value = {"spec": {"workerGroupSpecs": [{"groupName": "a", "template": template}]}}
+    (violation,) = judge(of_workload("ray.io", "rayclusters", value))
+    assert violation.field == f'spec.workerGroupSpecs[0].template.metadata.labels["{RESERVED}"]'
+    assert violation.outcome is Outcome.DENY
+    assert not judge(of_workload("ray.io", "rayclusters", value, value))
+
+
+def test_labels_of_a_pod_template_that_can_be_read_are_left_to_the_template() -> None:
+    value = {"spec": {"template": {"metadata": {"labels": {RESERVED: "x"}}, "spec": {"containers": []}}}}
+    assert not judge(of_workload("apps", "deployments", value))
+
+
+# Keys of spotgate's own that have no effect where they are.
+
+CAPACITY = "spotgate.dev/capacity"
+
+
+def of_own(*, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None, **how: Any) -> Any:
+    return FakeSubject(Pod(metadata=ObjectMeta(labels=labels, annotations=annotations)), **how)
+
+
+@pytest.mark.parametrize("template", [False, True])
+@pytest.mark.parametrize(
+    ("metadata", "reason", "fix"),
+    [
+        ({"labels": {"spotgate.dev/capcity": "spot"}}, "label spotgate.dev/capcity has no effect, did you mean `spotgate.dev/capacity`?", "mend its name, or remove it"),
+        ({"annotations": {"spotgate.dev/nodepool": "x"}}, "annotation spotgate.dev/nodepool has no effect, did you mean `spotgate.dev/node-pool`?", "mend its name, or remove it"),
+        ({"labels": {"spotgate.dev/": "x"}}, "label spotgate.dev/ has no effect, did you mean `spotgate.dev/keep`?", "mend its name, or remove it"),
+        ({"annotations": {CAPACITY: "spot"}}, "annotation spotgate.dev/capacity has no effect: it must be a label", "move it to `metadata.labels`"),
+        ({"labels": {"spotgate.dev/keep": "tolerations"}}, "label spotgate.dev/keep has no effect: it must be an annotation", "move it to `metadata.annotations`"),
+    ],
+)  # fmt: skip
+def test_an_own_key_that_has_no_effect_on_a_pod_is_said(
+    metadata: dict[str, Any], reason: str, fix: str, *, template: bool
+) -> None:
+    ((member, values),) = metadata.items()
+    (violation,) = judge(of_own(**metadata, template=template))
+    assert (violation.reason, violation.fix, violation.outcome) == (reason, fix, Outcome.WARN)
+    assert violation.field == f'metadata.{member}["{next(iter(values))}"]'
+    old = Pod(metadata=ObjectMeta(**metadata))
+    assert not judge(of_own(**metadata, old_pod=old, operation="UPDATE"))
+
+
+def test_own_keys_that_have_an_effect_are_not_mentioned() -> None:
+    labels = {CAPACITY: "spot", "spotgate.dev/workload-class": "batch"}
+    annotations = {"spotgate.dev/node-pool": "x", "spotgate.dev/keep": "tolerations"}
+    assert not judge(of_own(labels=labels, annotations=annotations))
+    assert not judge(of_own(labels=labels, annotations=annotations, template=True))
+    assert not judge(of_own(annotations={BREAK_GLASS: "why"}))
+    assert not judge(of_workload("apps", "deployments", {"metadata": {"annotations": {BREAK_GLASS: "why"}}}))
+    assert not judge(of_object(NODE_POOLS, {"metadata": {"annotations": {BREAK_GLASS: "why"}}}))
+
+
+def test_break_glass_has_no_effect_in_a_pod_template() -> None:
+    assert BREAK_GLASS == engine.BREAK_GLASS
+    (violation,) = judge(of_own(annotations={BREAK_GLASS: "why"}, template=True))
+    assert violation.reason == (
+        "annotation spotgate.dev/break-glass has no effect on a pod template, only on the object that is applied"
+    )
+    assert violation.fix == "move it to `metadata.annotations` of the object that is applied"
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_asking_for_spot_on_the_deployment_instead_of_its_pods_is_said_with_the_right_place(operation: str) -> None:
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": []}}
+    value = {"metadata": {"labels": {CAPACITY: "spot", "app": "x"}}, "spec": {"template": template}}
+    old = {**value, "metadata": {"labels": {"app": "x"}}} if operation == "UPDATE" else None
+    assert judge(of_workload("apps", "deployments", value, old, kind="Deployment")) == [
+        Violation(
+            reason="label spotgate.dev/capacity has no effect on the Deployment itself, only on its Pods",
+            field='metadata.labels["spotgate.dev/capacity"]',
+            fix="move it to `spec.template.metadata.labels`",
+            outcome=Outcome.WARN,
+        )
+    ]
+    assert not judge(of_workload("apps", "deployments", value, value, kind="Deployment"))
+    template["metadata"] = {"labels": {CAPACITY: "on-demand"}}
+    assert not judge(of_workload("apps", "deployments", value, old, kind="Deployment"))
+
+
+@pytest.mark.parametrize(
+    ("group", "resource", "kind", "path", "name", "fix"),
+    [
+        ("batch", "cronjobs", "CronJob", "metadata.labels", "the CronJob itself", "`spec.jobTemplate.spec.template.metadata.labels`"),
+        ("batch", "cronjobs", "CronJob", "spec.jobTemplate.metadata.labels", "its jobs", "`spec.jobTemplate.spec.template.metadata.labels`"),
+        ("ray.io", "rayclusters", "RayCluster", "metadata.labels", "the RayCluster itself", "`spec.headGroupSpec.template.metadata.labels` and `spec.workerGroupSpecs[*].template.metadata.labels`"),
+    ],
+)  # fmt: skip
+def test_it_is_said_of_every_object_around_the_pods(
+    group: str, resource: str, kind: str, path: str, name: str, fix: str
+) -> None:
+    (violation,) = judge(of_workload(group, resource, at(path, {CAPACITY: "spot"}), kind=kind))
+    assert violation.reason == f"label spotgate.dev/capacity has no effect on {name}, only on its Pods"
+    assert violation.field == f'{path}["spotgate.dev/capacity"]'
+    assert violation.fix == f"move it to {fix}"
+
+
+def test_labels_that_spark_puts_on_its_pods_have_their_effect_and_are_checked_like_those_of_pods() -> None:
+    labels = {CAPACITY: "spot", "spotgate.dev/keeep": "x"}
+    value = {"metadata": {"labels": {CAPACITY: "spot"}}, **at("spec.executor.labels", labels)}
+    (violation,) = judge(of_workload("sparkoperator.k8s.io", "sparkapplications", value, kind="SparkApplication"))
+    assert violation.field == 'spec.executor.labels["spotgate.dev/keeep"]'
+
+
+def test_a_node_pool_can_not_ask_for_spot_and_its_misspelt_break_glass_is_said() -> None:
+    metadata = {"labels": {CAPACITY: "spot"}, "annotations": {"spotgate.dev/breakglass": "why"}}
+    pool = replace(of_object(NODE_POOLS, {"metadata": metadata}))
+    asks, breaks = judge(
+        replace(pool, request=msgspec.structs.replace(pool.request, kind=GroupVersionKind("", "v1", "NodePool")))
+    )
+    assert asks.reason == "label spotgate.dev/capacity has no effect on the NodePool itself, only on Pods"
+    assert asks.fix == "remove it"
+    assert breaks.reason == (
+        "annotation spotgate.dev/breakglass has no effect, did you mean `spotgate.dev/break-glass`?"
+    )
+
+
+def test_own_keys_on_other_objects_are_none_of_its_business() -> None:
+    node = of_object(NODES, {"metadata": {"labels": {"spotgate.dev/anything": "x"}}})
+    assert not judge(node, compiled("reserved-node-labels"))
 
 
 def test_globs_allow_a_family_of_labels_and_are_no_hints() -> None:

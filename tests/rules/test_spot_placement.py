@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.pools import ALL, CKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.pools import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.placement import (
     CLUSTER,
     CPU_SPOT,
@@ -16,6 +16,7 @@ from tests.rules.placement import (
     ON_DEMAND,
     PREFER,
     PREFERRED,
+    REQUIRED,
     SPOT,
     TOLERATE_BATCH,
     TOLERATE_GPU,
@@ -248,6 +249,57 @@ def test_a_pool_of_both_capacities_is_used_by_its_spot_nodes_alone() -> None:
     assert changes(pod_of(labels=SPOT), both, gpu, providers=ALL)["nodeSelector"] == {**spot, **name}
     (term,) = changes(pod_of(labels=PREFERRED), both, gpu, providers=ALL)["affinity"]["nodeAffinity"][PREFER]
     assert term == {"weight": 100, "preference": {"matchExpressions": expressions}}
+
+
+KARPENTER_SPOT = expression("karpenter.sh/capacity-type", "In", "spot")
+EKS_SPOT = expression("eks.amazonaws.com/capacityType", "In", "SPOT")
+TWO_PROVIDERS = (other_pool(KARPENTER, "k", taints=("team=a:NoSchedule",)), other_pool(EKS, "e"))
+ZONES = [[expression("topology.kubernetes.io/zone", "In", zone)] for zone in ("a", "b")]
+
+
+def test_pools_of_two_providers_without_a_common_label_become_terms_of_the_required_affinity() -> None:
+    assert changes(pod_of(labels=SPOT), *TWO_PROVIDERS, providers=ALL) == {
+        "tolerations": [{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}],
+        "affinity": required([EKS_SPOT], [KARPENTER_SPOT]),
+    }
+
+
+def test_the_terms_of_two_providers_are_multiplied_with_those_that_are_there() -> None:
+    pod = pod_of(labels=SPOT, affinity=required(*ZONES), nodeSelector={"kubernetes.io/arch": "arm64"})
+    expected = required(
+        [*ZONES[0], EKS_SPOT], [*ZONES[1], EKS_SPOT], [*ZONES[0], KARPENTER_SPOT], [*ZONES[1], KARPENTER_SPOT]
+    )
+
+    assert changes(pod, *TWO_PROVIDERS, providers=ALL)["affinity"] == expected
+
+
+def test_a_term_that_names_nodes_is_multiplied_as_a_whole_and_one_that_is_empty_is_left_alone() -> None:
+    node = {"matchFields": [expression("metadata.name", "In", "node-1")]}
+    pod = pod_of(labels=SPOT, affinity=required())
+    pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] = [node, {}]
+
+    affinity = changes(pod, *TWO_PROVIDERS, providers=ALL)["affinity"]
+    assert affinity["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
+        {**node, "matchExpressions": [EKS_SPOT]},
+        {},
+        {**node, "matchExpressions": [KARPENTER_SPOT]},
+    ]
+
+
+def test_spot_preferred_prefers_the_pools_of_each_of_two_providers() -> None:
+    terms = changes(pod_of(labels=PREFERRED), *TWO_PROVIDERS, providers=ALL)["affinity"]["nodeAffinity"][PREFER]
+
+    assert terms == [{"weight": 100, "preference": {"matchExpressions": [each]}} for each in (EKS_SPOT, KARPENTER_SPOT)]
+
+
+def test_several_providers_whose_pools_cannot_be_seen_are_each_selected_by_their_label() -> None:
+    view = view_of(shown=("gke", "eks"))
+    gke = expression("cloud.google.com/gke-spot", "In", "true")
+
+    assert changes(pod_of(labels=SPOT), providers=ALL, view=view) == {
+        "tolerations": [TOLERATE_GKE],
+        "affinity": required([EKS_SPOT], [gke]),
+    }
 
 
 def test_pools_of_another_cluster_place_no_pods_here() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pools import ALL, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.pools import ALL, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.conftest import subject_of
 from tests.rules.placement import (
     CLUSTER,
@@ -22,7 +22,6 @@ from tests.rules.placement import (
     changes,
     context_of,
     expression,
-    placed,
     pod_of,
     required,
     rule,
@@ -79,7 +78,25 @@ def test_an_annotation_that_names_no_spot_pool_is_said(name: str, reason: str, l
     violation = said(pod, view_of(*CLUSTER, other_pool(GKE, "there", cluster="west")))
 
     assert (violation.reason, violation.field) == (reason, NODE_POOL)
-    assert "The spot pools of this cluster: cpu-spot, gpu-spot." in violation.detail
+    assert "Spot pools that take Pods: cpu-spot, gpu-spot." in violation.detail
+    assert violation.fix == "name one of these pools, or remove the annotation"
+
+
+CLOSED = (
+    cks_pool("h100-leaving", deletionTimestamp="2026-01-01T00:00:00Z"),
+    cks_pool("h100-reserved", taints=("node.coreweave.cloud/reserved=x:NoSchedule",)),
+)
+
+
+def test_pools_that_take_no_pods_are_not_proposed() -> None:
+    pod = pod_of(annotations={"spotgate.dev/node-pool": "h100"})
+    violation = said(pod, view_of(*CLOSED, GPU_SPOT))
+    assert violation.reason == "there is no node pool `h100`"
+    assert "Spot pools that take Pods: gpu-spot." in violation.detail
+    for pools in ((), CLOSED):
+        violation = said(pod, view_of(*pools))
+        assert "No spot pool of this cluster takes Pods." in violation.detail
+        assert violation.fix == "remove the annotation"
 
 
 @pytest.mark.parametrize(
@@ -123,9 +140,40 @@ def test_own_constraints_that_exclude_every_spot_pool_are_said(
     assert f"demands `{demand}`" in violation.detail
 
 
+def test_the_field_that_contradicts_is_said_although_other_pools_drop_out_for_another_reason() -> None:
+    pod = pod_of(labels=SPOT, gpu=True, nodeSelector={"example.com/tier": "paid"})
+    violation = said(pod, view_of(*CLUSTER, *CLOSED))
+
+    assert violation.reason == (
+        "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool that could take it"
+    )
+    assert violation.field == 'spec.nodeSelector["example.com/tier"]'
+    assert (
+        " The others do not take it either: NodePool cpu-spot: it has no GPUs, and the Pod requests some; "
+        "NodePool h100-leaving: it is being deleted; NodePool h100-reserved: "
+    ) in violation.detail
+
+
+def test_a_field_is_not_said_to_contradict_where_no_pool_would_take_the_pod_without_it() -> None:
+    violation = said(pod_of(labels=SPOT, gpu=True, nodeSelector={"example.com/tier": "paid"}), view_of(CPU_SPOT))
+
+    assert violation.reason == "the Pod targets spot, and there is no spot pool that it can land on"
+    assert violation.field == CAPACITY
+
+
+def test_a_selector_against_the_pool_that_the_annotation_names_is_said() -> None:
+    pod = pod_of(annotations={"spotgate.dev/node-pool": "gpu-spot"}, gpu=True, nodeSelector={POOL_LABEL: "gpu"})
+    violation = said(pod)
+
+    assert violation.reason == (
+        "the Pod targets spot, and its own nodeSelector or affinity excludes the pool that its annotation names"
+    )
+    assert violation.field == f'spec.nodeSelector["{POOL_LABEL}"]'
+
+
 def test_a_selector_of_on_demand_pools_says_which_they_are() -> None:
     pod = pod_of(labels=SPOT, gpu=True, nodeSelector={"example.com/tier": "paid"})
-    assert "It admits only on-demand capacity: NodePool gpu." in said(pod, view_of(GPU_SPOT, GPU)).detail
+    assert "It admits on-demand capacity instead: NodePool gpu." in said(pod, view_of(GPU_SPOT, GPU)).detail
 
 
 def test_a_selector_against_the_providers_label_is_said_where_its_pools_cannot_be_seen() -> None:
@@ -144,7 +192,7 @@ def test_a_cluster_without_spot_pools_is_said() -> None:
         == "It targets spot by label spotgate.dev/capacity: spot. Nothing was changed about where it may run."
     )
     assert violation.field == CAPACITY
-    assert violation.fix == "create a spot pool, or set `spotgate.dev/capacity: on-demand`"
+    assert violation.fix == "create a spot pool, or label the Pod `spotgate.dev/capacity: on-demand`"
 
 
 def test_why_the_pod_can_land_on_no_spot_pool_is_said_for_each() -> None:
@@ -157,9 +205,9 @@ def test_why_the_pod_can_land_on_no_spot_pool_is_said_for_each() -> None:
 
     assert violation.reason == "the Pod targets spot, and there is no spot pool that it can land on"
     assert (
+        "NodePool a: it has no GPUs, and the Pod requests some; "
         "NodePool b: it is being deleted; "
-        "NodePool c: its taint node.coreweave.cloud/reserved=x:NoSchedule must never be tolerated; "
-        "NodePool a: it has no GPUs, and the Pod requests some."
+        "NodePool c: its taint node.coreweave.cloud/reserved=x:NoSchedule must never be tolerated."
     ) in violation.detail
 
 
@@ -177,14 +225,31 @@ def test_a_named_pool_that_can_not_be_landed_on_is_said() -> None:
     assert violation.field == NODE_POOL
 
 
-def test_a_named_gpu_pool_that_keeps_the_pod_off_is_said_and_its_taint_not_tolerated() -> None:
-    guarded = cks_pool("guarded", taints=("spot:NoSchedule", "nvidia.com/gpu=present:NoSchedule"))
-    result, _, violations = placed(pod_of(annotations={"spotgate.dev/node-pool": "guarded"}), view_of(guarded))
+GUARDED = cks_pool("guarded", taints=("spot:NoSchedule", "nvidia.com/gpu=present:NoSchedule"))
 
-    assert result["spec"]["nodeSelector"] == {POOL_LABEL: "guarded"}
-    assert [each["key"] for each in result["spec"]["tolerations"]] == ["spot"]
-    (violation,) = violations
+
+@pytest.mark.parametrize(
+    ("own", "field"),
+    [
+        ({"annotations": {"spotgate.dev/node-pool": "guarded"}}, NODE_POOL),
+        ({"nodeSelector": {POOL_LABEL: "guarded"}}, "spec.nodeSelector"),
+        ({"labels": SPOT, "affinity": required([expression(POOL_LABEL, "In", "guarded")])}, f"spec.affinity.nodeAffinity.{REQUIRED}"),
+    ],
+)  # fmt: skip
+def test_a_named_gpu_pool_that_keeps_the_pod_off_is_said_and_nothing_is_injected(own: JSON, field: str) -> None:
+    violation = said(pod_of(**own), view_of(GUARDED, CPU_SPOT))
+
     assert violation.reason == "NodePool guarded takes only Pods that request GPUs, and this one requests none"
+    assert violation.field == field
+    assert "Its taint nvidia.com/gpu=present:NoSchedule keeps other Pods off GPU nodes." in violation.detail
+    assert violation.detail.endswith("Nothing was changed about where it may run.")
+
+
+def test_a_named_gpu_pool_whose_taint_the_pod_tolerates_itself_takes_it() -> None:
+    own = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    pod = pod_of(annotations={"spotgate.dev/node-pool": "guarded"}, tolerations=own)
+
+    assert changes(pod, GUARDED)["nodeSelector"] == {POOL_LABEL: "guarded"}
 
 
 @pytest.mark.parametrize(
@@ -194,13 +259,18 @@ def test_a_named_gpu_pool_that_keeps_the_pod_off_is_said_and_its_taint_not_toler
         ({"nodeSelector": {POOL_LABEL: "cpu-spot"}}, "spec.nodeSelector"),
     ],
 )
-def test_a_named_pool_without_the_gpus_that_the_pod_requests_is_said(own: JSON, field: str) -> None:
-    result, _, violations = placed(pod_of(gpu=True, **own), view_of(*CLUSTER))
+def test_a_named_pool_without_the_gpus_that_the_pod_requests_is_said_and_nothing_is_injected(
+    own: JSON, field: str
+) -> None:
+    violation = said(pod_of(gpu=True, **own))
 
-    assert result["spec"]["nodeSelector"] == {POOL_LABEL: "cpu-spot"}
-    (violation,) = violations
     assert violation.reason == "NodePool cpu-spot has no GPUs, and the Pod requests some"
     assert violation.field == field
+
+
+def test_of_several_pools_that_a_pod_names_those_that_can_not_run_it_are_left_out() -> None:
+    both = required([expression(POOL_LABEL, "In", "cpu-spot", "gpu-spot")])
+    assert changes(pod_of(gpu=True, affinity=both))["nodeSelector"] == {"example.com/tier": "spot"}
 
 
 @pytest.mark.parametrize(
@@ -229,11 +299,17 @@ def test_pools_that_nothing_tells_apart_are_said() -> None:
     assert "It can land on NodePool twin." in violation.detail
 
 
-def test_several_providers_whose_pools_cannot_be_seen_are_said() -> None:
-    violation = said(pod_of(labels=SPOT), view_of(shown=("gke", "eks")), providers=ALL)
+def test_terms_that_would_multiply_beyond_reason_are_said_and_nothing_is_injected() -> None:
+    pools = (other_pool(KARPENTER, "k"), other_pool(EKS, "e"))
+    terms = [[expression("topology.kubernetes.io/zone", "In", f"z{number}")] for number in range(33)]
+    violation = said(pod_of(labels=SPOT, affinity=required(*terms)), view_of(*pools), providers=ALL)
 
-    assert violation.reason == "the Pod targets spot, and the cluster shows several providers of it"
-    assert "`eks.amazonaws.com/capacityType: SPOT` or `cloud.google.com/gke-spot: true`" in violation.fix
+    assert violation.reason == (
+        "the Pod targets spot, and the 33 terms of its own affinity are too many to add a selector to"
+    )
+    assert "at most 32 can" in violation.detail
+    assert len(changes(pod_of(labels=SPOT, affinity=required(*terms[1:])), *pools, providers=ALL)["affinity"]) == 1
+    assert changes(pod_of(labels=PREFERRED, affinity=required(*terms)), *pools, providers=ALL)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +317,12 @@ def test_several_providers_whose_pools_cannot_be_seen_are_said() -> None:
     [
         (SPOT, (CPU_SPOT, CPU), "nodeSelector `compute.coreweave.com/node-pool: cpu-spot`"),
         (SPOT, (CPU_SPOT, cks_pool("b", gpu=False), CPU), "required node affinity `compute.coreweave.com/node-pool In [b, cpu-spot]`"),
+        (SPOT, (CPU_SPOT, other_pool(EKS, "e"), CPU), "required node affinity `compute.coreweave.com/node-pool: cpu-spot` or `eks.amazonaws.com/capacityType: SPOT`"),
         (PREFERRED, (CPU_SPOT, CPU), "preferred node affinity `compute.coreweave.com/node-pool: cpu-spot`"),
     ],
 )  # fmt: skip
 def test_validation_says_what_a_skipped_mutation_left_out(labels: JSON, pools: tuple[Pool, ...], fix: str) -> None:
-    (violation,) = rule().validate(subject_of(pod_of(labels=labels)), context_of(view_of(*pools)))
+    (violation,) = rule(ALL).validate(subject_of(pod_of(labels=labels)), context_of(view_of(*pools)))
 
     assert violation.reason == "the Pod targets spot, and lacks what it needs to run there"
     assert violation.field == "spec.tolerations"

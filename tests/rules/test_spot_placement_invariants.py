@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.pools import ALL, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.pools import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.placement import (
     JSON,
     PREFERRED,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.capacity.pool import Pool
+    from webhook.capacity.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod
 
@@ -98,9 +99,21 @@ def _other_pools(shapes: list[Any]) -> tuple[Pool, ...]:
     )
 
 
-_pools = st.lists(_cks_shape, min_size=1, max_size=4).map(_cks_pools) | st.lists(
-    _other_shape, min_size=1, max_size=4
-).map(_other_pools)
+def _mixed_pools(shapes: list[tuple[Provider, Any]]) -> tuple[Pool, ...]:
+    return tuple(
+        other_pool(provider, f"p{number}", capacity=capacity, gpu=gpu, labels=labels, taints=tuple(taints))
+        for number, (provider, (capacity, gpu, labels, taints)) in enumerate(shapes)
+    )
+
+
+_several_providers = st.lists(
+    st.tuples(st.sampled_from((CKS, EKS, KARPENTER)), _other_shape), min_size=2, max_size=5
+).map(_mixed_pools)
+_pools = (
+    st.lists(_cks_shape, min_size=1, max_size=4).map(_cks_pools)
+    | st.lists(_other_shape, min_size=1, max_size=4).map(_other_pools)
+    | _several_providers
+)
 _namespaces: st.SearchStrategy[JSON] = st.sampled_from(({}, SPOT, PREFERRED))
 
 
@@ -162,6 +175,24 @@ def test_what_is_added_is_narrow_and_needed(pod: JSON, pools: tuple[Pool, ...], 
 def test_a_placed_pod_runs_on_its_pools_and_on_no_other_known_node(
     pod: JSON, pools: tuple[Pool, ...], namespace: JSON
 ) -> None:
+    _runs_where_it_should(pod, pools, namespace)
+
+
+_one_of_each = st.tuples(*(st.tuples(st.just(each), _other_shape) for each in (EKS, KARPENTER, KARPENTER))).map(
+    lambda shapes: _mixed_pools(list(shapes))
+)
+
+
+@given(st.booleans(), st.just({}) | st.builds(dict, affinity=_affinities), _one_of_each)
+def test_a_pod_for_pools_of_several_providers_runs_on_each_of_them_and_on_no_other_known_node(
+    gpu: bool,  # noqa: FBT001
+    own: JSON,
+    pools: tuple[Pool, ...],
+) -> None:
+    _runs_where_it_should(pod_of(labels=SPOT, gpu=gpu, **own), pools, {})
+
+
+def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], namespace: JSON) -> None:
     """As the scheduler sees it, on nodes that have the labels they are known to have, and no others."""
     view = view_of(*pools, namespace=namespace)
     before = _target(pod, view, tolerating=False)
@@ -169,7 +200,8 @@ def test_a_placed_pod_runs_on_its_pools_and_on_no_other_known_node(
     if not isinstance(before, Target) or before.preferred or not before.pools or violations or _keeps(pod):
         return
     own, final = _decoded(pod).spec, _decoded(result).spec
-    keys = {key for pool in pools for key in pool.labels} | {"kubernetes.io/arch", "karpenter.sh/capacity-type"}
+    marks = {label.key for provider in ALL.values() for label in provider.spot_labels}
+    keys = {key for pool in pools for key in pool.labels} | {"kubernetes.io/arch"} | marks
     for pool, labels, is_spot in _nodes(pools):
         ours = is_spot and any(pool is each for each in before.pools)
         admitted = admits(terms_of(final), labels, keys)

@@ -18,7 +18,9 @@ from webhook.kube.quantity import canonical_quantity
 JSON: TypeAlias = Any
 """A value of a manifest that nobody has judged yet."""
 
-_TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
+TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
+"""Members that map names to texts, in which an empty one counts."""
+
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
 
 _POD_SPEC: Final = {
@@ -62,6 +64,7 @@ _WORKLOADS: Final[dict[tuple[str, str], dict[str, JSON]]] = {
         "podManagementPolicy": "OrderedReady",
         "replicas": 1,
         "revisionHistoryLimit": 10,
+        "serviceName": "",
         "updateStrategy": {"type": "RollingUpdate"},
     },
     ("batch", "CronJob"): {
@@ -77,6 +80,7 @@ _ROLLING_UPDATE: Final[dict[str, dict[str, JSON]]] = {
     "Deployment": {"maxSurge": "25%", "maxUnavailable": "25%"},
     "StatefulSet": {"partition": 0},
 }
+_CLAIM: Final = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
 _NO_EXECUTE: Final = "NoExecute"
 
 
@@ -90,8 +94,8 @@ def drop_nulls(value: JSON) -> None:
     for key in [key for key, member in value.items() if member is None]:
         del value[key]
     for key, member in value.items():
-        if isinstance(member, dict) and key in _TEXTS | _QUANTITIES:
-            nothing = "" if key in _TEXTS else "0"
+        if isinstance(member, dict) and key in TEXTS | _QUANTITIES:
+            nothing = "" if key in TEXTS else "0"
             value[key] = {name: nothing if each is None else each for name, each in member.items()}
         else:
             drop_nulls(member)
@@ -134,19 +138,21 @@ def default_tolerations(pod: JSON) -> None:
 def default_workload(group: str, kind: str, workload: JSON) -> None:
     """Fill in a built-in object that holds a pod template; an object of any other kind stays as it is."""
     if (group, kind) == ("", "PodTemplate"):
-        _default_pod_spec(_mapping(workload, "template", "spec"))
+        _default_template(_mapping(workload, "template"))
     spec = _mapping(workload, "spec")
     defaults = _WORKLOADS.get((group, kind))
     if not spec or defaults is None:
         return
+    _fill_if_there(spec, "jobTemplate", {"metadata": {}})
     holder = _mapping(spec, "jobTemplate", "spec") if kind == "CronJob" else spec
     template = _mapping(holder, "template")
-    _default_pod_spec(_mapping(template, "spec"))
-    for rule in _items(_mapping(holder, "podFailurePolicy"), "rules"):
-        for condition in _items(rule, "onPodConditions"):
-            _fill(condition, {"status": "True"})
+    _default_template(template)
+    _default_failure_policy(_mapping(holder, "podFailurePolicy"))
     if kind == "Job":
         _default_job(spec)
+    for claim in _items(spec, "volumeClaimTemplates"):
+        _fill(claim, _CLAIM)
+        _default_claim(claim)
     _fill(spec, defaults)
     strategy = _mapping(spec, "strategy") or _mapping(spec, "updateStrategy")
     if kind in _ROLLING_UPDATE and strategy.get("type") == "RollingUpdate":
@@ -156,6 +162,12 @@ def default_workload(group: str, kind: str, workload: JSON) -> None:
             _fill_empty(_mapping(workload, "metadata"), {"labels": dict(labels)})
         if kind == "ReplicationController":
             _fill_empty(spec, {"selector": dict(labels)})
+
+
+def _default_failure_policy(policy: JSON) -> None:
+    for rule in _items(policy, "rules"):
+        for condition in _items(rule, "onPodConditions"):
+            _fill(condition, {"status": "True"})
 
 
 def _default_job(spec: JSON) -> None:
@@ -169,6 +181,12 @@ def _default_job(spec: JSON) -> None:
             "podReplacementPolicy": "TerminatingOrFailed" if policy is None else "Failed",
         },
     )
+
+
+def _default_template(template: JSON) -> None:
+    if template:
+        _fill(template, {"metadata": {}})
+    _default_pod_spec(_mapping(template, "spec"))
 
 
 def _default_pod_spec(spec: JSON) -> None:
@@ -210,9 +228,7 @@ def _default_volume(volume: JSON) -> None:
         _fill_if_there(volume, source, defaults)
     if image := _mapping(volume, "image"):
         _fill(image, {"pullPolicy": _pull_policy(image.get("reference"))})
-    claim = _mapping(volume, "ephemeral", "volumeClaimTemplate")
-    _fill_if_there(claim, "spec", {"volumeMode": "Filesystem"})
-    _default_resources(_mapping(claim, "spec", "resources"))
+    _default_claim(_mapping(volume, "ephemeral", "volumeClaimTemplate"))
     _canonical(_mapping(volume, "emptyDir"), ("sizeLimit",))
     sources = _items(_mapping(volume, "projected"), "sources")
     for source in sources:
@@ -220,6 +236,12 @@ def _default_volume(volume: JSON) -> None:
     for holder in (volume, *sources):
         for item in _items(_mapping(holder, "downwardAPI"), "items"):
             _default_value_source(item)
+
+
+def _default_claim(claim: JSON) -> None:
+    _fill(claim, {"metadata": {}})
+    _fill_if_there(claim, "spec", {"volumeMode": "Filesystem"})
+    _default_resources(_mapping(claim, "spec", "resources"))
 
 
 def _default_value_source(source: JSON) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
 
@@ -73,8 +73,20 @@ class FoundTemplate(msgspec.Struct, frozen=True):
     value: dict[str, Any]
 
 
+class CarriedLabels(msgspec.Struct, frozen=True):
+    """A map of labels in a workload that ends up on other objects, of this resource (plural name)."""
+
+    path: TemplatePath
+    resource: str
+
+
 class Workload(msgspec.Struct, frozen=True):
-    """A kind of workload and its templates; ``owner_*`` is the controller that its Pods name."""
+    """A kind of workload and its templates.
+
+    Attributes:
+        owner_api_version: with ``owner_kind`` the controller that its Pods name.
+        labels: beside those of its templates.
+    """
 
     group: str
     kind: str
@@ -82,8 +94,9 @@ class Workload(msgspec.Struct, frozen=True):
     owner_api_version: str
     owner_kind: str
     paths: tuple[TemplatePath, ...]
+    labels: tuple[CarriedLabels, ...] = ()
 
-    def templates(self, value: dict[str, Any]) -> Iterator[FoundTemplate]:
+    def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
         """Every pod template in an object of this kind."""
         for path in self.paths:
             yield from path.find(value)

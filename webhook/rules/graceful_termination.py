@@ -18,6 +18,9 @@ Writes:
     ``spec.containers[*].lifecycle.preStop``: the class's sleep, where there is no preStop and it is shorter than the
     grace period. Init containers, sidecars and ephemeral containers get none.
 
+A Pod that can land on no spot pool is left alone, as `webhook.rules.spot_placement` does, which says why: no reclaim
+ends it, and where it runs instead, if anywhere, no budget for one holds. Where the pools are unknown, it may well land.
+
 Finds, after that: grace periods over the budget, sleeps that leave no time to shut down, sleeps that can't be injected,
 unknown words in label and annotation, and changes that are not there.
 
@@ -165,6 +168,9 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         target = self._target(subject, context)
         if isinstance(target, NotTargeting):
             say("left alone: %s", target.because)
+            return None
+        if target.pools is not None and not target.nodes:
+            say("left alone: it targets spot (%s), and there is no spot pool that it can land on", target.because)
             return None
         budget = self.budgets.of(target)
         if budget is None:

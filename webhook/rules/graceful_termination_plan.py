@@ -160,16 +160,18 @@ def _no_time_left(sleep: HookSleep, plan: Plan) -> Violation:
 def _no_sleep(plan: Plan, pod: Pod) -> Violation:
     seconds, handler = plan.sleep, plan.handler
     names = ", ".join(f"`{pod.spec.containers[index].name}`" for index in plan.sleepless)
+    one = len(plan.sleepless) == 1
+    give = f"give {'it' if one else 'them'}"
     if handler is None:
         reason = f"no preStop sleep of {seconds} s can be injected: {plan.no_handler}"
         why = ""
-        fix = f"give them a preStop hook of their own that waits {seconds} s"
+        fix = f"{give} a preStop hook of {'its' if one else 'their'} own that waits {seconds} s"
     else:
         command = ", ".join(handler.exec.command or ()) if handler.exec else ""
         hook = f"exec: {{command: [{command}]}}" if command else f"sleep: {{seconds: {seconds}}}"
         reason = f"the preStop sleep of {seconds} s is missing"
         why = f" {_NOT_THERE}"
-        fix = f"give them `lifecycle: {{preStop: {{{hook}}}}}`"
+        fix = f"{give} `lifecycle: {{preStop: {{{hook}}}}}`"
     return Violation(
         reason=reason,
         field=f"spec.containers[{plan.sleepless[0]}].lifecycle.preStop",

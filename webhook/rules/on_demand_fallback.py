@@ -6,15 +6,17 @@ Intent
     pool, not by turning a pool into one, and not by deleting, scaling down or changing the last fallback. Superchips,
     which are never spot, are refused as spot whatever else exists.
 Reads
-    Node pools, through their provider's readers: the reviewed one from the request (for a scale request: from the
-    cluster, with the new size), all others from the cluster, read fresh.
+    Node pools, through their provider's readers: the reviewed one from the request (for a scale request, and for an
+    object that only says a pool's size: from the cluster, with the new size), all others from the cluster, read fresh.
 Writes
     Nothing.
 Values
     A *spot pool* needs a fallback when its nodes have GPUs or nobody knows (``any`` does not need one); a pool that is
-    both spot and on-demand is its own. A *fallback* is on-demand or both, belongs to the same cluster, can have nodes
-    (autoscaled to more than zero, or a fixed size above zero), carries no taint that nobody may tolerate, and, as
-    ``require`` says, has GPUs (``any`` counts, unknown does not) or the same instance type.
+    both spot and on-demand is its own, and one whose capacity can't be read may be spot. A *fallback* is on-demand or
+    both, belongs to the same cluster, can have nodes (autoscaled to more than zero, or a fixed size above zero),
+    carries no taint that nobody may tolerate, and, as ``require`` says, has GPUs (``any`` counts, unknown does not) or
+    the same instance type. A provider's document may ask for something else, and for several things: GKE for a pool
+    without GPUs, and for one with them as a warning.
     Only what the request makes worse is a violation: an update that changes none of this passes, even where the
     fallback has long been gone.
 Source
@@ -30,7 +32,8 @@ from pydantic import Field
 
 from webhook.capacity.fallback import Cover, Fallbacks, Require, demand_of
 from webhook.capacity.pool import CapacityType, Gpu, Pool
-from webhook.capacity.provider import readers_by_resource
+from webhook.capacity.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.sizes import resized, sizes_in
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.common import NonEmpty, PolicySpec, SpecError
@@ -39,9 +42,12 @@ from webhook.rules.on_demand_fallback_findings import Change, Findings, unknown_
 from webhook.rules.protocol import PolicyKind, ResourceRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from webhook.capacity.fallback import Need, Worse
+    from webhook.capacity.provider import ResourceReader
     from webhook.capacity.reader import PoolReader
+    from webhook.capacity.sizes import Sizer
     from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
     from webhook.decision import Violation
@@ -54,8 +60,8 @@ class OnDemandFallbackSpec(PolicySpec):
 
     require: Require = Field(
         default="gpu",
-        description="What counts as a fallback: any on-demand pool, one with GPUs, or one of the same instance type. "
-        "Most clusters come with an on-demand CPU pool, so 'any' hardly ever denies.",
+        description="What counts as a fallback: any on-demand pool, one without GPUs (standard), one with GPUs, or one "
+        "of the same type. Most clusters come with an on-demand CPU pool, so 'any' hardly ever denies.",
     )
     require_by_provider: dict[NonEmpty, Require] = Field(
         default={}, description="The same for one provider's spot pools: name of its CapacityProvider -> requirement."
@@ -63,54 +69,88 @@ class OnDemandFallbackSpec(PolicySpec):
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):
-    """The rule, compiled; ``readers`` are by API group and plural resource name."""
+    """The rule, compiled; ``readers`` and ``sizers`` are by API group and plural resource name."""
 
     fallbacks: Fallbacks
     findings: Findings
-    readers: Mapping[tuple[str, str], PoolReader]
+    readers: Mapping[tuple[str, str], ResourceReader]
+    sizers: Mapping[tuple[str, str], tuple[Sizer, ...]]
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """What the request makes worse."""
         kind = subject.request.resource
-        reader = self.readers.get((kind.group, kind.resource))
-        if reader is None:
+        key = (kind.group, kind.resource)
+        if key in self.sizers:
+            yield from self._size(subject, self.sizers[key], context.view)
+        elif key in self.readers:
+            yield from self._pool(subject, self.readers[key], context.view)
+        else:
             subject.trace.say("no CapacityProvider reads %s as node pools", kind.resource)
-        elif subject.request.sub_resource == "scale":
-            yield from self._scale(subject, reader, context.view)
+
+    def _pool(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
+        """A request for a node pool."""
+        new = subject.object
+        if subject.request.sub_resource == "scale":
+            yield from self._scale(subject, readers, view)
         elif subject.request.sub_resource:
             subject.trace.say("%s can't change what a pool needs or gives", subject.request.path)
         elif _same_spec(subject):
             subject.trace.say("the request leaves spec as it is")
         else:
-            before = self._before(subject, reader, context.view)
-            after = reader.read(subject.object) if subject.object is not None else None
+            reader = readers.of(new or subject.old_object or {})
+            before = self._before(subject, readers, view)
+            after = _with_size(reader, reader.read(new), view) if new is not None else None
             field = _changed_field(reader, before, after)
-            yield from self._judge(subject, Change(reader, before, after, field), context.view)
+            yield from self._judge(subject, Change(reader, before, after, field), view)
 
-    def _before(self, subject: Subject, reader: PoolReader, view: ClusterView) -> Pool | None:
+    def _before(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Pool | None:
         """The pool before the request; as the cluster knows it, where the request does not say."""
         old = subject.old_object
         if old is not None and isinstance(old.get("spec"), dict):
-            return reader.read(old)
-        return None if subject.operation == "CREATE" else _known(reader, subject.request, view)
+            reader = readers.of(old)
+            return _with_size(reader, reader.read(old), view)
+        return None if subject.operation == "CREATE" else _known(readers, subject.request, view)
 
-    def _scale(self, subject: Subject, reader: PoolReader, view: ClusterView) -> Iterator[Violation]:
-        spec = (subject.object or {}).get("spec")
-        # The API server leaves out `replicas` where it is 0.
-        replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
-        if isinstance(replicas, int) and replicas > 0:
+    def _scale(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
+        if (replicas := _replicas(subject)) > 0:
             subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
             return
         if view.pools is None:
             yield unknown_pools(view)
             return
         request = subject.request
-        before = _known(reader, request, view)
+        before = _known(readers, request, view)
         if before is None:
-            subject.trace.say("the cluster has no %s %s: nothing to say", reader.kind, request.name)
+            subject.trace.say("the cluster has no %s %s: nothing to say", readers.any.kind, request.name)
             return
+        reader = next(each for each in readers.readers if each.provider == before.provider)
         empty = msgspec.structs.replace(before, desired=0)
         yield from self._judge(subject, Change(reader, before, empty, "spec.replicas"), view)
+
+    def _size(self, subject: Subject, sizers: tuple[Sizer, ...], view: ClusterView) -> Iterator[Violation]:
+        """A request for what says the size of pools without being one."""
+        request, new = subject.request, subject.object
+        scaled = request.sub_resource == "scale"
+        if subject.operation == "CREATE" or (request.sub_resource and not scaled) or _same_spec(subject):
+            subject.trace.say("the request takes no nodes from any pool")
+            return
+        if scaled and (replicas := _replicas(subject)) > 0:
+            subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
+            return
+        if view.pools is None:
+            yield unknown_pools(view)
+            return
+        by = (sizers[0].kind, request.namespace, request.name)
+        sizes = sizes_in(new or {}, sizers)
+        for before in view.pools:
+            if before.size is None or before.size.by != by:
+                continue
+            after = None
+            if new is not None:
+                size = next((each for each in sizes if each.pool[0] == before.kind), None)
+                after = msgspec.structs.replace(before, desired=size.desired if size is not None else 0)
+            reader = next(each for each in self.findings.readers if _reads(each, before))
+            yield from self._judge(subject, Change(reader, before, after, "spec.replicas"), view)
 
     def _judge(self, subject: Subject, change: Change, view: ClusterView) -> Iterator[Violation]:
         before, after = change.before, change.after
@@ -120,29 +160,37 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
             yield self.findings.superchip(change, after)
             return
-        if after is not None and _unreadable(after) and not _unreadable(before):
-            yield unreadable_capacity(change.reader, after)
         needed, gave = demand_of(after), self.fallbacks.supply_of(before)
         needs_more = needed is not None and needed != demand_of(before)
         gives_less = gave is not None and gave != self.fallbacks.supply_of(after)
+        worse: list[Worse] = []
         if not needs_more and not gives_less:
             subject.trace.say("the request changes neither what the pool needs nor what it gives as a fallback")
-            return
-        if view.pools is None:
+        elif view.pools is None:
             yield unknown_pools(view)
-            return
-        reviewed = {pool.identity for pool in (before, after) if pool is not None}
-        others = [pool for pool in view.pools if pool.identity not in reviewed]
-        pools = [*others, after] if after is not None else others
-        worse = self.fallbacks.worse_off([*others, before] if before is not None else others, pools)
-        if not worse:
-            subject.trace.say("no GPU spot pool is left with less to fall back on")
-        if after is not None and (after, Cover.NONE) in worse:
-            yield self.findings.uncovered(change, after, pools)
-        if left := [pool for pool, cover in worse if cover is Cover.NONE and pool is not after]:
-            yield self.findings.taken(change, left, pools)
-        if elsewhere := [pool for pool, cover in worse if cover is Cover.ELSEWHERE]:
-            yield self.findings.elsewhere(change, elsewhere, pools)
+        else:
+            reviewed = {pool.identity for pool in (before, after) if pool is not None}
+            others = [pool for pool in view.pools if pool.identity not in reviewed]
+            pools = [*others, after] if after is not None else others
+            worse = self.fallbacks.worse_off([*others, before] if before is not None else others, pools)
+            if not worse:
+                subject.trace.say("no GPU spot pool is left with less to fall back on")
+            for need in dict.fromkeys(each.need for each in worse):
+                yield from self._told(change, need, [each for each in worse if each.need == need], pools)
+        told = any(each.spot is after and each.cover is Cover.NONE for each in worse)
+        if after is not None and _unreadable(after) and not _unreadable(before) and not told:
+            yield unreadable_capacity(change.reader, after)
+
+    def _told(self, change: Change, need: Need, worse: Sequence[Worse], pools: Sequence[Pool]) -> Iterator[Violation]:
+        """The findings about one need."""
+        after = change.after
+        without = [each.spot for each in worse if each.cover is Cover.NONE]
+        if after is not None and after in without:
+            yield self.findings.uncovered(change, after, need, pools)
+        if left := [pool for pool in without if pool is not after]:
+            yield self.findings.taken(change, left, need, pools)
+        if elsewhere := [each.spot for each in worse if each.cover is Cover.ELSEWHERE]:
+            yield self.findings.elsewhere(change, elsewhere, need, pools)
 
 
 def _superchip_on_spot(pool: Pool | None) -> bool:
@@ -153,9 +201,30 @@ def _unreadable(pool: Pool | None) -> bool:
     return pool is not None and pool.capacity is CapacityType.UNKNOWN and pool.gpu in {Gpu.YES, Gpu.UNKNOWN}
 
 
-def _known(reader: PoolReader, request: Request, view: ClusterView) -> Pool | None:
-    identity = (reader.provider, reader.kind, request.namespace, request.name)
-    return next((pool for pool in view.pools or () if pool.identity == identity), None)
+def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool | None:
+    identities = {(each.provider, each.kind, request.namespace, request.name) for each in readers.readers}
+    return next((pool for pool in view.pools or () if pool.identity in identities), None)
+
+
+def _with_size(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
+    """The pool with the size that another object gives it, where that is so."""
+    if reader.sizer is None:
+        return pool
+    if view.pools is None:  # What nobody knows is not taken for nothing.
+        return msgspec.structs.replace(pool, desired=1)
+    known = next((each for each in view.pools if each.identity == pool.identity), None)
+    return pool if known is None or known.size is None else resized(pool, known.size)
+
+
+def _reads(reader: PoolReader, pool: Pool) -> bool:
+    return (reader.provider, reader.kind) == (pool.provider, pool.kind)
+
+
+def _replicas(subject: Subject) -> int:
+    """What a request for a scale subresource asks for. The API server leaves out 0."""
+    spec = (subject.object or {}).get("spec")
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
+    return replicas if isinstance(replicas, int) else 0
 
 
 def _same_spec(subject: Subject) -> bool:
@@ -167,18 +236,21 @@ def _same_spec(subject: Subject) -> bool:
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:
     """The field in which the request changes the pool; of a new pool the one that makes it spot."""
     if before is None or after is None:
-        return reader.capacity.text if before is None else ""
+        return reader.capacity.query.field if before is None else ""
     for query, old, new in (
-        (reader.capacity, before.capacity, after.capacity),
+        (reader.capacity.query, before.capacity, after.capacity),
         (reader.instance_type, before.instance_type, after.instance_type),
+        (reader.accelerators.type, before.gpu_type, after.gpu_type),
+        (reader.requirements, (before.gpu, before.instance_type), (after.gpu, after.instance_type)),
         (reader.taints, before.taints, after.taints),
-        (reader.zones, before.zones, after.zones),
+        (reader.zones or reader.requirements, before.zones, after.zones),
         (reader.autoscaling, before.autoscaling, after.autoscaling),
         (reader.maximum, before.maximum, after.maximum),
+        (reader.limits, before.blocked, after.blocked),
     ):
         if query is not None and old != new:
-            return query.text
-    return reader.desired.text
+            return query.field
+    return reader.desired.field if reader.desired is not None else ""
 
 
 def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
@@ -186,19 +258,28 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
         if name not in facts.providers:
             problem = f"there is no CapacityProvider {name!r}{did_you_mean(name, facts.providers)}"
             raise SpecError(("requireByProvider", name), problem)
+    providers = facts.providers.values()
     fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)
-    readers = readers_by_resource(facts.providers.values())
-    return OnDemandFallback(fallbacks, Findings(fallbacks, readers.values()), readers)
+    findings = Findings(fallbacks, [reader for each in providers for reader in each.readers])
+    return OnDemandFallback(fallbacks, findings, readers_by_resource(providers), sizers_by_resource(providers))
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
     rules: list[ResourceRule] = []
-    for (group, resource), reader in readers_by_resource(facts.providers.values()).items():
+    providers = facts.providers.values()
+    for (group, resource), readers in readers_by_resource(providers).items():
         operations = ("CREATE", "UPDATE", "DELETE")
         rules.append(ResourceRule(api_groups=(group,), resources=(resource,), operations=operations))
-        if reader.scale:
-            rules.append(ResourceRule(api_groups=(group,), resources=(f"{resource}/scale",), operations=("UPDATE",)))
+        rules += _scale_rule(group, resource, scale=readers.any.scale)
+    for (group, resource), sizers in sizers_by_resource(providers).items():
+        rules.append(ResourceRule(api_groups=(group,), resources=(resource,), operations=("UPDATE", "DELETE")))
+        rules += _scale_rule(group, resource, scale=sizers[0].scale)
     return tuple(rules)
+
+
+def _scale_rule(group: str, resource: str, *, scale: bool) -> list[ResourceRule]:
+    rule = ResourceRule(api_groups=(group,), resources=(f"{resource}/scale",), operations=("UPDATE",))
+    return [rule] if scale else []
 
 
 KIND: Final = PolicyKind(

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import yaml
 
-from webhook.capacity.pool import Gpu, Pool
+from webhook.capacity.pool import CapacityType, Gpu, Pool
 from webhook.decision import Outcome, Violation
+from webhook.policy.loader import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from webhook.capacity.fallback import Fallbacks, Require
+    from webhook.capacity.fallback import Fallbacks, Need, Require
     from webhook.capacity.reader import PoolReader
     from webhook.cluster.protocol import ClusterView
 
@@ -22,6 +23,7 @@ _LISTED: Final = 8
 
 _WANTED: Final[Mapping[Require, str]] = {
     "any": "an on-demand pool",
+    "standard": "an on-demand pool without GPUs",
     "gpu": "an on-demand pool with GPUs",
     "same-type": "an on-demand pool of the same instance type",
 }
@@ -57,42 +59,50 @@ class Findings(msgspec.Struct, frozen=True):
             fix="make the pool on-demand, or take another instance type",
         )
 
-    def uncovered(self, change: Change, spot: Pool, pools: Sequence[Pool]) -> Violation:
-        """The request makes a spot pool that has no fallback."""
+    def uncovered(self, change: Change, spot: Pool, need: Need, pools: Sequence[Pool]) -> Violation:
+        """The request makes a spot pool without what it needs."""
+        title = self.fallbacks.title(spot)
         detail = [
-            f"When {self.fallbacks.title(spot)} reclaims its nodes, Pods stay pending unless another pool takes them.",
-            f"The policy wants {_WANTED[self.fallbacks.required(spot)]}, and there is none that can be used.",
+            need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool takes them.",
+            f"The policy wants {_WANTED[need.require]}, and there is none that can be used.",
         ]
         if spot.gpu is Gpu.UNKNOWN and spot.instance_type:
             detail.append(f"{spot.instance_type} is in no list of CapacityProvider {spot.provider}: it counts as GPU.")
         if spot.problems:
             detail.append(f"Not readable: {'; '.join(spot.problems)}.")
+        fix = f"create an on-demand pool first{self._example(spot, need)}"
+        if spot.capacity is CapacityType.UNKNOWN:
+            fix = f"{_capacity_remedy(change.reader)}; if the pool is spot, {fix}"
+        elif _unlisted(spot, need):
+            fix = f"{self._type_remedy(spot, pools)}; if it has GPUs, {fix}"
         return Violation(
-            reason=f"{_spot_pools([spot])} has no on-demand fallback",
+            reason=f"{_spot_pools([spot])} has no {_named(need)}",
             field=change.field,
-            detail=" ".join([*detail, *self._useless(spot, pools)]),
-            fix=f"create an on-demand pool first{self._example(spot)}",
+            detail=" ".join([*detail, *self._useless(spot, need, pools)]),
+            fix=fix,
+            outcome=need.outcome,
         )
 
-    def taken(self, change: Change, left: Sequence[Pool], pools: Sequence[Pool]) -> Violation:
-        """The request takes the last fallback from the spot pools in ``left``."""
+    def taken(self, change: Change, left: Sequence[Pool], need: Need, pools: Sequence[Pool]) -> Violation:
+        """The request takes the last of what they need from the spot pools in ``left``."""
         reader, after = change.reader, change.after
-        fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0])}"]
-        if after is not None and after.desired == 0 and not after.autoscaling and reader.autoscaling and reader.maximum:
-            fix.insert(
-                0, f"turn on {reader.autoscaling.text}, with {reader.maximum.text} above 0, to run it at 0 nodes"
-            )
+        fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0], need)}"]
+        flag, maximum = reader.autoscaling, reader.maximum
+        if after is not None and after.desired == 0 and not after.autoscaling and flag and flag.plain and maximum:
+            fix.insert(0, f"turn on {flag.field}, with {maximum.field} above 0, to run it at 0 nodes")
+        because = [need.because] if need.because else []
         return Violation(
-            reason=f"{change.before} is the last on-demand fallback of {_spot_pools(left)}",
+            reason=f"{change.before} is the last {_named(need)} of {_spot_pools(left)}",
             field=change.field,
-            detail=" ".join([f"Left without: {_names(left)}.", *self._useless(left[0], pools)]),
+            detail=" ".join([f"Left without: {_names(left)}.", *because, *self._useless(left[0], need, pools)]),
             fix=", or ".join(fix),
+            outcome=need.outcome,
         )
 
-    def elsewhere(self, change: Change, spots: Sequence[Pool], pools: Sequence[Pool]) -> Violation:
+    def elsewhere(self, change: Change, spots: Sequence[Pool], need: Need, pools: Sequence[Pool]) -> Violation:
         """The request leaves these spot pools with fallbacks in other zones only."""
         spot = spots[0]
-        fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool)]
+        fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
         theirs = _zones(fallbacks)
         return Violation(
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
@@ -102,40 +112,69 @@ class Findings(msgspec.Struct, frozen=True):
             outcome=Outcome.WARN,
         )
 
-    def _useless(self, spot: Pool, pools: Sequence[Pool]) -> list[str]:
-        """The pools that are no fallback for this spot pool although they are not spot, each with why."""
+    def _useless(self, spot: Pool, need: Need, pools: Sequence[Pool]) -> list[str]:
+        """The pools that are not what this spot pool needs although they are not spot, each with why."""
         said = [
             f"{pool}: {why}" + (f" ({', '.join(pool.problems)})" if pool.problems else "")
             for pool in sorted(pools, key=str)
-            if not pool.spot and (why := self.fallbacks.why_not(spot, pool))
+            if not pool.spot
+            and pool.identity != spot.identity
+            and (why := self.fallbacks.why_not(spot, pool, need.require))
         ]
         return [f"What does not count: {_some(said, '; ')}."] if said else []
 
-    def _example(self, spot: Pool) -> str:
-        """A pool that would be a fallback for this spot pool: as YAML, or in words where no reader knows how."""
+    def _type_remedy(self, spot: Pool, pools: Iterable[Pool]) -> str:
+        """How it becomes known what the instance type of this spot pool is."""
+        known = {pool.instance_type for pool in pools if pool.gpu in {Gpu.YES, Gpu.NO}}
+        for reader in self.readers:
+            if reader.provider == spot.provider:
+                types = reader.machines.types
+                known.update(each for each in (*types.gpu.patterns, *types.cpu.patterns) if not set("*?[") & set(each))
+        meant = did_you_mean(spot.instance_type, filter(None, known)).removeprefix(", ")
+        add = f"add {spot.instance_type} to `instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
+        return f"{meant} Otherwise {add}" if meant else add
+
+    def _example(self, spot: Pool, need: Need) -> str:
+        """A pool that this spot pool needs: as YAML, or in words where no reader knows how."""
+        if need.require == "standard":
+            return f": {_a(spot.kind)} without GPUs that is not spot and may have at least 1 node"
         for reader in self.readers:
             if (reader.provider, reader.kind) != (spot.provider, spot.kind):
                 continue
             manifest = reader.on_demand_manifest(
-                name=f"{spot.name}-fallback",
+                name=f"{_stem(spot)}-fallback",
                 namespace=spot.namespace,
-                instance_type=spot.instance_type or "<an instance type with GPUs>",
+                instance_type=(not _unlisted(spot, need) and spot.instance_type) or "<an instance type with GPUs>",
                 maximum=max(1, (spot.maximum if spot.autoscaling else spot.desired) or 0),
             )
             if manifest is not None:
                 return ", for example:\n" + yaml.safe_dump(manifest, sort_keys=False).rstrip()
-        return f": a {spot.kind} like {spot.name} that is not spot and may have at least 1 node"
+        return f": {_a(spot.kind)} like {_stem(spot)} that is not spot and may have at least 1 node"
 
 
 def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
     """Nobody can tell whether the pool is spot."""
     return Violation(
         reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
-        field=reader.capacity.text,
+        field=reader.capacity.query.field,
         detail=f"Not readable: {'; '.join(pool.problems)}.",
-        fix=f"write one of: {', '.join(reader.capacity_values)}",
+        fix=_capacity_remedy(reader),
         outcome=Outcome.WARN,
     )
+
+
+def _capacity_remedy(reader: PoolReader) -> str:
+    return f"write one of: {', '.join(reader.capacity.values)}"
+
+
+def _unlisted(spot: Pool, need: Need) -> bool:
+    """Can't another pool of this type be what is needed, as nobody knows whether it has GPUs?"""
+    return need.require == "gpu" and spot.gpu is Gpu.UNKNOWN and bool(spot.instance_type)
+
+
+def _stem(pool: Pool) -> str:
+    """Its name; of one that the API server is to name, what the name begins with."""
+    return pool.name.rstrip("-")
 
 
 def unknown_pools(view: ClusterView) -> Violation:
@@ -151,7 +190,19 @@ def unknown_pools(view: ClusterView) -> Violation:
 def _spot_pools(pools: Sequence[Pool]) -> str:
     if len(pools) > 1:
         return f"{len(pools)} GPU spot pools"
+    if pools[0].capacity is CapacityType.UNKNOWN:
+        return f"{pools[0]} (it may be spot)"
     return f"GPU spot pool {pools[0]}" if pools[0].gpu is Gpu.YES else f"spot pool {pools[0]}"
+
+
+def _a(kind: str) -> str:
+    """The kind with its article."""
+    return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
+
+
+def _named(need: Need) -> str:
+    """What is needed, for people."""
+    return "on-demand pool without GPUs" if need.require == "standard" else "on-demand fallback"
 
 
 def _names(pools: Iterable[Pool]) -> str:

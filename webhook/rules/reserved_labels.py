@@ -5,14 +5,17 @@ Intent
     of its own on Pods. A label in such a domain that is not one of those is rejected by the platform, or misspelt and
     silently without effect; both are better said at ``kubectl apply``.
 Reads
-    ``metadata.labels`` of whatever resource matches, a node pool's node labels (the ``labels`` query of its reader) and
-    the labels of pod templates. On UPDATE only what the request adds or changes; removing is always allowed. Objects
-    that are being deleted are judged like any other.
+    ``metadata.labels`` of whatever resource matches, a node pool's node labels (the ``labels`` query of its reader),
+    the labels of pod templates, and whatever else of a workload ends up as labels of Pods or of what it makes
+    (``labels`` in ``WorkloadTemplates``). On UPDATE only what the request adds or changes; removing is always allowed.
+    Objects that are being deleted are judged like any other. Of Pods, workloads and node pools also the annotations,
+    for keys of spotgate's own.
 Writes
     Nothing.
 Values
     A key is reserved where its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
     ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` takes keys out, per resource.
+    A key of ``spotgate.dev`` that has no effect where it is: a warning (`webhook.rules.reserved_labels_own`).
 Source
     CoreWeave, "Workload Scheduling on CKS", user-provided labels.
 """
@@ -20,59 +23,35 @@ Source
 from __future__ import annotations
 
 import difflib
-import re
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pydantic import AfterValidator, Field
 
 from webhook.capacity.provider import readers_by_resource
 from webhook.decision import Outcome, Violation
+from webhook.documents import field_path
 from webhook.globs import Globs
-from webhook.policy.common import Glob, Model, NonEmpty, PolicySpec, SpecError
+from webhook.kube.pod import pod_from_template
+from webhook.policy.common import SpecError
+from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
+from webhook.rules.reserved_labels_own import PLACES_AT_MOST, PODS, mapping, own_keys_of_object, own_keys_of_pod
+from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.capacity.reader import PoolReader
+    from webhook.capacity.provider import ResourceReader
     from webhook.context import Context
+    from webhook.kube.templates import Workload
     from webhook.rules.protocol import Facts, Subject
 
-PODS: Final = "pods"
-_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+_Found = tuple[str, str, str]
+"""A reserved key, the field of the map that it is in, and the resource that has it or gets it."""
+
 _CLOSE: Final = 0.8
 """How alike two label names must be for a hint: ``interruptible`` and ``interruptable`` are (0.92)."""
-
-
-def _check_domain(text: str) -> str:
-    if not _DOMAIN.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is no domain: write it alone, as coreweave.com; what is below it is reserved with it"
-        )
-    return text
-
-
-class AllowedLabelsSpec(Model):
-    """Labels that users may set although their domain is reserved."""
-
-    resources: tuple[NonEmpty, ...] = Field(
-        min_length=1, description="Plural resource names; 'pods' are pod templates and their workloads, too."
-    )
-    labels: tuple[Glob, ...] = Field(min_length=1, description="Label keys (globs).")
-
-
-class ReservedLabelsSpec(PolicySpec):
-    """Rejects user-provided labels in reserved domains."""
-
-    domains: tuple[Annotated[str, AfterValidator(_check_domain)], ...] = Field(
-        min_length=1,
-        description="Reserved domains. A key is reserved when its prefix is the domain or a subdomain of it.",
-    )
-    allow: tuple[AllowedLabelsSpec, ...] = Field(default=(), description="What may be set all the same.")
-    hints: dict[NonEmpty, NonEmpty] = Field(
-        default={}, description="Typical misspellings: misspelt key -> right key. Similar keys are found without."
-    )
 
 
 class ReservedLabels(msgspec.Struct, frozen=True):
@@ -82,63 +61,102 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         domains: as written; ``suffixes`` the same with a leading dot.
         allowed: plural resource name -> keys that may be set.
         hints: misspelt key -> right key.
-        readers: node-pool readers by API group and plural resource name.
+        readers: node-pool readers by API group and plural resource name; ``workloads`` as well.
     """
 
     domains: tuple[str, ...]
     suffixes: tuple[str, ...]
     allowed: Mapping[str, Globs]
     hints: Mapping[str, str]
-    readers: Mapping[tuple[str, str], PoolReader]
+    readers: Mapping[tuple[str, str], ResourceReader]
+    workloads: Mapping[tuple[str, str], Workload]
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:  # noqa: ARG002 - labels say it all
-        """One violation for each reserved label that the request adds or changes, by key."""
+        """One violation for each reserved label that the request adds or changes, by key; then keys without effect."""
         if subject.operation == "DELETE":
             subject.trace.say("removing labels is always allowed")
             return ()
         kind = subject.request.resource
         if subject.template or (kind.resource == PODS and not kind.group):
-            resource, old = PODS, subject.old_pod
-            added = self._added(subject, PODS, subject.pod.labels, old.labels if old is not None else {})
-            found = [(key, "metadata.labels") for key in added]
+            old = subject.old_pod
+            before = old.labels if old is not None else {}
+            found = self._added(subject, PODS, "metadata.labels", subject.pod.labels, before)
+            own: Iterable[Violation] = own_keys_of_pod(subject)
         else:
-            resource, found = kind.resource, self._added_to_object(subject)
+            found, own = self._of_object(subject)
         if not found:
             subject.trace.say("the request adds no reserved label")
         # One by one: the engine stops asking when there are more than anybody reads.
-        return (self._violation(key, field, resource) for key, field in sorted(found))
+        return chain((self._violation(each) for each in sorted(found)), own)
 
-    def _added_to_object(self, subject: Subject) -> list[tuple[str, str]]:
-        """Key and field of each: in an object's own labels, and in those that a node pool gives its nodes."""
+    def _of_object(self, subject: Subject) -> tuple[list[_Found], Iterable[Violation]]:
+        """What is in an object's own labels, in those that a node pool gives its nodes, and those of its Pods."""
         kind = subject.request.resource
-        value, old_value = subject.object or {}, subject.old_object or {}
-        labels, old_labels = _metadata_labels(value), _metadata_labels(old_value)
-        found = [(key, "metadata.labels") for key in self._added(subject, kind.resource, labels, old_labels)]
-        reader = self.readers.get((kind.group, kind.resource))
+        key = (kind.group, kind.resource)
+        value, old = subject.object or {}, subject.old_object or {}
+        labels, old_labels = _labels(value), _labels(old)
+        found = self._added(subject, kind.resource, "metadata.labels", labels, old_labels)
+        readers, workload = self.readers.get(key), self.workloads.get(key)
+        if readers is None and workload is None:
+            return found, ()
+        reader = readers.of(value) if readers is not None else None
         if reader is not None and reader.labels is not None:
-            labels, old_labels = _mapping(reader.labels(value)), _mapping(reader.labels(old_value))
-            found += [(key, reader.labels.text) for key in self._added(subject, kind.resource, labels, old_labels)]
-        return found
+            given, before = mapping(reader.labels(value)), mapping(reader.labels(old))
+            found += self._added(subject, kind.resource, reader.labels.field, given, before)
+        if workload is not None:
+            found += chain(self._carried(subject, workload, value, old), self._unread(subject, workload, value, old))
+        return found, own_keys_of_object(subject.request.kind.kind, workload, value, old)
+
+    def _carried(
+        self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
+    ) -> Iterator[_Found]:
+        """Those in labels that a workload gives to Pods, or to what it makes, outside its pod templates."""
+        for carried in workload.labels:
+            before = {each.identity: each.value for each in carried.path.find(old)}
+            places = list(islice(carried.path.find(value), PLACES_AT_MOST + 1))
+            if len(places) > PLACES_AT_MOST:
+                raise MalformedObjectError(f"more than {PLACES_AT_MOST} maps of labels", carried.path.text)
+            for each in places:
+                there = before.get(each.identity, {})
+                yield from self._added(subject, carried.resource, field_path(each.path), each.value, there)
+
+    def _unread(
+        self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
+    ) -> Iterator[_Found]:
+        """Those in pod templates that are not shown to rules, as they can't be read as Pods: their labels can be."""
+        for found in islice(workload.templates(value), PLACES_AT_MOST):  # with more of them it is refused
+            labels = _labels(found.value)
+            if not self._reserved(labels) or _is_pod(found.value):
+                continue
+            there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
+            field = f"{field_path(found.path)}.metadata.labels"
+            yield from self._added(subject, PODS, field, labels, _labels(there))
+
+    def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
+        """The keys in reserved domains."""
+        domains, suffixes = self.domains, self.suffixes
+        return [
+            key
+            for key in labels
+            if "/" in key and ((prefix := key.partition("/")[0]).endswith(suffixes) or prefix in domains)
+        ]
 
     def _added(
-        self, subject: Subject, resource: str, labels: Mapping[str, Any], before: Mapping[str, Any]
-    ) -> list[str]:
-        """The reserved keys in ``labels`` that are neither allowed nor the same ``before``."""
-        domains, suffixes = self.domains, self.suffixes
-        added: list[str] = []
-        for key, value in labels.items():
-            prefix, slash, _ = key.partition("/")
-            if not slash or not (prefix.endswith(suffixes) or prefix in domains):
-                continue
+        self, subject: Subject, resource: str, field: str, labels: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> list[_Found]:
+        """The reserved keys in ``labels``, at ``field``, that are neither allowed nor the same ``before``."""
+        added: list[_Found] = []
+        for key in self._reserved(labels):
             if resource in self.allowed and self.allowed[resource].match(key):
                 subject.trace.say("label %s is reserved, and allowed on %s", key, resource)
-            elif key in before and before[key] == value:
+            elif key in before and before[key] == labels[key]:
                 subject.trace.say("label %s is reserved, and was there before", key)
             else:
-                added.append(key)
+                added.append((key, field, resource))
         return added
 
-    def _violation(self, key: str, field: str, resource: str) -> Violation:
+    def _violation(self, found: _Found) -> Violation:
+        key, field, resource = found
         prefix, _, name = key.partition("/")
         domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
         meant = self._meant(key, name, resource)
@@ -163,12 +181,16 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         return by_name[close[0]] if close else ""
 
 
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _labels(value: Mapping[str, Any]) -> dict[str, Any]:
+    return mapping(mapping(value.get("metadata")).get("labels"))
 
 
-def _metadata_labels(value: Mapping[str, Any]) -> dict[str, Any]:
-    return _mapping(_mapping(value.get("metadata")).get("labels"))
+def _is_pod(template: dict[str, Any]) -> bool:
+    try:
+        pod_from_template(template, "")
+    except MalformedObjectError:
+        return False
+    return True
 
 
 def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
@@ -196,7 +218,8 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
         if not any(each.match(meant) for each in globs.values()):
             raise SpecError(("hints", key), f"{meant!r} is not allowed on any resource: list it under `allow`")
     readers = readers_by_resource(facts.providers.values())
-    return ReservedLabels(spec.domains, suffixes, globs, spec.hints, readers)
+    workloads = {(workload.group, workload.resource): workload for workload in facts.workloads}
+    return ReservedLabels(spec.domains, suffixes, globs, spec.hints, readers, workloads)
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:

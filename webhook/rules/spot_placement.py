@@ -13,8 +13,10 @@ Writes:
     ``spec.tolerations``: the narrowest one for each taint of the spot pools that the Pod can land on, unless one there
     covers it. Never for what a provider forbids; for what keeps other Pods off GPU nodes, only if it requests GPUs.
     ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) where one label is not enough: what
-    admits these pools and no other (`webhook.capacity.selector`), unless its own constraints do already.
+    admits these pools and no other (`webhook.capacity.selector`), unless its own constraints do already. Pools of
+    several providers may have no label in common: then each term of the affinity becomes one for each provider.
     ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred.
+    Nothing of all this for a Pod that can land nowhere.
 
 Finds, after that: unknown values and pools, constraints that contradict each other, no pool to land on, pools that
 nothing tells apart, unknown pools, and changes that are not there.
@@ -27,18 +29,18 @@ Source:
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from pydantic import Field
 
-from webhook.capacity.landing import gpu_only
-from webhook.capacity.pool import Gpu
 from webhook.capacity.provider import Label
 from webhook.capacity.selector import select
 from webhook.capacity.supply import supply_of
 from webhook.capacity.targeting import NotTargeting, kept, target_of
 from webhook.cluster.protocol import Needs
+from webhook.kube.affinity import terms_of
 from webhook.kube.tolerations import any_covers, is_label
 from webhook.policy.common import Flag, PolicySpec, SpecError
 from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
@@ -46,6 +48,7 @@ from webhook.policy.loader import did_you_mean
 from webhook.rules import spot_placement_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement_findings import Plan
+from webhook.rules.spot_placement_nowhere import nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,6 +64,10 @@ if TYPE_CHECKING:
 
 WEIGHT: Final = 100
 """The most a preference can weigh: spot first, as far as the scheduler lets a preference decide."""
+
+TERMS_AT_MOST: Final = 64
+"""Of a required node affinity that is multiplied by providers. People write one or two, and the scheduler compares each
+with every node."""
 
 
 class SpotPlacementSpec(PolicySpec):
@@ -92,20 +99,23 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         plan = self.plan(subject, context)
         for toleration in plan.tolerations:
             editor.add_toleration(toleration)
-        if plan.preferred and plan.selector:
-            editor.prefer(WEIGHT, *plan.selector)
-            return
-        for requirement in plan.selector:
-            if len(values := requirement.values or ()) == 1:
-                editor.add_node_selector(requirement.key, values[0])
-            else:
-                editor.require(requirement)
+        if plan.preferred:
+            for requirements in plan.selectors:
+                editor.prefer(WEIGHT, *requirements)
+        elif len(plan.selectors) > 1:
+            editor.require_any(plan.selectors)
+        else:
+            for requirement in chain.from_iterable(plan.selectors):
+                if len(values := requirement.values or ()) == 1:
+                    editor.add_node_selector(requirement.key, values[0])
+                else:
+                    editor.require(requirement)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """What the plan can't do, and what of it is not there."""
         plan = self.plan(subject, context)
         yield from plan.violations
-        if plan.tolerations or plan.selector:
+        if plan.tolerations or plan.selectors:
             yield findings.not_placed(plan)
 
     def plan(self, subject: Subject, context: Context) -> Plan:
@@ -125,39 +135,35 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("%s: %s", pool, because)
         if not target.nodes:
             known = target.pools is not None
-            why = findings.nowhere(pod, target, view, supply) if known else findings.pools_unknown(pod, view)
+            why = nowhere(pod, target, view, supply) if known else findings.pools_unknown(pod, view)
             return Plan(violations=(why,))
         return self._placed(pod, target, supply, trace)
 
     def _placed(self, pod: Pod, target: Target, supply: Supply, trace: Trace) -> Plan:
         keeps = kept(pod)
-        selector: tuple[Requirement, ...] = ()
+        selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
         elif target.pinned:
             trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
         else:
-            selector = select(target.nodes, supply, self.labels)
-            if not selector:
+            selectors = select(target.nodes, supply, self.labels)
+            if not selectors:
                 return Plan(violations=(findings.not_told_apart(pod, target),))
-            selector = _missing_requirements(pod, selector, preferred=target.preferred)
+            selectors = _missing_selectors(pod, selectors, preferred=target.preferred)
+            if len(selectors) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(selectors) > TERMS_AT_MOST:
+                return Plan(violations=(findings.too_many_terms(pod, target, TERMS_AT_MOST // len(selectors)),))
         tolerations: tuple[Toleration, ...] = ()
         if "tolerations" in keeps:
             trace.say("it keeps its tolerations")
         else:
             tolerations = _missing_tolerations(pod, target)
 
-        for requirement in selector:
+        for requirement in chain.from_iterable(selectors):
             trace.say("lacks the requirement %s In %s", requirement.key, requirement.values)
         for toleration in tolerations:
             trace.say("lacks a toleration of %s=%s:%s", toleration.key, toleration.value, toleration.effect)
-        return Plan(
-            tolerations=tolerations,
-            selector=selector,
-            preferred=target.preferred,
-            because=target.because,
-            violations=_misfits(pod, target),
-        )
+        return Plan(tolerations=tolerations, selectors=selectors, preferred=target.preferred, because=target.because)
 
 
 def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
@@ -170,25 +176,26 @@ def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
     return tuple(wanted)
 
 
-def _misfits(pod: Pod, target: Target) -> tuple[Violation, ...]:
-    """Pools that the Pod names although its GPU request, or the lack of one, keeps it off them."""
-    if target.gpu:
-        return tuple(findings.no_gpus(pod, nodes) for nodes in target.nodes if nodes.gpu is Gpu.NO)
-    return tuple(
-        findings.gpu_only(nodes, taint) for nodes in target.nodes if (taint := gpu_only(pod, nodes)) is not None
-    )
+def _missing_selectors(
+    pod: Pod, selectors: tuple[tuple[Requirement, ...], ...], *, preferred: bool
+) -> tuple[tuple[Requirement, ...], ...]:
+    """What of the selectors is not there yet."""
+    if preferred:
+        return tuple(each for each in selectors if not _prefers(pod, each))
+    if len(selectors) > 1:
+        there = all(any(set(each) <= set(term.requirements) for each in selectors) for term in terms_of(pod.spec))
+        return () if there else selectors
+    own = pod.spec.nodeSelector or {}
+    missing = tuple(each for each in selectors[0] if (own.get(each.key),) != each.values)
+    return (missing,) if missing else ()
 
 
-def _missing_requirements(pod: Pod, selector: tuple[Requirement, ...], *, preferred: bool) -> tuple[Requirement, ...]:
-    """What of the selector is not there yet."""
-    if not preferred:
-        own = pod.spec.nodeSelector or {}
-        return tuple(each for each in selector if (own.get(each.key),) != each.values)
+def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
     affinity = pod.spec.affinity and pod.spec.affinity.nodeAffinity
-    for term in (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ():
-        if not term.preference.matchFields and set(term.preference.matchExpressions or ()) == set(selector):
-            return ()
-    return selector
+    return any(
+        not term.preference.matchFields and set(term.preference.matchExpressions or ()) == set(requirements)
+        for term in (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
+    )
 
 
 def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.landing import EXCLUDED
-from webhook.capacity.pool import CapacityType
 from webhook.capacity.targeting import (
     CAPACITIES,
     CAPACITY_LABEL,
@@ -17,26 +16,25 @@ from webhook.capacity.targeting import (
     own_choice,
 )
 from webhook.decision import Outcome, Violation
-from webhook.kube.affinity import REQUIRED, Answer, admits, describe, refusal, terms_of
+from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.policy.loader import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.capacity.pool import Pool, Taint
     from webhook.capacity.provider import Provider
-    from webhook.capacity.supply import SpotNodes, Supply
+    from webhook.capacity.supply import Supply
     from webhook.capacity.targeting import Target
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod, Requirement, Toleration
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
-_LISTED: Final = 5
+LISTED: Final = 5
 """Pools that a finding names before it only counts the rest."""
 _LONGEST: Final = 63
 """How much of an unknown value is repeated: an annotation may have 256 KiB."""
-_UNCHANGED: Final = "Nothing was changed about where it may run."
+UNCHANGED: Final = "Nothing was changed about where it may run."
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,26 +42,27 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tolerations: to add.
-        selector: requirements to add, all ``In``: to the nodeSelector, or the required affinity where it has several
-            values; together as one preference where ``preferred``.
+        selectors: requirements to add, all ``In``, of which one item must hold as a whole. Of a single item each goes
+            to the nodeSelector, or the required affinity where it has several values; several go to the required
+            affinity. Where ``preferred``, each item is one preference.
         preferred: spot is preferred, not demanded.
         because: how the Pod targets spot.
         violations: what the plan can't do.
     """
 
     tolerations: tuple[Toleration, ...] = ()
-    selector: tuple[Requirement, ...] = ()
+    selectors: tuple[tuple[Requirement, ...], ...] = ()
     preferred: bool = False
     because: str = ""
     violations: tuple[Violation, ...] = ()
 
 
-def _finding(reason: str, field: str, detail: str, fix: str) -> Violation:
+def finding(reason: str, field: str, detail: str, fix: str) -> Violation:
     """Placement is a service: what it can't do is said, and never stops a Pod."""
     return Violation(reason=reason, field=field, detail=detail, fix=fix, outcome=Outcome.WARN)
 
 
-def _asked_at(pod: Pod) -> str:
+def asked_at(pod: Pod) -> str:
     """The field by which a Pod asks for spot; empty where its namespace does, or its own selector."""
     if CAPACITY_LABEL in pod.labels:
         return _LABEL
@@ -95,12 +94,12 @@ def not_targeting(
         if not isinstance(own, NotTargeting):
             yield _on_demand_and_spot(pod, own)
     elif NODE_POOL_ANNOTATION in pod.annotations and supply.known:
-        yield from _no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply)
+        yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply)
 
 
 def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
     shown = value[:_LONGEST]
-    return _finding(
+    return finding(
         f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
         field,
         f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
@@ -109,26 +108,27 @@ def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
 
 
 def _on_demand_and_spot(pod: Pod, own: str) -> Violation:
-    return _finding(
+    return finding(
         f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
-        _choice(pod),
+        choice(pod),
         f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending.",
         f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
     )
 
 
-def _choice(pod: Pod) -> str:
+def choice(pod: Pod) -> str:
     """The field by which the Pod itself chooses where it runs."""
     if NODE_POOL_ANNOTATION in pod.annotations:
         return _ANNOTATION
     return "spec.nodeSelector" if pod.spec.nodeSelector else REQUIRED
 
 
-def _no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[Violation]:
+def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[Violation]:
     """Why an annotation names no spot pool; nothing where it names one."""
-    spot = {nodes.pool.name: nodes.pool for nodes in supply.spot if nodes.pool is not None}
+    spot = {nodes.pool.name: nodes for nodes in supply.spot if nodes.pool is not None}
     if name in spot:
         return
+    usable = [each for each, nodes in spot.items() if not nodes.closed]
     named = next((pool for pool in supply.pools if pool.name == name), None)
     elsewhere = next((pool for pool in view.pools or () if pool.name == name), None)
     if named is not None:
@@ -136,13 +136,13 @@ def _no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator
     elif elsewhere is not None:
         reason = f"{elsewhere} belongs to another cluster, {elsewhere.cluster}"
     else:
-        reason = f"there is no node pool `{name[:_LONGEST]}`{did_you_mean(name[:_LONGEST], spot)}"
-    known = f"The spot pools of this cluster: {_listed(spot)}." if spot else "This cluster has no spot pool."
-    yield _finding(
+        reason = f"there is no node pool `{name[:_LONGEST]}`{did_you_mean(name[:_LONGEST], usable)}"
+    known = f"Spot pools that take Pods: {listed(usable)}." if usable else "No spot pool of this cluster takes Pods."
+    yield finding(
         reason,
         _ANNOTATION,
-        f"The annotation names the spot pool that a Pod is to run on. {known} {_UNCHANGED}",
-        "name one of them, or remove the annotation",
+        f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
+        "name one of these pools, or remove the annotation" if usable else "remove the annotation",
     )
 
 
@@ -151,118 +151,66 @@ def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
     why = view.why_unknown.rstrip(".")
     return Violation(
         reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
-        field=_asked_at(pod),
-        detail=f"{why[:1].upper()}{why[1:]}. {_UNCHANGED}",
+        field=asked_at(pod),
+        detail=f"{why[:1].upper()}{why[1:]}. {UNCHANGED}",
         fix=view.remedy,
         outcome=Outcome.WARN,
         unknown=True,
     )
 
 
-def nowhere(pod: Pod, target: Target, view: ClusterView, supply: Supply) -> Violation:
-    """The Pod targets spot, and there is no spot pool that it can land on."""
-    named = pod.annotations.get(NODE_POOL_ANNOTATION)
-    if named is not None:
-        for violation in _no_such_spot_pool(named, view, supply):
-            return violation
-    if all(because == EXCLUDED for _, because in target.refused):
-        for nodes in _looked_at(target, supply):
-            field, demand = refusal(pod.spec, nodes.labels, nodes.absent)
-            if field:
-                return _excluded(pod, target, supply, field=field, demand=demand)
-    if not target.refused:
-        return _finding(
-            "the Pod targets spot, and the cluster has no spot pool",
-            _asked_at(pod),
-            f"It targets spot by {target.because}. {_UNCHANGED}",
-            f"create a spot pool, or set `{CAPACITY_LABEL}: {ON_DEMAND}`",
-        )
-    return _finding(
-        "the Pod targets spot, and there is no spot pool that it can land on",
-        _asked_at(pod),
-        f"It targets spot by {target.because}. {_reasons(target.refused)} {_UNCHANGED}",
-        f"change the Pod so that it fits one of these pools, or set `{CAPACITY_LABEL}: {ON_DEMAND}`",
-    )
-
-
-def _looked_at(target: Target, supply: Supply) -> Iterator[SpotNodes]:
-    refused = [pool for pool, _ in target.refused]
-    yield from (nodes for nodes in supply.spot if any(nodes.pool is pool for pool in refused))
-    names = {provider.name for provider in target.providers}
-    yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
-
-
-def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str) -> Violation:
-    terms = terms_of(pod.spec)
-    admitted = [
-        str(pool)
-        for pool in supply.pools
-        if pool.capacity is CapacityType.ON_DEMAND and admits(terms, pool.labels) is Answer.YES
-    ]
-    wants = f" It admits only on-demand capacity: {_listed(admitted)}." if admitted else ""
-    return _finding(
-        "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool",
-        field,
-        f"It targets spot by {target.because}, and demands `{demand}`.{wants} {_UNCHANGED}",
-        f"remove the requirement, or set `{CAPACITY_LABEL}: {ON_DEMAND}`",
-    )
-
-
 def not_told_apart(pod: Pod, target: Target) -> Violation:
     """No selector admits the Pod's pools and nothing else."""
-    if target.pools is None:
-        labels = [nodes.provider.spot_labels[0] for nodes in target.nodes]
-        return _finding(
-            "the Pod targets spot, and the cluster shows several providers of it",
-            _asked_at(pod),
-            f"No one label is on the spot nodes of {_listed(each.title for each in target.providers)}. {_UNCHANGED}",
-            "give the Pod the nodeSelector of one of them: "
-            + " or ".join(f"`{label.key}: {label.value}`" for label in labels),
-        )
-    return _finding(
+    where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
+    return finding(
         "the Pod targets spot, and no label tells its spot pools from the others",
-        _asked_at(pod),
-        f"It can land on {_listed(map(str, target.pools or ()))}. {_UNCHANGED}",
+        asked_at(pod),
+        f"It can land on {listed(where)}. {UNCHANGED}",
         "let these pools, and no others, give their nodes one label of the same value, or name one pool: "
         f"annotation `{NODE_POOL_ANNOTATION}`",
     )
 
 
-def gpu_only(nodes: SpotNodes, taint: Taint) -> Violation:
-    """The pool that the Pod names keeps it off."""
-    return _finding(
-        f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
-        "spec.tolerations",
-        f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU request.",
-        "request GPUs, name a pool without them, or add the toleration yourself",
-    )
-
-
-def no_gpus(pod: Pod, nodes: SpotNodes) -> Violation:
-    """The pool that the Pod names can't run it."""
-    return _finding(
-        f"{nodes.pool} has no GPUs, and the Pod requests some",
-        _choice(pod),
-        "The Pod names this pool, so it is sent there; but none of its nodes can run it.",
-        "name a pool with GPUs, or remove the request",
+def too_many_terms(pod: Pod, target: Target, most: int) -> Violation:
+    """The selector would multiply the terms of the Pod's own affinity beyond reason."""
+    terms = len(terms_of(pod.spec))
+    return finding(
+        f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
+        f"{REQUIRED}.nodeSelectorTerms",
+        f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in common: "
+        f"each term would become one for each provider, and at most {most} can. {UNCHANGED}",
+        f"write fewer terms, or name one pool: annotation `{NODE_POOL_ANNOTATION}`",
     )
 
 
 def not_placed(plan: Plan) -> Violation:
     """What was planned is not there."""
     parts = [f"toleration `{_toleration(each)}`" for each in plan.tolerations]
-    kind = "preferred node affinity" if plan.preferred else "nodeSelector"
-    for each in plan.selector:
-        several = len(each.values or ()) > 1
-        shown = describe(each) if several else f"{each.key}: {(each.values or ('',))[0]}"
-        parts.append(f"{'required node affinity' if several and not plan.preferred else kind} `{shown}`")
-    return _finding(
+    if plan.preferred:
+        parts += [f"preferred node affinity `{_together(each)}`" for each in plan.selectors]
+    elif len(plan.selectors) > 1:
+        parts.append("required node affinity " + " or ".join(f"`{_together(each)}`" for each in plan.selectors))
+    else:
+        for each in chain.from_iterable(plan.selectors):
+            kind = "required node affinity" if len(each.values or ()) > 1 else "nodeSelector"
+            parts.append(f"{kind} `{_demand(each)}`")
+    return finding(
         "the Pod targets spot, and lacks what it needs to run there",
         "spec.tolerations" if plan.tolerations else "spec",
         f"It targets spot by {plan.because}. The mutating webhook was skipped, or something undid its change, or the "
         "policy only audits.",
-        f"add {_listed(parts)}",
+        f"add {listed(parts)}",
     )
+
+
+def _together(requirements: tuple[Requirement, ...]) -> str:
+    return ", ".join(map(_demand, requirements))
+
+
+def _demand(requirement: Requirement) -> str:
+    """A requirement as a nodeSelector has it, where it has one value."""
+    values = requirement.values or ()
+    return f"{requirement.key}: {values[0]}" if len(values) == 1 else describe(requirement)
 
 
 def _toleration(toleration: Toleration) -> str:
@@ -270,13 +218,8 @@ def _toleration(toleration: Toleration) -> str:
     return f"{{key: {toleration.key}, operator: {toleration.operator}{value}, effect: {toleration.effect}}}"
 
 
-def _reasons(refused: tuple[tuple[Pool, str], ...]) -> str:
-    said = "; ".join(f"{pool}: {because}" for pool, because in refused[:_LISTED])
-    more = len(refused) - _LISTED
-    return f"{said}; and {more} more." if more > 0 else f"{said}."
-
-
-def _listed(items: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
+    """Some names, as a phrase that stays short."""
     names = list(items)
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

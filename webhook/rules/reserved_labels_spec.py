@@ -1,0 +1,42 @@
+"""The ``spec`` of a `webhook.rules.reserved_labels` policy."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from webhook.policy.common import Glob, Model, NonEmpty, PolicySpec
+
+_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+
+
+def _check_domain(text: str) -> str:
+    if not _DOMAIN.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no domain: write it alone, as coreweave.com; what is below it is reserved with it"
+        )
+    return text
+
+
+class AllowedLabelsSpec(Model):
+    """Labels that users may set although their domain is reserved."""
+
+    resources: tuple[NonEmpty, ...] = Field(
+        min_length=1, description="Plural resource names; 'pods' are pod templates and their workloads, too."
+    )
+    labels: tuple[Glob, ...] = Field(min_length=1, description="Label keys (globs).")
+
+
+class ReservedLabelsSpec(PolicySpec):
+    """Rejects user-provided labels in reserved domains."""
+
+    domains: tuple[Annotated[str, AfterValidator(_check_domain)], ...] = Field(
+        min_length=1,
+        description="Reserved domains. A key is reserved when its prefix is the domain or a subdomain of it.",
+    )
+    allow: tuple[AllowedLabelsSpec, ...] = Field(default=(), description="What may be set all the same.")
+    hints: dict[NonEmpty, NonEmpty] = Field(
+        default={}, description="Typical misspellings: misspelt key -> right key. Similar keys are found without."
+    )
