@@ -1,4 +1,7 @@
-"""Whatever a Pod or a Deployment looks like: its patch applies to it as it is written, and says everything."""
+"""How objects are judged one after another, each as the API server would ask about it.
+
+Whatever a Pod or a Deployment looks like: its patch applies to it as it is written, and says everything.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,18 @@ def bundle() -> Bundle:
     return load_bundle()
 
 
-def judge(bundle: Bundle, value: dict[str, Any]) -> Judgement:
-    view = view_of(map(manifest, POOLS), bundle.providers, complete=True)
+def judge_of(
+    bundle: Bundle, there: list[dict[str, Any]], operation: str = "CREATE", *, groups: tuple[str, ...] = ()
+) -> Judge:
+    """Judges what is asked of a cluster that has these objects and no others."""
+    view = view_of(map(manifest, there), bundle.providers, complete=True)
     context = Context(phase=Phase.VALIDATE, now=datetime(2027, 1, 1, tzinfo=UTC), view=view)
-    judge = Judge(bundle.index, Kinds(bundle, ()), context, operation="CREATE", user=UserInfo())
-    return judge.judge(manifest(value))
+    user = UserInfo("jane", groups)
+    return Judge(bundle.index, Kinds(bundle, ()), context, operation=operation, user=user, before=map(manifest, there))
+
+
+def judge(bundle: Bundle, value: dict[str, Any]) -> Judgement:
+    return judge_of(bundle, POOLS).judge(manifest(value))
 
 
 @st.composite
@@ -95,3 +105,111 @@ def test_judging_leaves_the_manifest_alone_and_comes_to_the_same_again(bundle: B
     before = json.dumps(value)
     assert judge(bundle, value) == judge(bundle, value)
     assert json.dumps(value) == before
+
+
+TEMPLATE: Final[dict[str, Any]] = {
+    "metadata": {"labels": {"app": "web", "spotgate.dev/capacity": "spot", "foo.coreweave.cloud/x": ""}},
+    "spec": {
+        "containers": [{"name": "app", "image": "web:1"}],
+        "nodeSelector": {"compute.coreweave.com/node-pool": "x"},
+    },
+}
+DEPLOYMENT: Final[dict[str, Any]] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {"template": TEMPLATE},
+}
+
+
+def with_template(metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """DEPLOYMENT with these members in its template."""
+    template = {"metadata": TEMPLATE["metadata"] | metadata, "spec": TEMPLATE["spec"] | spec}
+    return {**DEPLOYMENT, "spec": {"replicas": 3, "template": template}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "unchanged"),
+    [
+        ({}, {}, True),
+        ({"annotations": {}}, {"hostNetwork": False, "volumes": [], "dnsConfig": {"searches": []}}, True),
+        ({"annotations": None}, {"tolerations": None, "restartPolicy": "Always"}, True),
+        ({}, {"hostNetwork": True}, False),
+        ({}, {"terminationGracePeriodSeconds": 0}, False),
+        ({"labels": {**TEMPLATE["metadata"]["labels"], "empty": ""}}, {}, False),
+        ({"annotations": {"empty": ""}}, {}, False),
+        ({}, {"nodeSelector": {**TEMPLATE["spec"]["nodeSelector"], "empty": ""}}, False),
+    ],
+    ids=[
+        "same",
+        "empty members",
+        "nulls and defaults",
+        "true",
+        "a zero that counts",
+        "label",
+        "annotation",
+        "selector",
+    ],
+)
+def test_an_update_that_leaves_the_pod_template_as_the_api_server_keeps_it_says_nothing_of_that(
+    bundle: Bundle, metadata: dict[str, Any], spec: dict[str, Any], *, unchanged: bool
+) -> None:
+    judged = judge_of(bundle, [*POOLS, DEPLOYMENT], "UPDATE").judge(manifest(with_template(metadata, spec)))
+    assert judged.problem is None
+    assert (judged.findings == ()) is unchanged
+
+
+FALLBACK: Final[dict[str, Any]] = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "gpu"},
+    "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1},
+}
+GPU_SPOT, CPU_SPOT = POOLS
+URGENT: Final = {"metadata": {"name": "gpu", "annotations": {"spotgate.dev/break-glass": "fire"}}}
+
+
+def deleted(judge: Judge, *values: dict[str, Any]) -> list[list[str]]:
+    """Outcomes of deleting these one after another."""
+    return [[str(finding.outcome) for finding in judge.judge(manifest(value)).findings] for value in values]
+
+
+@pytest.mark.parametrize(
+    ("order", "outcomes"),
+    [
+        ([GPU_SPOT, FALLBACK], [[], []]),
+        ([FALLBACK, GPU_SPOT], [["deny"], []]),
+        ([FALLBACK, GPU_SPOT, FALLBACK], [["deny"], [], []]),
+        ([CPU_SPOT, FALLBACK], [[], ["deny"]]),
+    ],
+    ids=["the pool before its fallback", "the fallback first", "and then once more", "another pool"],
+)
+def test_what_is_deleted_in_one_go_is_gone_for_what_comes_after_it(
+    bundle: Bundle, order: list[dict[str, Any]], outcomes: list[list[str]]
+) -> None:
+    assert deleted(judge_of(bundle, [*POOLS, FALLBACK], "DELETE"), *order) == outcomes
+
+
+def test_a_fallback_whose_deletion_is_denied_still_is_one(bundle: Bundle) -> None:
+    second = {**FALLBACK, "metadata": {"name": "gpu-2"}}
+    judge = judge_of(bundle, [GPU_SPOT, FALLBACK, second], "DELETE")
+    assert deleted(judge, FALLBACK, second, FALLBACK) == [[], ["deny"], []]
+
+
+@pytest.mark.parametrize(
+    ("written", "there", "outcome"),
+    [({}, URGENT, "warn"), (URGENT, {}, "deny"), (URGENT, URGENT, "warn")],
+    ids=["in the cluster", "in the file", "in both"],
+)
+def test_break_glass_for_a_deletion_is_what_the_object_in_the_cluster_says(
+    bundle: Bundle, written: dict[str, Any], there: dict[str, Any], outcome: str
+) -> None:
+    judge = judge_of(bundle, [GPU_SPOT, FALLBACK | there], "DELETE", groups=("system:masters",))
+    assert deleted(judge, FALLBACK | written) == [[outcome]]
+
+
+def test_break_glass_for_a_deletion_is_what_the_file_says_where_the_cluster_is_not_known_to_have_it(
+    bundle: Bundle,
+) -> None:
+    judge = judge_of(bundle, [GPU_SPOT], "DELETE", groups=("system:masters",))
+    assert deleted(judge, FALLBACK | URGENT) == [["warn"]]

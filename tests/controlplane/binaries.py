@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MODULES = Path(__file__).parent / "modules"
 PROGRESS_SECONDS = 30.0
+GO_CACHES_GB = 6  # after all modules; Go keeps them for the next version
 
 
 class BinariesError(Exception):
@@ -113,15 +114,22 @@ def find_or_build(
 
     All come from one place, so that their versions fit each other. Raises BinariesError.
     """
-    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nonexistent")
-    if all((assets / name).is_file() for name in names):
-        return {name: assets / name for name in names}
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and _are_in(Path(assets), names):
+        return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
     modules = [module for module in ALL if not module.packages.keys().isdisjoint(names)]
-    missing = [module for module in modules if not (cache / module.key).is_dir()]
+    missing = [module for module in modules if not _are_in(cache / module.key, module.packages)]
     if missing:
+        if assets:
+            say(f"KUBEBUILDER_ASSETS is not used: {assets} has not all of {', '.join(sorted(names))}")
         _build_all(missing, cache, say)
     return {name: cache / module.key / name for module in modules for name in module.packages if name in names}
+
+
+def _are_in(directory: Path, names: Collection[str]) -> bool:
+    """Can all of them be run from there?"""
+    return all(os.access(directory / name, os.X_OK) for name in names)
 
 
 def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], None]) -> None:
@@ -134,20 +142,29 @@ def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], No
         )
     try:
         cache.mkdir(parents=True, exist_ok=True)
+        with _only_one(cache / "lock", say):
+            for abandoned in cache.glob(".building-*"):  # by one that was killed
+                shutil.rmtree(abandoned)
+            for module in modules:
+                if not _are_in(cache / module.key, module.packages):  # else whoever had the lock before has built it
+                    _build_module(go, module, cache, say)
     except OSError as error:
-        raise BinariesError(f"no folder for the tests' control plane: {error}; set XDG_CACHE_HOME") from error
-    with _only_one(cache / "lock", say):
-        for abandoned in cache.glob(".building-*"):  # by one that was killed
-            shutil.rmtree(abandoned)
-        for module in modules:
-            if (cache / module.key).is_dir():  # by whoever had the lock before
-                continue
-            with tempfile.TemporaryDirectory(prefix=".building-", dir=cache) as temporary:
-                built = Path(temporary) / "bin"
-                built.mkdir()
-                for name, package in module.packages.items():
-                    _build(go, module, package, built / name, say)
-                built.rename(cache / module.key)
+        raise BinariesError(
+            f"the tests' control plane can't be built in {cache}: {error}; set XDG_CACHE_HOME"
+        ) from error
+
+
+def _build_module(go: str, module: Module, cache: Path, say: Callable[[str], None]) -> None:
+    """Build all of its programs; they are seen in the cache together, once the last is complete."""
+    free = shutil.disk_usage(cache).free / 1e9
+    say(f"building {module.name}: up to {GO_CACHES_GB} GB in Go's caches, {free:.0f} GB are free at {cache}")
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=cache) as temporary:
+        built = Path(temporary) / "bin"
+        built.mkdir()
+        for name, package in module.packages.items():
+            _build(go, module, package, built / name, say)
+        shutil.rmtree(cache / module.key, ignore_errors=True)  # what somebody has taken programs out of
+        built.rename(cache / module.key)
 
 
 @contextlib.contextmanager

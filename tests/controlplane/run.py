@@ -7,25 +7,32 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.controlplane.binaries import BinariesError, find_or_build, report
+from tests.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
 from tests.controlplane.cluster import ClusterError, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import populate
 from tests.controlplane.webhook import WebhookError, install_webhook
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tests.controlplane.webhook import Webhook
 
 # What `make run` has as files, so that the same examples have the same outcome.
 STATE = Path(__file__).parents[2] / "examples" / "state"
 
 
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def main() -> None:
     """Start everything, say how to use it, and wait."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for number in ENDS:
+        signal.signal(number, end)
     try:
-        with start_cluster(find_or_build()) as cluster:
+        binaries = find_or_build()
+        report(f"starting Kubernetes {KUBERNETES.version} and spotgate, some ten seconds")
+        with start_cluster(binaries) as cluster:
             populate(cluster.kubectl, STATE)
             with install_webhook(cluster) as webhook:
                 sys.stdout.write(how_to_use(webhook))
@@ -37,19 +44,30 @@ def main() -> None:
         sys.exit(f"spotgate: {error}")
 
 
+def end(_number: int, _frame: FrameType | None) -> None:
+    """Tidy up, which whoever is impatient can't interrupt."""
+    for number in ENDS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def how_to_use(webhook: Webhook) -> str:
     """What to type to get at the cluster, in the folder of the project."""
     kubectl = webhook.cluster.kubectl
+    pools = kubectl("get", "nodepools.compute.coreweave.com")
     return f"""\
-{kubectl("version")}{kubectl("get", "nodes", "--label-columns=compute.coreweave.com/node-pool")}
-In another terminal:
+{pools}
+In another terminal, in this folder:
     export KUBECONFIG={kubectl.kubeconfig}
     export PATH={kubectl.program.parent}:$PATH
 A misspelt label of the platform's, a Deployment that asks for spot, and the last on-demand GPU pool:
     kubectl apply -f examples/deployment-misspelt-qos-label.yaml
     kubectl apply -f examples/web-on-spot.yaml && kubectl get pods -n shop -o wide
     kubectl delete -f examples/state/nodepool-h100-on-demand.yaml
-Nothing is pulled and nothing runs: Nodes and the Pods on them are fake, Kubernetes and spotgate are not.
+The same verdicts before anything is applied:
+    .venv/bin/spotgate check --kubeconfig $KUBECONFIG examples
+docs/control-plane.md has more to type. Nothing is pulled and nothing runs: Nodes and the Pods on them are fake,
+Kubernetes {KUBERNETES.version} and spotgate are not.
 What spotgate decides: {webhook.process.log}; what it counts: http://{webhook.ops}/metrics
 Logs of Kubernetes: {webhook.cluster.directory}/*.log
 Ctrl-C ends and deletes it all.

@@ -1,11 +1,12 @@
 """Give all tests on the shared control plane to one worker of pytest-xdist, and every other test to whoever is free.
 
-A webhook configuration concerns the whole cluster: two tests that install one must not run at once. (xdist's own
+So with those on the control plane without controllers, which other tests stop and restart. A webhook configuration concerns the whole cluster: two tests that install one must not run at once. (xdist's own
 `--dist loadgroup` is to do this, but xdist 3.8 marks tests in a way that pytest 9.2 no longer reads. It ships no types, hence the ignores.)
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,16 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 FOLDER = "tests/controlplane/"
+BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+)\.py::")
+OWN = re.compile(rf"({FOLDER}test_(binaries|run)\.py)::")
 
 
 def scope_of(nodeid: str) -> str:
     """What the test is not to be parted from."""
+    if BARE.match(nodeid):
+        return "the control plane without controllers"
+    if own := OWN.match(nodeid):
+        return own[1]
     return FOLDER if nodeid.startswith(FOLDER) else nodeid
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.controlplane import binaries
 from tests.controlplane.binaries import ALL, BinariesError, BuildError, GoMissingError, find_or_build
-from tests.controlplane.conftest import without
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+HERE = Path(__file__).parent
 ETCD_AND_KWOK = ("etcd", "kwok")
 
 
@@ -35,7 +34,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     install_go(
         tmp_path,
         monkeypatch,
-        f'while [ "$1" != -o ]; do shift; done; sleep 0.2; echo "$3" >> {log}; echo program > "$2"',
+        f'while [ "$1" != -o ]; do shift; done; sleep 0.2; echo "$3" >> {log}; echo program > "$2"; chmod +x "$2"',
     )
     return log
 
@@ -56,10 +55,12 @@ def test_programs_are_taken_from_kubebuilder_assets_if_all_are_there(
 ) -> None:
     (tmp_path / "assets").mkdir()
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
-    (tmp_path / "assets" / "etcd").touch()
+    (tmp_path / "assets" / "etcd").touch(mode=0o755)
     assert find_or_build(["etcd"], cache=cache) == {"etcd": tmp_path / "assets" / "etcd"}
     assert calls.read_text() == ""
-    assert find_or_build(ETCD_AND_KWOK, cache=cache, say=ignore)["etcd"].is_relative_to(cache)
+    said: list[str] = []
+    assert find_or_build(ETCD_AND_KWOK, cache=cache, say=said.append)["etcd"].is_relative_to(cache)
+    assert said[0] == f"KUBEBUILDER_ASSETS is not used: {tmp_path}/assets has not all of etcd, kwok"
 
 
 def test_what_is_built_is_found_from_then_on_without_go(
@@ -99,6 +100,43 @@ def test_what_a_killed_build_left_is_cleared_away(cache: Path, calls: Path) -> N
     assert calls.read_text()
 
 
+def test_a_folder_of_the_cache_that_lacks_a_program_is_built_again(cache: Path, calls: Path) -> None:
+    built = find_or_build(["etcd"], cache=cache, say=ignore)
+    built["etcd"].unlink()
+    assert find_or_build(["etcd"], cache=cache, say=ignore) == built
+    assert built["etcd"].read_text() == "program\n"
+    assert len(calls.read_text().splitlines()) == 2
+
+
+def test_a_build_that_breaks_off_half_way_is_not_taken(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_go(
+        tmp_path,
+        monkeypatch,
+        'while [ "$1" != -o ]; do shift; done; case $2 in */kubectl) exit 1;; esac; echo program > "$2"; chmod +x "$2"',
+    )
+    for _ in range(2):  # neither the first time nor by whoever finds what that has left
+        with pytest.raises(BuildError, match=r"^kubectl v\S+ could not be built"):
+            find_or_build(["kube-apiserver"], cache=cache, say=ignore)
+        assert [path.name for path in cache.iterdir()] == ["lock"]
+
+
+def test_what_it_takes_and_how_far_it_is_is_said(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binaries, "PROGRESS_SECONDS", 0.05)
+    install_go(
+        tmp_path,
+        monkeypatch,
+        'while [ "$1" != -o ]; do shift; done; echo "go: downloading x" >&2; sleep 0.1; echo bufio >&2; sleep 0.1; echo net >&2; '
+        'echo program > "$2"; chmod +x "$2"',
+    )
+    said: list[str] = []
+    find_or_build(["etcd"], cache=cache, say=said.append)
+    assert re.fullmatch(rf"building etcd: up to 6 GB in Go's caches, \d+ GB are free at {cache}", said[0])
+    assert re.fullmatch(r"building etcd v\S+ for the tests \(once; minutes, and 2 GB of memory at the end\)", said[1])
+    assert re.fullmatch(r"building etcd: 1 packages in 0 s, at bufio", said[2])
+
+
 def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
@@ -107,7 +145,8 @@ def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monk
 
 
 def test_a_cache_that_can_not_be_written_is_named(cache: Path, calls: Path) -> None:
-    with pytest.raises(BinariesError, match=r"no folder for .*calls/cache'; set XDG_CACHE_HOME"):
+    said = re.escape(f"the tests' control plane can't be built in {calls / cache.name}: ")
+    with pytest.raises(BinariesError, match=rf"^{said}.*; set XDG_CACHE_HOME$"):
         find_or_build(cache=calls / cache.name, say=ignore)
 
 
@@ -130,10 +169,30 @@ def test_kubernetes_is_told_its_version() -> None:
     assert stamps == {"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36"}
 
 
-def test_without_the_programs_tests_are_skipped_but_fail_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no Go"):
-        without(BinariesError("no Go"))
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="no Go"):
-        without(BinariesError("no Go"))
+def run_without_programs(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A test that needs them, where there are none and no folder to build them in."""
+    (tmp_path / "file").touch()
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, f"{HERE}/test_harness.py"],
+        cwd=HERE.parents[1],
+        env={name: value for name, value in os.environ.items() if name not in ("CI", "KUBEBUILDER_ASSETS")}
+        | {"XDG_CACHE_HOME": str(tmp_path / "file")}
+        | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_the_programs_tests_are_skipped_which_is_seen_at_once(tmp_path: Path) -> None:
+    done = run_without_programs(tmp_path, "-n1")  # as `make test` runs them: in a process without a terminal
+    assert done.returncode == 0
+    assert "spotgate: NO TESTS ON A CONTROL PLANE: " in done.stderr
+    assert re.search(r"\d+ skipped", done.stdout)
+    assert "failed" not in done.stdout
+
+
+def test_without_the_programs_tests_fail_in_ci(tmp_path: Path) -> None:
+    done = run_without_programs(tmp_path, "-n0", "-x", CI="true")
+    assert done.returncode == 1
+    assert "set XDG_CACHE_HOME" in done.stdout

@@ -44,6 +44,18 @@ def test_one_worker_runs_all_tests_on_the_shared_control_plane(pytestconfig: pyt
     assert scope_of("tests/kube/test_a.py::test_1") != scope_of("tests/kube/test_a.py::test_2")
 
 
+def test_tests_on_another_control_plane_are_run_by_another_worker(request: pytest.FixtureRequest) -> None:
+    fixtures: dict[str, set[str]] = {}
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.nodeid.startswith(scheduling.FOLDER):
+            fixtures.setdefault(scheduling.scope_of(item.nodeid), set()).update(item.fixturenames)
+    shared = {scope for scope, names in fixtures.items() if "cluster" in names}
+    bare = {scope for scope, names in fixtures.items() if "bare_cluster" in names}
+    assert shared <= {scheduling.FOLDER}
+    assert len(bare) <= 1
+    assert shared.isdisjoint(bare)
+
+
 def test_two_control_planes_run_side_by_side_and_nothing_is_left_of_one_that_is_stopped(
     cluster: Cluster, binaries: dict[str, Path]
 ) -> None:

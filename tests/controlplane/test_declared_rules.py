@@ -40,6 +40,8 @@ POD_SPEC = {
         }
     ],
 }
+NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
 TEMPLATE = {"metadata": {"labels": LABELS}, "spec": POD_SPEC}
 JOB = {"suspend": True, "template": {"spec": POD_SPEC | {"restartPolicy": "Never"}}}
 SELECTED = {"selector": {"matchLabels": LABELS}, "template": TEMPLATE}
@@ -55,6 +57,10 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("apps", "statefulsets"): {"spec": SELECTED | {"replicas": 0, "serviceName": "declared"}},
     ("batch", "cronjobs"): {"spec": {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": JOB}}},
     ("batch", "jobs"): {"spec": JOB},
+    ("compute.coreweave.com", "nodepools"): {"spec": {"instanceType": "cd-gp-i64-erapids", "targetNodes": 0}},
+    ("karpenter.sh", "nodepools"): {
+        "spec": {"template": {"spec": {"nodeClassRef": NODE_CLASS, "requirements": [ON_DEMAND]}}}
+    },
 }
 # Of a subresource. `scale` is all that can be declared: only node pools have subresources in rules.
 PATCHES: Mapping[str, dict[str, Any]] = {
@@ -101,8 +107,11 @@ def declared(entries: list[dict[str, Any]]) -> list[Rule]:
 
 def discover(api: Api) -> dict[tuple[str, str], Served]:
     """What can be requested, by group and resource, each in its preferred version."""
-    groups = {group["name"]: group["preferredVersion"]["groupVersion"] for group in api.get("/apis")["groups"]}
-    lists = [("", api.get("/api/v1")), *((name, api.get(f"/apis/{version}")) for name, version in groups.items())]
+    lists = [("", api.get("/api/v1"))]
+    for group in api.get("/apis")["groups"]:
+        # The preferred version last, where it counts: there are resources that it does not have.
+        versions = reversed([version["groupVersion"] for version in group["versions"]])
+        lists += [(group["name"], api.get(f"/apis/{version}")) for version in versions]
     return {
         (group, resource["name"]): Served(found["groupVersion"], resource["kind"], resource["namespaced"])
         for group, found in lists

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import as_warnings, deployment, job, pod, saying
+from tests.controlplane.objects import as_warnings, deployment, job, of_a_bare_pod, pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl
@@ -56,7 +56,9 @@ def test_a_pod_is_stored_with_the_time_it_needs_to_stop(
     thing: dict[str, Any], expected: tuple[int, list[Any]], alice: Kubectl
 ) -> None:
     result = alice.run("apply", "--filename=-", "--dry-run=server", "--output=json", documents=json.dumps(thing))
-    assert (result.returncode, result.stderr) == (0, "")
+    on_spot = thing["metadata"].get("labels", {}).get("spotgate.dev/capacity") == "spot"
+    said = of_a_bare_pod(thing, alice.namespace) if on_spot else ""
+    assert (result.returncode, result.stderr) == (0, as_warnings(said))
     assert timing(json.loads(result.stdout)) == expected
 
 
@@ -125,7 +127,8 @@ def test_a_grace_period_that_a_reclaim_does_not_leave_is_kept_with_a_warning(tea
     for thing, at in things:
         for how in ("create --dry-run=server", "apply --server-side --dry-run=server", "apply"):
             result = team.run(*how.split(), "--filename=-", documents=as_list(saying(thing, SPOT)))
-            assert (result.returncode, result.stderr) == (0, as_warnings(OVER_BUDGET.format(at=at))), how
+            said = OVER_BUDGET.format(at=at) + of_a_bare_pod(thing, team.namespace)
+            assert (result.returncode, result.stderr) == (0, as_warnings(said)), how
     assert timing(team.get("pod", "batch")) == (600, [SLEEP])
 
 
@@ -147,7 +150,8 @@ def test_an_unknown_class_is_named(alice: Kubectl) -> None:
     ):
         document = as_list(saying(thing, labels))
         result = alice.run("apply", "--dry-run=server", "--filename=-", documents=document)
-        assert (result.returncode, result.stderr) == (0, as_warnings(UNKNOWN_CLASS.format(at=at, otherwise=otherwise)))
+        said = UNKNOWN_CLASS.format(at=at, otherwise=otherwise) + of_a_bare_pod(thing, alice.namespace)
+        assert (result.returncode, result.stderr) == (0, as_warnings(said))
 
 
 def test_a_sleep_that_uses_up_the_grace_period_is_named(alice: Kubectl) -> None:
@@ -155,4 +159,5 @@ def test_a_sleep_that_uses_up_the_grace_period_is_named(alice: Kubectl) -> None:
         pod("batch", terminationGracePeriodSeconds=45), lifecycle={"preStop": {"sleep": {"seconds": 45}}}
     )
     result = alice.run("apply", "--dry-run=server", "--filename=-", documents=as_list(saying(thing, SPOT)))
-    assert (result.returncode, result.stderr) == (0, as_warnings(TOO_LONG_A_SLEEP))
+    said = TOO_LONG_A_SLEEP + of_a_bare_pod(thing, alice.namespace)
+    assert (result.returncode, result.stderr) == (0, as_warnings(said))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,12 @@ DENIED = 'admission webhook "node-pools.spotgate.dev" denied the request: [on-de
 
 SPOT = node_pool("train-spot", computeClass="spot")
 FALLBACK = node_pool("train")
+
+
+@pytest.fixture
+def alice(alice: Kubectl) -> Kubectl:
+    """She is told what this policy says; others have something to say of the same objects."""
+    return replace(alice, policy="on-demand-fallback")
 
 
 def example(name: str) -> str:

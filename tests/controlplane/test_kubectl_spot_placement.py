@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import SPOT_NODES, as_warnings, deployment, job, pod, saying
+from tests.controlplane.objects import SPOT_NODES, as_warnings, deployment, job, of_a_bare_pod, pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl
@@ -76,7 +76,8 @@ def test_a_pod_is_stored_with_what_it_needs_to_run_on_spot_and_no_more(
     thing: dict[str, Any], placed: dict[str, Any], alice: Kubectl
 ) -> None:
     result = alice.run("apply", "--filename=-", "--dry-run=server", "--output=json", documents=json.dumps(thing))
-    assert (result.returncode, result.stderr) == (0, "")
+    said = of_a_bare_pod(thing, alice.namespace) if placed else ""
+    assert (result.returncode, result.stderr) == (0, as_warnings(said))
     assert placement(json.loads(result.stdout)) == placed
 
 
@@ -153,17 +154,18 @@ UNKNOWN_VALUE = """\
 NO_SUCH_POOL = """\
 [spot-placement] there is no node pool `cpu-sopt`, did you mean `cpu-spot`? (at
     {at}metadata.annotations["spotgate.dev/node-pool"])
-  The annotation names the spot pool that a Pod is to run on. The spot pools of this cluster: cpu-spot, h100-spot.
-    Nothing was changed about where it may run.
-  Fix: name one of them, or remove the annotation
+  The annotation names the spot pool that a Pod is to run on. Spot pools that take Pods: cpu-spot, h100-spot. Nothing
+    was changed about where it may run.
+  Fix: name one of these pools, or remove the annotation
 """
 
 CONTRADICTION = """\
-[spot-placement] the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool (at
-    {at}spec.nodeSelector["compute.coreweave.com/node-pool"])
+[spot-placement] the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool that could take it
+    (at {at}spec.nodeSelector["compute.coreweave.com/node-pool"])
   It targets spot by label spotgate.dev/capacity: spot, and demands `compute.coreweave.com/node-pool: h100`. It admits
-    only on-demand capacity: NodePool h100. Nothing was changed about where it may run.
-  Fix: remove the requirement, or set `spotgate.dev/capacity: on-demand`
+    on-demand capacity instead: NodePool h100. The others do not take it either: NodePool h100-spot: it has GPUs, and
+    the Pod requests none. Nothing was changed about where it may run.
+  Fix: remove the requirement, or label the Pod `spotgate.dev/capacity: on-demand`
 """
 
 

@@ -1,4 +1,4 @@
-"""`make cluster`: what it prints can be typed, has the outcome that the README shows, and Ctrl-C leaves nothing."""
+"""`make cluster`: what it prints and what the pages show can be typed and has that outcome, and Ctrl-C leaves nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,58 +17,108 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/control-plane.md")
+BLOCK = re.compile(r"```console\n(\$ kubectl .*?)```", re.DOTALL)
+COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 LAST_LINE = "Ctrl-C ends and deletes it all.\n"
 
 
-@pytest.fixture
-def running(binaries: dict[str, Path], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+@dataclass
+class Running:
+    """The program, and what it has printed so far."""
+
+    program: subprocess.Popen[str]
+    folder: Path
+    printed: list[str] = field(default_factory=list)
+
+    @property
+    def commands(self) -> list[str]:
+        """Those that it offers to type."""
+        return [line.strip() for line in self.printed if line.startswith("    ")]
+
+    def typed(self, command: str) -> subprocess.CompletedProcess[str]:
+        """A command, in a terminal in which the exports that it offers have been typed."""
+        exports = "\n".join(line for line in self.commands if line.startswith("export "))
+        program = f"{Path(sys.executable).parent}/spotgate"  # where `make cluster` has put it
+        return subprocess.run(
+            ["/bin/sh", "-c", f"{exports}\n{command.replace('.venv/bin/spotgate', program)}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"HOME": str(self.folder)},  # for kubectl's cache
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The program, which finds the binaries where the tests do."""
     assert binaries
+    folder = tmp_path_factory.mktemp("run")
     with subprocess.Popen(
         [sys.executable, "-m", "tests.controlplane.run"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
+        env=os.environ | {"TMPDIR": str(folder)},
     ) as program:
+        running = Running(program, folder)
         try:
-            yield program
+            assert program.stdout
+            while not running.printed or running.printed[-1] not in ("", LAST_LINE):
+                running.printed.append(program.stdout.readline())
+            yield running
         finally:
             if program.poll() is None:
                 program.send_signal(signal.SIGINT)
 
 
-def test_what_it_prints_can_be_typed_and_ctrl_c_leaves_nothing(running: subprocess.Popen[str], tmp_path: Path) -> None:
-    assert running.stdout
-    printed: list[str] = []
-    while not printed or printed[-1] not in ("", LAST_LINE):
-        printed.append(running.stdout.readline())
-    commands = [line.strip() for line in printed if line.startswith("    ")]
-    exports, denied, placed, kept = "\n".join(commands[:2]), *commands[2:]
+@pytest.fixture
+def nothing_left(running: Running) -> Iterator[None]:
+    """What a test has applied is gone for the next."""
+    yield
+    delete = "kubectl delete --ignore-not-found --cascade=foreground"
+    done = running.typed(f"{delete} -f examples/web-on-spot.yaml && {delete} pod/patient")
+    assert done.returncode == 0, done.stderr
 
-    def typed(command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["/bin/sh", "-c", f"{exports}\n{command}"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            env=os.environ | {"HOME": str(tmp_path)},  # for kubectl's cache
-            timeout=60,
-            check=False,
-        )
 
-    answer = typed(denied)
-    assert answer.returncode == 1
-    assert answer.stderr in (ROOT / "README.md").read_text()
-    assert "deployment.apps/storefront created" in typed(placed).stdout
-    typed("kubectl rollout status --namespace=shop deployment/storefront --timeout=60s")
-    pods = typed(placed.partition(" && ")[2]).stdout.splitlines()[1:]
+@pytest.mark.usefixtures("nothing_left")
+def test_what_it_prints_can_be_typed(running: Running) -> None:
+    denied, placed, kept, checked = (each for each in running.commands if not each.startswith("export "))
+    assert running.typed(denied).returncode == 1
+    assert "deployment.apps/storefront created" in running.typed(placed).stdout
+    running.typed("kubectl rollout status --namespace=shop deployment/storefront --timeout=60s")
+    pods = running.typed(placed.partition(" && ")[2]).stdout.splitlines()[1:]
     assert len(pods) == 6
     assert all(re.search(r" cpu-spot-\d ", line) for line in pods)
-    assert "is the last on-demand fallback of GPU spot pool NodePool h100-spot" in typed(kept).stderr
+    assert "is the last on-demand fallback of GPU spot pool NodePool h100-spot" in running.typed(kept).stderr
+    assert "deny  Deployment media/thumbnails  reserved-labels" in running.typed(checked).stdout
 
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
-    assert (running.returncode, errors) == (0, "spotgate: the cluster is gone\n")
-    assert not list(tmp_path.glob("spotgate-*"))
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("page", PAGES)
+def test_what_the_page_shows_is_what_kubectl_says(running: Running, page: str) -> None:
+    blocks = BLOCK.findall((ROOT / page).read_text())
+    assert blocks
+    for command, shown in COMMAND.findall("".join(blocks)):
+        done = running.typed(command)
+        # A page need not repeat the warnings that a policy has for the objects of another.
+        said = done.stdout if done.returncode == 0 and "Warning:" not in shown else done.stderr + done.stdout
+        pattern = re.escape(anywhere(shown)).replace(re.escape("...\n"), r"(?s:.*)")
+        assert re.fullmatch(pattern, anywhere(said)), f"{command}\n{said}"
+
+
+def anywhere(said: str) -> str:
+    """Without the numbers of Nodes: the scheduler chooses one."""
+    return re.sub(r"cpu-spot-\d", "cpu-spot-N", said)
+
+
+def test_ctrl_c_leaves_nothing(running: Running) -> None:
+    running.program.send_signal(signal.SIGINT)
+    running.program.send_signal(signal.SIGINT)  # whoever is impatient
+    _, errors = running.program.communicate(timeout=60)
+    assert running.program.returncode == 0
+    assert re.fullmatch(r"spotgate: starting .*\nspotgate: the cluster is gone\n", errors)
+    assert not list(running.folder.glob("spotgate-*"))

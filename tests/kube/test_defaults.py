@@ -269,7 +269,8 @@ def test_where_a_variable_comes_from_is_filled_in(written: dict[str, Any], fille
             {
                 "ephemeral": {
                     "volumeClaimTemplate": {
-                        "spec": {"resources": {"requests": {"storage": "1Ti"}}, "volumeMode": "Filesystem"}
+                        "metadata": {},
+                        "spec": {"resources": {"requests": {"storage": "1Ti"}}, "volumeMode": "Filesystem"},
                     }
                 }
             },
@@ -348,6 +349,7 @@ def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
                 "podManagementPolicy": "OrderedReady",
                 "replicas": 1,
                 "revisionHistoryLimit": 10,
+                "serviceName": "",
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
             },
         ),
@@ -409,6 +411,46 @@ def test_a_workload_has_the_pod_defaults_in_its_template() -> None:
     assert filled["terminationGracePeriodSeconds"] == 30
     assert cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"] == filled
     assert pod_template["template"]["spec"] == filled
+
+
+def test_a_template_has_metadata_even_if_nothing_is_in_it() -> None:
+    cron_job: dict[str, Any] = {"spec": {"jobTemplate": {"spec": {"template": {"spec": pod()["spec"]}}}}}
+    pod_template: dict[str, Any] = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}}
+
+    default_workload("batch", "CronJob", cron_job)
+    default_workload("", "PodTemplate", pod_template)
+
+    job_template = cron_job["spec"]["jobTemplate"]
+    assert job_template["metadata"] == job_template["spec"]["template"]["metadata"] == {}
+    assert pod_template["template"]["metadata"] == {"labels": {"app": "web"}}
+
+
+def test_a_claim_of_a_stateful_set_is_an_object_of_its_own() -> None:
+    claim = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1024Mi"}}}}
+
+    (filled,) = workload("apps", "StatefulSet", volumeClaimTemplates=[claim])["spec"]["volumeClaimTemplates"]
+
+    assert filled == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"volumeMode": "Filesystem", "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Pending"},
+    }
+
+
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+def test_a_condition_of_a_failure_policy_is_true(kind: str) -> None:
+    rules = [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}, {"type": "Odd", "status": "False"}]}
+    ]
+    holder: dict[str, Any] = {"template": {"spec": pod()["spec"]}, "podFailurePolicy": {"rules": rules}}
+    value = {"spec": holder if kind == "Job" else {"jobTemplate": {"spec": holder}}}
+
+    default_workload("batch", kind, value)
+
+    conditions = holder["podFailurePolicy"]["rules"][0]["onPodConditions"]
+    assert [each["status"] for each in conditions] == ["True", "False"]
 
 
 def test_a_job_without_labels_takes_those_of_its_template() -> None:

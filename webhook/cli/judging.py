@@ -7,12 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.context import Context, Phase
 from webhook.decision import Finding, Outcome
 from webhook.documents import parse_pointer
 from webhook.engine import ENGINE, decide
-from webhook.kube.defaults import default_pod, default_tolerations, default_workload, drop_nulls
+from webhook.kube.defaults import TEXTS, default_pod, default_tolerations, default_workload, drop_nulls
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.patch import pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.kinds import Kinds
     from webhook.cluster.manifests import Manifest
+    from webhook.decision import Decision
     from webhook.documents import Path as FieldPath
     from webhook.index import Index
     from webhook.patch import Operation
@@ -46,16 +48,34 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         findings: about it.
         patch: JSONPatch for its document, as that is written.
         problem: why it could not be judged.
+        traced: how it came about; only where the context asks for a trace, and the object could be judged.
     """
 
     namespace: str = ""
     findings: tuple[Finding, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
     problem: Problem | None = None
+    traced: Traced | None = None
+
+
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """How a judgement came about.
+
+    Attributes:
+        request: as it was validated: what the mutating webhook would inject is in its object.
+        before: the object as it came to the mutating webhook.
+        mutation: the decision of that.
+        validation: of the validating webhook.
+    """
+
+    request: Request
+    before: msgspec.Raw
+    mutation: Decision
+    validation: Decision
 
 
 class Judge:
-    """Judges objects one by one.
+    """Judges objects one by one. For DELETE their order counts: what was let go before is gone.
 
     Args:
         index: the policies.
@@ -63,7 +83,8 @@ class Judge:
         context: the surroundings of all decisions; its phase does not matter.
         operation: CREATE, UPDATE or DELETE.
         user: who asks.
-        before: for UPDATE, the objects that are there already. One that is not there is judged as if it were new.
+        before: the objects that are there already, for UPDATE and DELETE. An update of one that is not there is judged
+            as if it were new, its deletion as if it were there as it is written.
     """
 
     def __init__(
@@ -78,8 +99,8 @@ class Judge:
     ) -> None:
         self._index = index
         self._kinds = kinds
-        self._mutate = msgspec.structs.replace(context, phase=Phase.MUTATE, offline=True, patch_templates=True)
-        self._validate = msgspec.structs.replace(context, phase=Phase.VALIDATE, offline=True)
+        self._mutate = replace(context, phase=Phase.MUTATE, offline=True, patch_templates=True)
+        self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
         self._operation = operation
         self._user = user
         self._before = {_identity(each, self._namespace(each)): each for each in before}
@@ -89,8 +110,12 @@ class Judge:
         resource = self._kinds.resource(manifest)
         if resource is None:
             return self._judge_unknown(manifest)
-        value = _defaulted(manifest, self._namespace(manifest))
-        request = self._request(manifest, resource, value)
+        value = defaulted(manifest, self._namespace(manifest))
+        before = self._there(manifest)
+        if before is not None and _is_built_in(manifest):
+            value = _settled(value, before)
+        request = self._request(manifest, resource, value, before)
+        written = request.object
         mutation = decide(request, self._index, self._mutate)
         if mutation.patch:
             _apply(value, mutation.patch)
@@ -98,19 +123,27 @@ class Judge:
         decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
         if decision.malformed:
             return Judgement(problem=_malformed(manifest, decision.findings[0]))
+        if self._operation == "DELETE" and not decision.of(Outcome.DENY):
+            self._forget(manifest)
         return Judgement(
             namespace=request.namespace,
             findings=decision.findings,
             patch=_as_written(mutation.patch, manifest),
+            traced=Traced(request=request, before=written, mutation=mutation, validation=decision)
+            if self._mutate.trace
+            else None,
         )
 
     def _judge_unknown(self, manifest: Manifest) -> Judgement:
         """An object of a kind of which nobody says what resource it is: no policy can look at it."""
         if meant := self._kinds.meant(manifest):
-            text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {meant}?"
-            return Judgement(problem=manifest.problem(("apiVersion",), text))
+            text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {' or '.join(meant)}?"
+            problem = manifest.problem(("apiVersion",), text)
+            # What else is wrong with it is said too: an example that somebody copied is seldom wrong in one line only.
+            judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
+            return replace(judged, problem=problem, patch=())
         guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
-        if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {})) is None:
+        if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
             return Judgement(namespace=manifest.namespace)
         finding = Finding(
             policy=ENGINE,
@@ -127,11 +160,31 @@ class Judge:
             return manifest.namespace
         return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
 
-    def _request(self, manifest: Manifest, resource: Resource, value: dict[str, Any]) -> Request:
+    def _there(self, manifest: Manifest) -> dict[str, Any] | None:
+        """What an UPDATE changes or a DELETE takes away; None: nothing is known to be there."""
         namespace = self._namespace(manifest)
-        before = _raw(value) if self._operation == "DELETE" else _NULL
-        if self._operation == "UPDATE" and (there := self._before.get(_identity(manifest, namespace))):
-            before = _raw(_defaulted(there, namespace))
+        there = self._before.get(_identity(manifest, namespace)) if self._operation != "CREATE" else None
+        return None if there is None else defaulted(there, namespace)
+
+    def _forget(self, manifest: Manifest) -> None:
+        """If it is a node pool: what is judged from now on is judged without it."""
+        readers = (reader for provider in self._index.providers.values() for reader in provider.readers)
+        gone = {
+            (reader.provider, reader.kind, self._namespace(manifest), manifest.name)
+            for reader in readers
+            if (reader.group, reader.kind) == (manifest.group, manifest.kind)
+        }
+        view = self._validate.view
+        if gone and view.pools is not None:
+            pools = tuple(pool for pool in view.pools if pool.identity not in gone)
+            self._validate = replace(self._validate, view=replace(view, pools=pools))
+
+    def _request(
+        self, manifest: Manifest, resource: Resource, value: dict[str, Any], before: dict[str, Any] | None
+    ) -> Request:
+        namespace = self._namespace(manifest)
+        deleted = self._operation == "DELETE"
+        old = value if deleted and before is None else before
         return Request(
             uid=f"{manifest.file}:{manifest.document.line}{pointer(manifest.path)}",
             operation=self._operation,
@@ -140,8 +193,8 @@ class Judge:
             name=manifest.name,
             namespace=namespace,
             user_info=self._user,
-            object=_NULL if self._operation == "DELETE" else _raw(value),
-            old_object=before,
+            object=_NULL if deleted else _raw(value),
+            old_object=_NULL if old is None else _raw(old),
         )
 
 
@@ -167,6 +220,11 @@ def _identity(manifest: Manifest, namespace: str) -> Identity:
     return (manifest.group, manifest.kind, namespace, manifest.name)
 
 
+def _is_built_in(manifest: Manifest) -> bool:
+    """Does the API server know the fields of the object?"""
+    return resource_of(manifest.group, manifest.kind) is not None
+
+
 def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
@@ -176,12 +234,12 @@ def _copy(value: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
+def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     """The object as the API server hands it to a webhook."""
     value = _copy(manifest.value)
     metadata = value["metadata"] = value.get("metadata") or {}
     # Nulls in a custom resource stay, unless its CRD says something else.
-    drop_nulls(value if resource_of(manifest.group, manifest.kind) is not None else metadata)
+    drop_nulls(value if _is_built_in(manifest) else metadata)
     if namespace:
         metadata["namespace"] = namespace
     if (manifest.group, manifest.kind) == ("", "Pod"):
@@ -189,6 +247,26 @@ def _defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
         default_tolerations(value)
     default_workload(manifest.group, manifest.kind, value)
     return value
+
+
+def _settled(value: Any, before: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value, and as it was before where only members are different that an API server does not keep."""
+    if _lean(value) == _lean(before):
+        return before
+    if not isinstance(value, dict) or not isinstance(before, dict):
+        return value
+    same = before.keys() - TEXTS
+    return {key: _settled(each, before[key]) if key in same else each for key, each in value.items()}
+
+
+def _lean(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value without members that are zero or empty, except in a mapping of texts."""
+    if isinstance(value, list):
+        return [_lean(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    members = ((key, each if key in TEXTS else _lean(each)) for key, each in value.items())
+    return {key: each for key, each in members if each}
 
 
 def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
@@ -220,10 +298,10 @@ def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN40
             added = operation.value
             for inner in reversed(path[depth + 1 :]):
                 added = [added] if inner == "-" else {str(inner): added}
-            return msgspec.structs.replace(operation, path=pointer(path[: depth + 1]), value=added)
+            return replace(operation, path=pointer(path[: depth + 1]), value=added)
     return operation
 
 
 def _malformed(manifest: Manifest, finding: Finding) -> Problem:
     path = path_of(finding.field)
-    return msgspec.structs.replace(manifest.problem(path, f"{finding.reason}; {finding.fix}"), field=finding.field)
+    return replace(manifest.problem(path, f"{finding.reason}; {finding.fix}"), field=finding.field)

@@ -1,0 +1,186 @@
+"""``spotgate check --kubeconfig`` where the cluster can't be read: said in words, in bounded time, with exit code 2.
+
+What it finds in one that can be is in tests/controlplane/test_check_live.py.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.conftest import POD
+from webhook.cli import live_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.conftest import Run
+
+ROOT = Path(__file__).parents[2]
+Write = Any  # the fixture: (name, text) -> path
+
+
+def kubeconfig(server: str, **user: Any) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": user or {"token": "t"}}],
+            "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "prod",
+        }
+    )
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port on which nobody listens, and nobody else will."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def answering(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a server that gives every request the (status, body) that the test is parametrized with."""
+    status, body = request.param
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
+    """What is said on standard error; nothing was judged."""
+    write("pod.yaml", POD)
+    if text is not None:
+        write("kubeconfig", text)
+    done = run("check", "--kubeconfig", "kubeconfig", *arguments, "pod.yaml")
+    assert (done.code, done.out) == (2, "")
+    return done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "No such file or directory"),
+        ("", "it is no kubeconfig"),
+        ("just a text", "it is no kubeconfig"),
+        ("{a: [", "while parsing a flow node"),
+        ("{apiVersion: v1, kind: Config}", "Expected key current-context"),
+        (kubeconfig("https://127.0.0.1:1", tokenFile="/nowhere/token"), "No such file or directory"),
+    ],
+    ids=["missing", "empty", "text", "no YAML", "no context", "no token"],
+)
+def test_a_kubeconfig_that_can_not_be_used_is_named(run: Run, write: Write, text: str | None, why: str) -> None:
+    said = judged(run, write, text)
+    assert said.startswith("kubeconfig: can't be used to reach an API server: ")
+    assert why in said
+    assert said.count("\n") == 1
+
+
+def test_a_context_that_is_not_there_is_named(run: Run, write: Write) -> None:
+    said = judged(run, write, kubeconfig("https://127.0.0.1:1"), "--context=staging")
+    assert "Expected object with name staging in kubeconfig/contexts list" in said
+
+
+def test_a_context_without_a_kubeconfig_is_a_mistake(run: Run, write: Write) -> None:
+    write("pod.yaml", POD)
+    done = run("check", "--context=prod", "pod.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: --context is of a kubeconfig; give --kubeconfig too\n"
+
+
+def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed_port: int) -> None:
+    url = f"https://127.0.0.1:{closed_port}"
+    said = judged(run, write, kubeconfig(url))
+    assert said.startswith(f"kubeconfig: the API server at {url} can't be asked: Cannot connect to host")
+
+
+def test_an_api_server_that_never_answers_is_not_waited_for(
+    run: Run, write: Write, silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_state, "_ANSWER", 0.2)
+    said = judged(run, write, kubeconfig(f"http://127.0.0.1:{silent_port}"))
+    assert said.endswith("can't be asked: the API server did not answer in time\n")
+
+
+@pytest.mark.parametrize(
+    ("answering", "why"),
+    [
+        ((401, b'{"kind": "Status", "message": "Unauthorized"}'), "401 Unauthorized: Unauthorized"),
+        ((200, b"<html>Log in first</html>"), "the API server's answer makes no sense: JSON is malformed"),
+        ((200, b"[]"), "the API server's answer makes no sense: Expected `object`"),
+    ],
+    indirect=["answering"],
+    ids=["refusing the credentials", "a login page", "something else"],
+)
+def test_whoever_does_not_answer_as_an_api_server_does_is_named(
+    run: Run, write: Write, answering: str, why: str
+) -> None:
+    said = judged(run, write, kubeconfig(answering))
+    assert said.startswith(f"kubeconfig: the API server at {answering} can't be asked: {why}")
+
+
+@pytest.mark.parametrize("answering", [(503, b"come back later")], indirect=True)
+def test_what_an_api_server_does_not_give_is_said_resource_by_resource(run: Run, write: Write, answering: str) -> None:
+    write("pod.yaml", POD)
+    write("kubeconfig", kubeconfig(answering))
+    done = run("check", "--kubeconfig=kubeconfig", "-o", "json", "pod.yaml")
+    assert done.code == 2
+    assert "kubeconfig: nodes can't be read: 503 Service Unavailable: come back later\n" in done.err
+    assert "kubeconfig: nodepools.compute.coreweave.com can't be read: 503" in done.err
+    assert "pod.yaml:1:1: what the cluster has of this object can't be read: 503" in done.err
+    assert done.json["summary"]["documents"] == 1
+
+
+def test_a_login_program_that_does_not_end_is_not_waited_for(write: Write) -> None:
+    write("pod.yaml", POD)
+    until_nobody_reads = "import select; poll = select.poll(); poll.register(1, select.POLLERR); poll.poll(60_000)"
+    program = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": ["-c", until_nobody_reads],
+    }
+    write("kubeconfig", kubeconfig("https://127.0.0.1:1", exec=program))
+    command = (
+        "import sys; from webhook.cli import live_state, main; live_state._LOGIN = 0.2; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", command, "check", "--kubeconfig=kubeconfig", "pod.yaml"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    said = "kubeconfig: the program that it names for logging in has not ended after 0 s\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
