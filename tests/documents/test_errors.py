@@ -31,6 +31,11 @@ def error(text: str | bytes, limits: Limits | None = None) -> str:
         ("a: {b: 1, b: 2}\n", '1:11: duplicate key "b", first at f.yaml:1; keep one of the two'),
         ('{"a": {"b": 1,\n "b": 2}}', '2:2: duplicate key "b", first at f.yaml:1; keep one of the two'),
         ("a: 1\n---\nb: 1\nb: 2\n", '4:1: duplicate key "b", first at f.yaml:3; keep one of the two'),
+        ('{"a": 1}\n{"b": {"é": 1},\n\t"c": [{"b": 1}], "b": 2}', '3:19: duplicate key "b", first at f.yaml:2; keep one of the two'),
+        ('{"a": "NaN", "b\\"": [true, NaN]}', "1:28: NaN is no finite number; write one, or quote it"),
+        ('{"a": [-Infinity]}', "1:8: -Infinity is no finite number; write one, or quote it"),
+        ('{"a": 0.9e308,\n "b": 9e308}', "2:7: 9e308 is no finite number; write one, or quote it"),
+        (f'{{"a": 1{"0" * 5000}}}', f"1:7: 1{'0' * 39} is no finite number; write one, or quote it"),
         ("a: !foo x\n", "1:4: tag '!foo' is not for Kubernetes; remove it"),
         ("a: !!set {x}\n", "1:4: tag 'tag:yaml.org,2002:set' is not for Kubernetes; remove it"),
         ("a: !!str [x]\n", "1:4: tag 'tag:yaml.org,2002:str' is not for Kubernetes; remove it"),
@@ -63,7 +68,7 @@ def error(text: str | bytes, limits: Limits | None = None) -> str:
             f"1:10: found invalid Unicode character escape code while parsing a quoted scalar; {SYNTAX}",
         ),
     ],
-)
+)  # fmt: skip
 def test_an_error_says_what_where_and_how_to_mend_it(text: str | bytes, message: str) -> None:
     assert error(text) == f"f.yaml:{message}"
 

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from argparse import ArgumentTypeError
-from datetime import timedelta
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
-from webhook.cli.judging import Judge, path_of
-from webhook.cli.kinds import Kinds
-from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
-from webhook.cli.report import Patch, Report, Result
-from webhook.cluster.files import view_of
-from webhook.cluster.manifests import read_manifests
-from webhook.context import Context, Phase, utc_now
+from webhook.cli.inputs import add_inputs, judge
+from webhook.cli.judging import path_of
+from webhook.cli.report import Judged, Patch, PolicyTitle, Report, Result
+from webhook.cli.writing import write_whole
 from webhook.decision import Outcome
-from webhook.globs import Globs, problem_with
-from webhook.policy.common import API_VERSION, PolicySpec
-from webhook.review import UserInfo
+from webhook.policy.common import PolicySpec
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator
-    from datetime import date
+    from collections.abc import Iterator
 
     from webhook.bundle import Bundle
     from webhook.cli.judging import Judgement
     from webhook.cluster.manifests import Manifest
-    from webhook.cluster.protocol import ClusterView
     from webhook.policy.errors import Problem
 
 DESCRIPTION: Final = """\
@@ -49,6 +41,8 @@ what is unknown:
   and what to pass. Node pools are taken for complete where any is among the files or --state is
   given, unless --partial is; otherwise they are unknown. With --operation UPDATE an object is
   compared with the same object in --state; one that is not there is judged as if it were new.
+  With --operation DELETE the objects are deleted one after the other, in the order of the files.
+  With --kubeconfig all of that is read from the cluster, whose version counts then too.
 
 what is skipped:
   In a folder: hidden files, documents that are no Kubernetes objects (values.yaml), and Helm
@@ -60,23 +54,28 @@ examples:
   %(prog)s --state cluster/ -o json deploy/ nodepools.yaml
   helm template chart/ | %(prog)s -
   kustomize build . | %(prog)s --fail-on warn --user jane --group developers -
+  %(prog)s --kubeconfig ~/.kube/config --context prod deploy/
 
 exit codes:
   0  nothing at or above --fail-on
   1  findings at or above --fail-on
-  2  it could not judge: a file or the state can't be read, a policy is invalid, or the command
-     line is wrong
+  2  it could not judge: a file, the state or the cluster can't be read, a policy is invalid, or
+     the command line is wrong
 """
 
-FORMATS: Final = ("table", "json")
-_WARN_BEFORE: Final = timedelta(days=14)
-"""How long before its last day an exemption is called to mind."""
+FORMATS: Final = ("table", "json", "sarif", "junit", "github")
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="files, folders; - is standard input")
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: %(default)s")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT[=FILE]",
+        type=_output,
+        action="append",
+        help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
+    )
     parser.add_argument(
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),
@@ -84,67 +83,37 @@ def configure(parser: ArgumentParser) -> None:
         help="the least that makes the exit code 1, each of the three including those before it; default: %(default)s",
     )
     parser.add_argument(
-        "--ignore",
-        metavar="GLOB",
-        type=_glob,
-        action="append",
-        default=[],
-        help="leave out files and folders with this name or path; can be given again",
+        "--operation",
+        choices=("CREATE", "UPDATE", "DELETE"),
+        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
     )
-    add_policies(parser)
-    add_kubernetes_version(parser)
-    cluster = parser.add_argument_group("the cluster that the objects are meant for")
-    cluster.add_argument(
-        "--state",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="manifests of what it has: node pools, Namespaces, Nodes; files or folders; can be given again",
-    )
-    cluster.add_argument("--partial", action="store_true", help="there are more node pools than the files show")
-    request = parser.add_argument_group("the request that the webhook would see")
-    request.add_argument(
-        "--operation", choices=("CREATE", "UPDATE", "DELETE"), default="CREATE", help="default: %(default)s"
-    )
-    request.add_argument("--user", default="", help="user name; default: unknown, and no exemption by user holds")
-    request.add_argument(
-        "--group", metavar="GROUP", action="append", default=[], help="group of the user; can be given again"
-    )
+    add_inputs(parser)
 
 
 def run(options: Namespace) -> int:
     """Judge, report, and say how it went."""
-    context = Context(phase=Phase.VALIDATE, now=utc_now(), api_server=options.kubernetes_version)
-    bundle = read_policies(options.policies)
-    for warning in _expiring(bundle, context.now.date()):
-        print(warning, file=sys.stderr)
-
-    given = read_manifests(options.paths, ignore=Globs(options.ignore))
-    state = read_manifests(options.state)
-    problems = [*given.problems, *state.problems]
-    objects = [each for each in given.objects if each.group != API_VERSION.partition("/")[0]]
-    view = _view(options, [*state.objects, *objects], bundle, unread=bool(problems))
-    judge = Judge(
-        bundle.index,
-        Kinds(bundle, [*state.objects, *objects]),
-        replace(context, view=view, oldest_kubelet=view.oldest_kubelet or options.kubernetes_version),
-        operation=options.operation,
-        user=UserInfo(options.user, tuple(options.group)),
-        before=state.objects,
+    judged = judge(options)
+    report = Report.of(
+        [_judged(*each) for each in judged.objects],
+        [patch for each in judged.objects for patch in _patches(*each)],
+        judged.problems,
+        skipped=judged.skipped,
+        policies=_titles(judged.bundle),
     )
+    for name, file in options.output or [("table", None)]:
+        _put_out(report, name, file)
+    return _finish(report, judged.problems, Outcome[options.fail_on.upper()])
 
-    results: list[Result] = []
-    patches: list[Patch] = []
-    for each in objects:
-        judgement = judge.judge(each)
-        if judgement.problem is not None:
-            problems.append(judgement.problem)
-        results += _results(each, judgement)
-        patches += _patches(each, judgement)
-    skipped = given.skipped + len(given.objects) - len(objects)
-    report = Report.of(results, patches, documents=len(objects), skipped=skipped)
-    import_module(f"webhook.cli.output_{options.output}").show(report)
-    return _finish(report, problems, Outcome[options.fail_on.upper()])
+
+def _put_out(report: Report, name: str, file: Path | None) -> None:
+    """Print the report, or write it to a file."""
+    module = import_module(f"webhook.cli.output_{name}")
+    if file is not None:
+        write_whole(file, f"{module.render(report)}\n".encode())
+    elif name == "table":
+        module.show(report)
+    else:
+        print(module.render(report))
 
 
 def _finish(report: Report, problems: list[Problem], fail_on: Outcome) -> int:
@@ -156,41 +125,42 @@ def _finish(report: Report, problems: list[Problem], fail_on: Outcome) -> int:
     return FOUND if found else FINE
 
 
-def _view(options: Namespace, objects: list[Manifest], bundle: Bundle, *, unread: bool) -> ClusterView:
-    """The cluster after everything that was given has been applied to what is there."""
-    view = view_of(objects, bundle.providers, complete=bool(options.state))
-    if options.partial:
-        why = "--partial says that the cluster has more node pools than the files show."
-        return replace(view, pools=None, why_unknown=why, remedy="pass all of them with --state, without --partial")
-    if unread:
-        why = "Some of the files can't be read, and there may be node pools in them."
-        return replace(view, pools=None, why_unknown=why, remedy="mend those files first")
-    return view
-
-
-def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
+def _judged(manifest: Manifest, judgement: Judgement) -> Judged:
+    results = []
     for finding in judgement.findings:
-        yield Result(
-            file=manifest.file,
-            line=manifest.line_of(path_of(finding.field)),
-            api_version=manifest.api_version,
-            kind=manifest.kind,
-            namespace=judgement.namespace,
-            name=manifest.shown_name,
-            policy=finding.policy,
-            outcome=str(finding.outcome),
-            reason=finding.reason,
-            detail=finding.detail,
-            field=finding.field,
-            fix=finding.fix,
+        line, column = manifest.position_of(path_of(finding.field))
+        results.append(
+            Result(
+                file=manifest.file,
+                line=line,
+                column=column,
+                api_version=manifest.api_version,
+                kind=manifest.kind,
+                namespace=judgement.namespace,
+                name=manifest.shown_name,
+                policy=finding.policy,
+                outcome=str(finding.outcome),
+                reason=finding.reason,
+                detail=finding.detail,
+                field=finding.field,
+                fix=finding.fix,
+            )
         )
+    return Judged(
+        file=manifest.file,
+        line=manifest.line,
+        kind=manifest.kind,
+        namespace=judgement.namespace,
+        name=manifest.shown_name,
+        results=results,
+    )
 
 
 def _patches(manifest: Manifest, judgement: Judgement) -> Iterator[Patch]:
     if judgement.patch:
         yield Patch(
             file=manifest.file,
-            line=manifest.line_of(()),
+            line=manifest.line,
             kind=manifest.kind,
             namespace=judgement.namespace,
             name=manifest.shown_name,
@@ -198,19 +168,16 @@ def _patches(manifest: Manifest, judgement: Judgement) -> Iterator[Patch]:
         )
 
 
-def _expiring(bundle: Bundle, today: date) -> Iterable[Problem]:
-    """Exemptions that soon will hold no longer."""
+def _titles(bundle: Bundle) -> Iterator[PolicyTitle]:
+    """The bundle's policies, its facts left out."""
     for policy in bundle.documents:
-        for number, exemption in enumerate(policy.spec.exempt if isinstance(policy.spec, PolicySpec) else ()):
-            if exemption.expires is not None and today <= exemption.expires <= today + _WARN_BEFORE:
-                text = (
-                    f"warning: the exemption ends on {exemption.expires} ({exemption.reason}); "
-                    "renew it, or mend what it lets through"
-                )
-                yield policy.problem(("spec", "exempt", number, "expires"), text)
+        if isinstance(policy.spec, PolicySpec):
+            about = inspect.cleandoc(type(policy.spec).__doc__ or "")
+            yield PolicyTitle(name=policy.name, kind=policy.kind, about=about)
 
 
-def _glob(text: str) -> str:
-    if problem := problem_with(text):
-        raise ArgumentTypeError(problem)
-    return text.rstrip("/")
+def _output(text: str) -> tuple[str, Path | None]:
+    name, _, file = text.partition("=")
+    if name not in FORMATS:
+        raise ArgumentTypeError(f"no format {name!r}; choose from {', '.join(FORMATS)}")
+    return name, Path(file) if file else None

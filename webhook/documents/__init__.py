@@ -10,13 +10,14 @@ Positions cost nothing until one is asked for: a document keeps its text, which 
 from __future__ import annotations
 
 import codecs
-import re
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
+
+import msgspec
 
 from webhook.documents.json_reader import read_json
 from webhook.documents.model import (
+    ESCAPED_SURROGATE,
     LIMITS,
     DocumentError,
     JSONValue,
@@ -40,8 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """One document of a file.
 
     Attributes:
@@ -50,13 +50,15 @@ class Document:
         value: JSON; no part of it is shared with another.
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
+        begin: where ``source`` begins in the text of the file, in characters.
     """
 
     file: str
     line: int
     value: JSONValue
-    source: str = field(default="", repr=False, compare=False)
-    offset: int = field(default=0, repr=False, compare=False)
+    source: str = ""
+    offset: int = 0
+    begin: int = 0
 
     def position(self, path: Path) -> tuple[int, int]:
         """Line and column, from 1, of the key (of a mapping's member) or the item (of a sequence) at ``path``.
@@ -77,12 +79,14 @@ def read_documents(data: bytes, file: str, *, limits: Limits = LIMITS) -> list[D
     if text.lstrip().startswith(("{", "[")):
         try:
             return _json_documents(text, file, limits)
-        except (ValueError, OverflowError, RecursionError):
+        except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):
         text += "\n"  # kubectl ends the last line too, and with it a block scalar
     return [
-        Document(file, start.line + 1, value, text[start.index - start.column : end.index])
+        Document(
+            file, start.line + 1, value, text[start.index - start.column : end.index], begin=start.index - start.column
+        )
         for value, start, end in YAMLReader(text, file, limits).read()
         if value is not None
     ]
@@ -104,19 +108,19 @@ def _decode(data: bytes, file: str, limits: Limits) -> str:
 def _json_documents(text: str, file: str, limits: Limits) -> list[Document]:
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
-    for start, end, value in read_json(text, limits):
+    for start, end, value in read_json(text, file, limits):
         line += text.count("\n", counted, start)
         line_start = text.rfind("\n", counted, start) + 1 or line_start
         counted = start
         if value is not None:
-            documents.append(Document(file, line, value, text[start:end], start - line_start))
+            documents.append(Document(file, line, value, text[start:end], start - line_start, start))
     return documents
 
 
 @lru_cache(maxsize=4)  # The findings of a document come together, each asking for its own position.
 def _parsed(source: str) -> tuple[Parsed, dict[int, Marks]] | None:
     """The one document in ``source`` and its marks; None if it is JSON that is no YAML (keys past 1,024 characters)."""
-    reader = YAMLReader(_ESCAPED_SURROGATE.sub(r"\\u0020", source), "", LIMITS)
+    reader = YAMLReader(ESCAPED_SURROGATE.sub(r"\\u0020", source), "", LIMITS)
     try:
         return next(reader.read()), reader.marks
     except DocumentError:
@@ -137,6 +141,3 @@ def _locate(source: str, path: Path) -> tuple[int, int]:
             break
         mark, node = members[name], node[name]
     return mark.line, mark.column
-
-
-_ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]..")  # good JSON, no YAML; a space is as wide

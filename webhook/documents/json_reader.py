@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.documents.model import DocumentError
 from webhook.documents.values import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from webhook.documents.model import JSONValue, Limits
 
 
-def read_json(text: str, limits: Limits) -> Iterator[tuple[int, int, JSONValue]]:
+def read_json(text: str, file: str, limits: Limits) -> Iterator[tuple[int, int, JSONValue]]:
     """Where each JSON value begins and ends in the text, and the value.
 
     Raises:
-        ValueError, OverflowError, RecursionError: it is no JSON, bad JSON or too much of it. What and where: the YAML
-            reader says.
+        DocumentError: a duplicate key, or a number that is none: in YAML that would be text.
+        ValueError, RecursionError: it is no JSON, or too much of it. What and where: the YAML reader says.
     """
     # Without aliases, commas and brackets bound the number of values, before one of them is made.
     if text.count(",") + text.count("[") + text.count("{") >= limits.nodes:
@@ -28,7 +30,10 @@ def read_json(text: str, limits: Limits) -> Iterator[tuple[int, int, JSONValue]]
     end = 0
     while match := _NEXT.match(text, end):
         start = match.end()
-        value, end = _DECODER.raw_decode(text, start)
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except _FaultError:
+            raise next(_faults(text, start, file)) from None
         if _is_deeper(value, limits.depth):
             raise ValueError("too deep")
         if escaped_surrogates:
@@ -36,15 +41,51 @@ def read_json(text: str, limits: Limits) -> Iterator[tuple[int, int, JSONValue]]
         yield start, end, value
 
 
+class _FaultError(ValueError):
+    """What the decoder's hooks object to. They are not told where it is."""
+
+
 def _object(members: list[tuple[str, JSONValue]]) -> dict[str, JSONValue]:
     value = dict(members)
     if len(value) < len(members):
-        raise ValueError("duplicate key")
+        raise _FaultError
     return value
 
 
-def _constant(name: str) -> JSONValue:
-    raise ValueError(f"{name} is no JSON")
+def _number(convert: Callable[[str], int | float], text: str) -> int | float:
+    try:
+        return as_json(convert(text))
+    except (ValueError, OverflowError):
+        raise _FaultError from None
+
+
+def _faults(text: str, start: int, file: str) -> Iterator[DocumentError]:
+    """Duplicate keys and numbers that are none, in text that is JSON but for them."""
+    containers: list[dict[str, int]] = []  # around the token: where the keys of each are
+    for token in _TOKEN.finditer(text, start):
+        at = token.start()
+        if token[0] in "{[":
+            containers.append({})
+        elif token[0] in "}]":
+            containers.pop()
+        elif token["key"]:
+            key = json.loads(token["key"])
+            if key in containers[-1]:
+                first, _ = _position(text, containers[-1][key])
+                problem = f"duplicate key {json.dumps(key)}, first at {file}:{first}"
+                yield DocumentError(file, *_position(text, at), problem, "keep one of the two")
+            containers[-1][key] = at
+        elif token["number"]:
+            try:
+                _number(json.loads, token["number"])
+            except _FaultError:
+                problem = f"{token['number'][:_SHOWN]} is no finite number"
+                yield DocumentError(file, *_position(text, at), problem, "write one, or quote it")
+
+
+def _position(text: str, at: int) -> tuple[int, int]:
+    """Line and column, from 1."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def _is_deeper(value: JSONValue, depth: int) -> bool:
@@ -63,8 +104,12 @@ def _is_deeper(value: JSONValue, depth: int) -> bool:
 
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object,
-    parse_constant=_constant,
-    parse_float=lambda text: as_json(float(text)),
-    parse_int=lambda text: as_json(int(text)),
+    parse_constant=partial(_number, float),
+    parse_float=partial(_number, float),
+    parse_int=partial(_number, int),
 )
 _NEXT: Final = re.compile(r"[ \t\n\r]*(?=[^ \t\n\r])")
+_STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TOKEN: Final = re.compile(rf"(?P<key>{_STRING})(?=\s*:)|{_STRING}|[{{}}\[\]]|(?P<number>-?[0-9NI][-+.\w]*)")
+_SHOWN: Final = 40
+"""How much is repeated of a number, which may have thousands of digits."""

@@ -71,5 +71,8 @@ def _step(step: str | int) -> str:
     return f".{step}" if _FIELD.fullmatch(step) else f"[{json.dumps(step, ensure_ascii=False)}]"
 
 
+ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]..")
+"""Good JSON and no YAML; where only positions matter, a space as wide stands for it."""
+
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _FIELD: Final = re.compile(r"[$A-Za-z_][A-Za-z0-9_]*")

@@ -1,0 +1,210 @@
+"""``spotgate fix``: what the webhook would inject, in the files, and not a byte else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from tests.cli.conftest import Run
+
+    Write: TypeAlias = Callable[[str, str | bytes], Path]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TAINTED = SPOT_POOL + "  nodeTaints: [{key: example.com/spot, effect: NoSchedule}]\n"
+POD = """\
+# the trainer
+apiVersion: v1
+kind: Pod
+metadata: {name: trainer}   # no namespace
+spec:
+  nodeSelector:
+    "compute.coreweave.com/node-pool":   gpu-spot
+  containers:
+  - name: main
+    image: 'busybox'
+    resources: {limits: {nvidia.com/gpu: 8}}
+  # the end
+"""
+FIXED = POD.replace(
+    "  # the end\n",
+    """\
+  tolerations:
+  - key: example.com/spot
+    operator: Exists
+    effect: NoSchedule
+  terminationGracePeriodSeconds: 60
+  # the end
+""",
+).replace(
+    "    resources: {limits: {nvidia.com/gpu: 8}}\n",
+    """\
+    resources: {limits: {nvidia.com/gpu: 8}}
+    lifecycle:
+      preStop:
+        sleep:
+          seconds: 5
+""",
+)
+
+
+@pytest.fixture(autouse=True)
+def state(write: Write) -> None:
+    write("state.yaml", f"{TAINTED}---\n{ON_DEMAND_POOL}")
+
+
+def test_what_is_added_is_written_and_the_rest_stays(run: Run, write: Write) -> None:
+    file = write("pod.yaml", POD)
+
+    done = run("fix", "--state", "state.yaml", file)
+
+    assert (done.code, done.out, done.err) == (0, "pod.yaml: changed\n", "")
+    assert file.read_text() == FIXED
+
+
+def test_a_second_time_there_is_nothing_to_do(run: Run, write: Write) -> None:
+    file = write("pod.yaml", POD)
+    run("fix", "--state", "state.yaml", file)
+    written = file.stat()
+
+    done = run("fix", "--state", "state.yaml", file)
+
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert file.stat().st_mtime_ns == written.st_mtime_ns
+    assert run("check", "--state", "state.yaml", "-o", "json", file).json["patches"] == []
+
+
+@pytest.mark.parametrize("flag", ["--check", "--diff"])
+def test_nothing_is_written_when_only_asked(flag: str, run: Run, write: Write) -> None:
+    file = write("pod.yaml", POD)
+
+    done = run("fix", flag, "--state", "state.yaml", file)
+
+    assert done.code == 1
+    assert file.read_text() == POD
+    file.write_text(FIXED)
+    assert run("fix", flag, "--state", "state.yaml", file).code == 0
+
+
+@pytest.mark.parametrize("text", [POD, POD.removesuffix("\n"), POD.replace("\n", "\r\n")])
+def test_the_difference_is_one_that_git_applies(text: str, run: Run, write: Write) -> None:
+    file = write("pod.yaml", text.encode())
+    difference = run("fix", "--diff", "--state", "state.yaml", file).out
+
+    subprocess.run(["git", "apply", "-"], input=difference.encode(), check=True)  # noqa: S607
+
+    changed = file.read_bytes()
+    file.write_text(text, newline="")
+    run("fix", "--state", "state.yaml", file)
+    assert changed == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(POD.replace("\n", "\r\n").encode(), id="the line ends of Windows"),
+        pytest.param(b"\xef\xbb\xbf" + POD.encode(), id="a byte order mark"),
+        pytest.param(f"{POD}---\n# nothing\n---\na: {{b: c}} # no object\n".encode(), id="other documents"),
+        pytest.param(
+            ("apiVersion: v1\nkind: List\nitems:\n- " + POD.replace("\n", "\n  ").rstrip()).encode(), id="a list"
+        ),
+    ],
+)
+def test_every_byte_that_was_there_still_is(written: bytes, run: Run, write: Write) -> None:
+    file = write("dir/file.yaml", written)
+
+    assert run("fix", "--state", "state.yaml", "dir").code == 0
+
+    remaining = iter(file.read_bytes())
+    assert all(byte in remaining for byte in written)
+    assert run("fix", "--check", "--state", "state.yaml", "dir").code == 0
+    assert (b"\r\n" in written) == (b"\r\n" in file.read_bytes())
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+def test_json_stays_json(indent: int | None, run: Run, write: Write) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"spotgate.dev/capacity": "spot"}},
+        "spec": {"containers": [{"name": "a", "image": "b"}]},
+    }
+    file = write("pod.json", json.dumps(pod, indent=indent))
+    write("pools.yaml", TAINTED.replace("gd-8xh100ib-i128", "cd-gp-a192-genoa"))
+
+    assert run("fix", "--state", "pools.yaml", file).code == 0
+
+    changed = json.loads(file.read_text())
+    assert changed["spec"]["tolerations"] == [{"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}]
+    assert run("fix", "--check", "--state", "pools.yaml", file).code == 0
+    if indent:
+        assert json.dumps(changed, indent=indent) == file.read_text()
+
+
+def test_what_can_not_be_done_in_place_is_refused_with_its_line_and_the_other_files_are_done(
+    run: Run, write: Write
+) -> None:
+    shared = POD.replace("spec:\n", "spec: &spec\n") + "---\n" + POD
+    twice = (
+        'apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a, labels: &labels {x: "1"}}\n'
+        "  spec: &spec\n    nodeSelector: {compute.coreweave.com/node-pool: gpu-spot}\n    containers:\n"
+        "    - {name: main, image: a, resources: {limits: {nvidia.com/gpu: 8}}}\n"
+        "- apiVersion: v1\n  kind: Pod\n  metadata: {name: b, labels: *labels}\n  spec: *spec\n"
+    )
+    aliased = write("a.yaml", twice)
+    anchored = write("b.yaml", shared)
+    fine = write("d.yaml", POD)
+
+    done = run("fix", "--state", "state.yaml", "a.yaml", "b.yaml", "d.yaml")
+
+    assert done.code == 2
+    assert done.out == "b.yaml: changed\nd.yaml: changed\n"
+    assert done.err.startswith("a.yaml:7:1: can't be changed in place: the change is inside of what &spec names")
+    assert aliased.read_text() == twice
+    assert anchored.read_text().count("tolerations") == 2
+    assert fine.read_text() == FIXED
+
+
+def test_a_link_stays_a_link_and_the_mode_stays_too(run: Run, write: Write) -> None:
+    file = write("real/pod.yaml", POD)
+    file.chmod(0o640)
+    link = Path("link.yaml")
+    link.symlink_to(file)
+
+    assert run("fix", "--state", "state.yaml", link).code == 0
+
+    assert link.is_symlink()
+    assert file.read_text() == FIXED
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [each.name for each in file.parent.iterdir()] == ["pod.yaml"]
+
+
+def test_standard_input_is_no_file_to_write(run: Run) -> None:
+    done = run("fix", "-", stdin=POD.encode())
+    assert done.code == 2
+    assert "fix writes files" in done.err
+
+
+def test_the_examples_once_fixed_need_no_patch(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    before = {file: file.read_text() for file in folder.rglob("*.yaml")}
+
+    assert run("fix", folder).code == 0
+
+    changed = [file for file, text in before.items() if file.read_text() != text]
+    assert changed
+    for file in changed:
+        remaining = iter(file.read_text())
+        assert all(character in remaining for character in before[file])
+    assert run("check", "-o", "json", folder).json["patches"] == []

@@ -1,0 +1,307 @@
+"""A document is changed in place: exactly what was asked for is there, and every other character as it was."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from webhook.documents import read_documents
+from webhook.documents.edit import EditError, edited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JSON = Any
+
+
+def value_of(source: str) -> JSON:
+    (document,) = read_documents(source.encode(), "f.yaml")
+    return document.value
+
+
+def change(source: str, alter: Callable[[JSON], None]) -> str:
+    """Change the document, and see that it has become what was asked for."""
+    before = value_of(source)
+    after = deepcopy(before)
+    alter(after)
+    result = edited(source, before, after)
+    assert value_of(result) == after
+    return result
+
+
+def select(thing: JSON) -> None:
+    thing["spec"]["nodeSelector"] = {"example.com/pool": "a"}
+
+
+def tolerate(thing: JSON) -> None:
+    thing["spec"].setdefault("tolerations", []).append({"key": "spot", "value": "true", "effect": "NoSchedule"})
+
+
+@pytest.mark.parametrize(
+    ("before", "alter", "after"),
+    [
+        pytest.param(
+            "spec:\n  a: 1 # one\n# end\nstatus: {}\n",
+            select,
+            "spec:\n  a: 1 # one\n  nodeSelector:\n    example.com/pool: a\n# end\nstatus: {}\n",
+            id="a comment stays with its line",
+        ),
+        pytest.param(
+            "spec:\n    a:\n        b: 1",
+            select,
+            "spec:\n    a:\n        b: 1\n    nodeSelector:\n        example.com/pool: a",
+            id="indented as the rest is, without a newline at the end",
+        ),
+        pytest.param(
+            "spec:\n  x:\n  - 1\n",
+            tolerate,
+            'spec:\n  x:\n  - 1\n  tolerations:\n  - key: spot\n    value: "true"\n    effect: NoSchedule\n',
+            id="dashes as far in as the others are",
+        ),
+        pytest.param(
+            "spec:\n  tolerations:\n    - key: a\n",
+            tolerate,
+            'spec:\n  tolerations:\n    - key: a\n    - key: spot\n      value: "true"\n      effect: NoSchedule\n',
+            id="one more item",
+        ),
+        pytest.param(
+            "spec: {a: 1,\n  tolerations: [{key: a},]} # c\n",
+            tolerate,
+            'spec: {a: 1,\n  tolerations: [{key: a}, {key: spot, value: "true", effect: NoSchedule},]} # c\n',
+            id="in brackets",
+        ),
+        pytest.param(
+            "spec:\n  nodeSelector:\n  a: 1\n",
+            select,
+            "spec:\n  nodeSelector: {example.com/pool: a}\n  a: 1\n",
+            id="a key without a value",
+        ),
+        pytest.param(
+            "spec:\n  nodeSelector: ~ # none\n",
+            select,
+            "spec:\n  nodeSelector: {example.com/pool: a} # none\n",
+            id="a null",
+        ),
+        pytest.param("spec: {}\n", select, "spec: {nodeSelector: {example.com/pool: a}}\n", id="nothing in brackets"),
+        pytest.param(
+            "spec:\r\n  a: |\r\n    text\r\n\r\n  \r\nb: 1\r\n",
+            select,
+            "spec:\r\n  a: |\r\n    text\r\n  nodeSelector:\r\n    example.com/pool: a\r\n\r\n  \r\nb: 1\r\n",
+            id="behind a block scalar, with the line ends of Windows",
+        ),
+        pytest.param(
+            "spec:\n  a: |+\n    text\n\n",
+            select,
+            "spec:\n  a: |+\n    text\n\n  nodeSelector:\n    example.com/pool: a\n",
+            id="behind a block scalar that keeps its empty lines",
+        ),
+        pytest.param(
+            '{\n    "spec": {\n        "a": 1\n    }\n}\n',
+            select,
+            '{\n    "spec": {\n        "a": 1,\n        "nodeSelector": {\n            "example.com/pool": "a"\n        }\n    }\n}\n',
+            id="JSON on many lines",
+        ),
+        pytest.param(
+            '{"spec": {"a": "\\ud83d\\ude00"}}',
+            select,
+            '{"spec": {"a": "\\ud83d\\ude00", "nodeSelector": {"example.com/pool": "a"}}}',
+            id="JSON on one line",
+        ),
+        pytest.param(
+            '{\n\t"spec": {\n\t\t"a": 1\n\t}\n}',
+            select,
+            '{\n\t"spec": {\n\t\t"a": 1,\n\t\t"nodeSelector": {\n\t\t\t"example.com/pool": "a"\n\t\t}\n\t}\n}',
+            id="JSON indented with tabs",
+        ),
+    ],
+)
+def test_what_is_added_looks_like_the_rest(before: str, alter: Callable[[JSON], None], after: str) -> None:
+    assert change(before, alter) == after
+
+
+def test_a_scalar_is_replaced_and_its_comment_kept() -> None:
+    def shorten(thing: JSON) -> None:
+        thing["spec"]["terminationGracePeriodSeconds"] = 60
+
+    source = "spec:\n  terminationGracePeriodSeconds: 30 # the default\n  a: 1\n"
+    assert change(source, shorten) == source.replace("30", "60")
+
+
+def test_an_inner_and_an_outer_mapping_that_end_together_each_get_their_own() -> None:
+    def both(thing: JSON) -> None:
+        thing["a"]["b"]["new"] = 1
+        thing["a"]["new"] = 2
+        thing["new"] = 3
+
+    assert change("a:\n  b:\n    c: x\n", both) == "a:\n  b:\n    c: x\n    new: 1\n  new: 2\nnew: 3\n"
+
+
+def test_what_is_merged_in_is_overridden_here() -> None:
+    def longer(thing: JSON) -> None:
+        thing["spec"]["grace"] = 60
+
+    source = "base: &base\n  grace: 30\nspec:\n  <<: *base\n  a: 1\n"
+    assert change(source, longer) == source + "  grace: 60\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "problem"),
+    [
+        ("base: &base\n  a: 1\nspec: *base\n", 2, r"inside of what \*base repeats"),
+        ("spec: &base\n  a: 1\nother: *base\n", 0, "aliases repeat it"),
+        ("base: &base\n  nodeSelector: {a: b}\nspec:\n  <<: *base\n", 3, "which '<<' merges in"),
+    ],
+)
+def test_what_would_show_in_another_place_is_refused(source: str, line: int, problem: str) -> None:
+    before = value_of(source)
+    after = deepcopy(before)
+    after["spec"].setdefault("nodeSelector", {})["x"] = "y"
+    with pytest.raises(EditError, match=problem) as caught:
+        edited(source, before, after)
+    assert caught.value.line == line
+
+
+def test_nothing_is_ever_removed() -> None:
+    with pytest.raises(EditError, match="removed"):
+        edited("a: {b: 1}\n", {"a": {"b": 1}}, {"a": {}})
+
+
+# Any document, in any style
+
+texts = st.one_of(
+    st.sampled_from(
+        ["a", "true", "y", "30", "", "~", "a: b", "- x", "#", "sleep 5", "0x1", "a\nb", "é𝒳", " a", '"', "{", "*a"]
+    ),
+    st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), max_size=8),
+)
+keys = st.one_of(st.sampled_from(["a", "b", "c", "example.com/x", "no", "1", "spec"]), texts)
+scalars = st.one_of(texts, st.booleans(), st.integers(-99, 99), st.none())
+values: st.SearchStrategy[JSON] = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.dictionaries(keys, inner, max_size=4), st.lists(inner, max_size=3)),
+    max_leaves=12,
+)
+
+
+class Writer:
+    """Writes a value as YAML, each part in a style of its own."""
+
+    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+        self.draw = draw
+        self.step = draw(st.sampled_from([1, 2, 4]))
+        self.inset = draw(st.sampled_from([0, 2, 3]))
+
+    def one_of(self, *choices: str) -> str:
+        chosen: str = self.draw(st.sampled_from(choices))
+        return chosen
+
+    def comment(self) -> str:
+        return self.one_of("", "", " # why", " # {not: 'this'}")
+
+    def blank(self) -> list[str]:
+        lines: list[str] = self.draw(st.sampled_from([[], [], [""], ["# above"]]))
+        return lines
+
+    def scalar(self, value: JSON) -> str:
+        if isinstance(value, str):
+            quoted = "'" + value.replace("'", "''") + "'"
+            return self.one_of(
+                json.dumps(value, ensure_ascii=False),
+                quoted if value.isprintable() else json.dumps(value, ensure_ascii=False),
+            )
+        return "null" if value is None else json.dumps(value)
+
+    def flow(self, value: JSON, inset: int) -> str:
+        if not isinstance(value, dict | list) or not value:
+            return (
+                self.scalar(value)
+                if not isinstance(value, dict | list)
+                else self.one_of("{}", "{ }")
+                if isinstance(value, dict)
+                else "[]"
+            )
+        parts = (
+            [f"{self.scalar(key)}: {self.flow(each, inset + 2)}" for key, each in value.items()]
+            if isinstance(value, dict)
+            else [self.flow(each, inset + 2) for each in value]
+        )
+        gap = self.one_of(", ", f",\n{' ' * (inset + 2)}")
+        opening = self.one_of("", f"\n{' ' * (inset + 2)}")
+        closing = self.one_of("", ",", f"\n{' ' * (inset + 1)}")
+        return ("{%s%s%s}" if isinstance(value, dict) else "[%s%s%s]") % (opening, gap.join(parts), closing)
+
+    def block(self, value: JSON, column: int) -> list[str]:
+        """Lines, each indented; the value must not be empty."""
+        lines: list[str] = []
+        for key, each in value.items() if isinstance(value, dict) else ((None, item) for item in value):
+            lines += self.blank()
+            start = " " * column + ("-" if key is None else self.scalar(key) + ":")
+            if isinstance(each, dict | list) and each and self.draw(st.booleans()):
+                inner = column + (self.inset if key is not None and isinstance(each, list) else self.step)
+                if key is None:
+                    inner = column + 2
+                lines += [start + self.comment(), *self.block(each, inner)]
+            elif isinstance(each, str) and each.isalnum() and each.isascii() and self.draw(st.booleans()):
+                style = self.one_of("|", "|-", "|+", ">")
+                lines += [f"{start} {style}", f"{' ' * (column + 2)}{each}", *self.draw(st.sampled_from([[], [""]]))]
+            else:
+                lines.append(f"{start} {self.flow(each, column + 1)}{self.comment()}")
+        return lines
+
+
+@st.composite
+def documents(draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
+    value = draw(st.dictionaries(keys, values, min_size=1, max_size=4))
+    kind = draw(st.sampled_from(["block", "block", "flow", "json", "pretty", "tabs"]))
+    if kind in {"json", "pretty", "tabs"}:
+        return json.dumps(
+            value, ensure_ascii=draw(st.booleans()), indent={"json": None, "pretty": 3, "tabs": "\t"}[kind]
+        )
+    writer = Writer(draw)
+    text: str = writer.flow(value, 0) if kind == "flow" else "\n".join(writer.block(value, 0))
+    text += draw(st.sampled_from(["", "\n", "\n\n# the end\n"]))
+    newline: str = draw(st.sampled_from(["\n", "\n", "\r\n"]))
+    return text.replace("\n", newline)
+
+
+def grow(draw: Callable[[st.SearchStrategy[Any]], Any], value: JSON) -> JSON:
+    """The value with more in it, here and there."""
+    if isinstance(value, dict):
+        grown = {key: grow(draw, each) for key, each in value.items()}
+        more = draw(st.dictionaries(keys, values, max_size=2)) if draw(st.booleans()) else {}
+        return grown | {key: each for key, each in more.items() if key not in grown}
+    if isinstance(value, list):
+        return [grow(draw, each) for each in value] + (
+            draw(st.lists(values, max_size=2)) if draw(st.booleans()) else []
+        )
+    return value
+
+
+@settings(max_examples=600, deadline=None, phases=[Phase.generate])
+@given(st.data(), documents())
+def test_of_any_document_only_what_is_added_is_new(data: st.DataObject, source: str) -> None:
+    before = value_of(source)
+    after = grow(data.draw, before)
+
+    result = edited(source, before, after)
+
+    assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
+    remaining = iter(result)
+    assert all(character in remaining for character in source), "something of the file is gone"
+    assert edited(result, after, after) == result
+
+
+@given(st.data(), documents())
+def test_a_scalar_of_any_document_can_become_another(data: st.DataObject, source: str) -> None:
+    before = value_of(source)
+    changed = [key for key, value in before.items() if not isinstance(value, dict | list)]
+    after = before | {key: data.draw(scalars) for key in changed}
+
+    result = edited(source, before, after)
+
+    assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
