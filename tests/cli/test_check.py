@@ -378,7 +378,9 @@ spec:
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("apiVersion: v1\nkind: NodePool\nmetadata: {name: x}\n", "compute.coreweave.com/v1alpha1"),
+        ("apiVersion: v1\nkind: NodePool\nspec: {computeClass: spot}\n", "compute.coreweave.com/v1alpha1"),
+        ("apiVersion: v1\nkind: NodePool\nspec: {template: {spec: {requirements: [{}]}}}\n", "karpenter.sh/v1"),
+        ("apiVersion: v1\nkind: NodePool\nspec: {}\n", "compute.coreweave.com/v1alpha1 or karpenter.sh/v1"),
         ("apiVersion: v1\nkind: Deployment\nmetadata: {name: x}\n", "apps/..."),
     ],
 )

@@ -31,6 +31,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "alias of itself": ("a: &a [*a]\n", "bad.yaml:1:8: "),
     "duplicate key": (f"kind: Pod\n{POD}", 'bad.yaml:3:1: duplicate key "kind", first at bad.yaml:1'),
     "duplicate key in JSON": ('{"kind": "Pod",\n"kind": "Pod"}', "bad.yaml:2:1: duplicate key"),
+    "NaN in JSON": ('{"apiVersion": "v1", "kind": "Pod",\n "x": NaN}', "bad.yaml:2:7: NaN is no finite number; write one, or quote it"),
     "not a number": (f"x: .nan\n{POD}", "bad.yaml:1:4: "),
     "infinite": (f"x: [-.inf]\n{POD}", "bad.yaml:1:5: "),
     "binary": (bytes(range(256)), "the file is not UTF-8"),
@@ -62,11 +63,11 @@ BAD: dict[str, tuple[str | bytes, str]] = {
 MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "containers are no list": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers: 5\n",
-        "bad.yaml:5:3: spec.containers: the object can't be read: expected `array`, got `int`",
+        "bad.yaml:5:3: spec.containers: the object can't be read: expected `array",
     ),
     "containers of a template are no list": (
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {template: {spec: {containers: {}}}}\n",
-        "bad.yaml:4:26: spec.template.spec.containers: the object can't be read: expected `array`, got `object`",
+        "bad.yaml:4:26: spec.template.spec.containers: the object can't be read: expected `array",
     ),
     "spec is a list": ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: []\n", "bad.yaml:4:1: spec: the object"),
 }  # fmt: skip
@@ -94,6 +95,28 @@ def test_file_that_cannot_be_judged_is_exit_code_2_and_everything_else_is_judged
     assert says in done.err
     assert len(done.err.splitlines()) == 1
     assert done.outcomes == [("labels", "deny")]
+
+
+def test_what_cannot_be_judged_is_in_the_json_with_its_place(check: Check, write: Write) -> None:
+    write("flag.yaml", POD.replace("team: a", "team: yes"))
+    write("list.yaml", MALFORMED["spec is a list"][0])
+    done = check("nowhere", "flag.yaml", "list.yaml", write("good.yaml", POD))
+    assert [(each["file"], each["line"], each["field"]) for each in done.json["unreadable"]] == [
+        ("flag.yaml", 6, 'metadata.labels["example.com/team"]'),
+        ("list.yaml", 4, "spec"),
+        ("nowhere", 0, ""),
+    ]
+    assert done.json["unreadable"][2]["message"] == "can't be read: No such file or directory"
+    assert done.outcomes == [("labels", "deny")]
+
+
+def test_json_of_what_can_all_be_judged_has_no_word_of_it(check: Check, write: Write) -> None:
+    assert list(check(write("good.yaml", POD)).json) == ["results", "patches", "summary"]
+
+
+def test_state_that_cannot_be_read_is_in_the_json(check: Check, write: Write) -> None:
+    done = check("--state", write("bad.yaml", "a: {"), write("good.yaml", POD))
+    assert [(each["file"], each["line"]) for each in done.json["unreadable"]] == [("bad.yaml", 2)]
 
 
 @pytest.mark.parametrize("case", BAD)

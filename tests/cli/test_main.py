@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -79,6 +80,11 @@ def test_interrupt_ends_it_as_shells_expect(run: Run, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(check, "run", interrupted)
     assert run("check", "x.yaml").code == 130
+
+
+def test_garbage_is_looked_for_again_once_a_command_is_imported(run: Run) -> None:
+    assert run("check", "--help").code == 0
+    assert gc.isenabled()
 
 
 def test_bug_is_never_taken_for_findings(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

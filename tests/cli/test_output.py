@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
 from webhook.cli import output_table
-from webhook.cli.report import Patch, Report, Result
+from webhook.cli.report import Judged, Patch, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FINDING = Result(
     file="deploy/web.yaml",
     line=12,
+    column=5,
     api_version="v1",
     kind="Pod",
     namespace="team-a",
@@ -51,6 +52,10 @@ PATCH = Patch(
 )
 
 
+def judged(*results: Result) -> Judged:
+    return Judged(file="deploy/web.yaml", line=1, kind="Pod", namespace="team-a", name="web", results=list(results))
+
+
 def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
     output_table.show(report)
     return capsys.readouterr().out.splitlines()
@@ -59,7 +64,7 @@ def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_and_fix(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert shown(Report.of([FINDING], [], documents=3, skipped=2), capsys) == [
+    assert shown(Report.of([judged(FINDING), judged(), judged()], [], skipped=2), capsys) == [
         "deploy/web.yaml:12  deny  Pod team-a/web  labels",
         '    the label is wrong (at metadata.labels["a/b"])',
         f"    {FINDING.detail}",
@@ -72,7 +77,7 @@ def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_a
 
 
 def test_what_would_be_injected_is_shown_field_by_field(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(Report.of([], [PATCH], documents=1, skipped=0), capsys) == [
+    assert shown(Report.of([judged()], [PATCH], skipped=0), capsys) == [
         "spotgate would inject:",
         "  deploy/web.yaml:1  Pod team-a/web",
         "    spec.terminationGracePeriodSeconds: 60",
@@ -93,7 +98,7 @@ def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:
         Result(**{**{name: getattr(FINDING, name) for name in FINDING.__struct_fields__}, "outcome": outcome})
         for outcome in ("warn", "deny", "audit", "indeterminate", "warn")
     ]
-    last = shown(Report.of(results, [], documents=1, skipped=0), capsys)[-1]
+    last = shown(Report.of([judged(*results)], [], skipped=0), capsys)[-1]
     assert last == "1 object: 1 deny, 2 warn, 1 indeterminate, 1 audit"
 
 

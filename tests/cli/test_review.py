@@ -159,23 +159,26 @@ def test_patch_follows_the_kubernetes_version(run: Run, write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "position", "says"),
     [
-        (b"", "not an AdmissionReview"),
-        (b"{", "not an AdmissionReview"),
-        (b'{"a": ' + b"[" * 50_000, "nested too deeply"),
-        (b"\xff\xfe", "not an AdmissionReview"),
-        (b"{}", "expected admission.k8s.io/v1 AdmissionReview, got (no apiVersion) (no kind)"),
-        (POD.encode(), "not an AdmissionReview"),
-        (b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}', "has no `request`"),
-        (REVIEWS["denied Pod"].replace(b"/v1", b"/v1beta1"), "got admission.k8s.io/v1beta1"),
-        (REVIEWS["denied Pod"].replace(b"CREATE", b"PATCH"), "`request.operation` is 'PATCH'"),
+        (b"", "1:1", "not an AdmissionReview"),
+        (b"{", "2:1", "not an AdmissionReview"),
+        (b'{"a": 1,\n "b": tru}', "2:8", "JSON is malformed"),
+        (b'{"a": ' + b"[" * 50_000, "1:106", "nested too deeply"),
+        (b"\xff\xfe", "1:1", "not an AdmissionReview"),
+        (b"{}", "1:1", "expected admission.k8s.io/v1 AdmissionReview, got (no apiVersion) (no kind)"),
+        (POD.encode(), "1:1", "not an AdmissionReview"),
+        (b'{"apiVersion": "admission.k8s.io/v1",\n "kind": 5}', "2:2", "not an AdmissionReview: Expected `str`"),
+        (b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}', "1:1", "has no `request`"),
+        (REVIEWS["denied Pod"].replace(b"/v1", b"/v1beta1"), "1:1", "got admission.k8s.io/v1beta1"),
+        (REVIEWS["denied Pod"].replace(b'"operation"', b'\n"operation"').replace(b"CREATE", b"PATCH"), "2:1", "`request.operation` is 'PATCH'"),
+        (REVIEWS["denied Pod"].replace(b'"userInfo"', b'\n "userInfo"').replace(b'"jane"', b"5"), "2:15", "userInfo.username`"),
     ],
-)
-def test_what_is_no_review_is_exit_code_2(run: Run, write: Write, body: bytes, says: str) -> None:
+)  # fmt: skip
+def test_what_is_no_review_is_exit_code_2(run: Run, write: Write, body: bytes, position: str, says: str) -> None:
     done = run("review", write("review.json", body))
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("review.json: ")
+    assert done.err.startswith(f"review.json:{position}: ")
     assert says in done.err
 
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from webhook.cli.report import Report
+    from webhook.cli.report import Report, Result, Unreadable
 
 
-def show(report: Report) -> None:
-    """Print the report as one JSON object."""
-    print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+def render(report: Report) -> str:
+    """The report as one JSON object; ``unreadable`` is left out where there is nothing."""
+    shown: dict[str, Any] = {
+        "results": [_without_column(each) for each in report.results],
+        "patches": report.patches,
+        "summary": report.summary,
+    }
+    if report.unreadable:
+        shown["unreadable"] = [_without_column(each) for each in report.unreadable]
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+
+
+def _without_column(found: Result | Unreadable) -> dict[str, Any]:
+    """The members that were promised, and no more."""
+    members: dict[str, Any] = msgspec.to_builtins(found)
+    del members["column"]
+    return members

@@ -25,16 +25,20 @@ _STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magent
 
 def show(report: Report) -> None:
     """Print the report: in colour on a terminal that wants it, else plain."""
-    lines = list(_lines(report))
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        print("\n".join("".join(text for text, _ in line) for line in lines))
+        print(render(report))
         return
     from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
     from rich.text import Text  # noqa: PLC0415
 
     console = Console(highlight=False)
-    for line in lines:
+    for line in _lines(report):
         console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def render(report: Report) -> str:
+    """The report as plain text."""
+    return "\n".join("".join(text for text, _ in line) for line in _lines(report))
 
 
 def _lines(report: Report) -> Iterator[Line]:

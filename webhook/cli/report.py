@@ -1,25 +1,31 @@
-"""What ``check`` found, in the words of its JSON output."""
+"""What ``check`` found, in the words of its JSON output, and beside it what other formats want to know."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from webhook.decision import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.policy.errors import Problem
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One finding, and the object it is about.
 
     Attributes:
-        file, line: of the offending field.
+        file, line, column: of the offending field.
         namespace: where the object would be created; empty for cluster-scoped objects.
         field: in the object.
     """
 
     file: str
     line: int
+    column: int
     api_version: str
     kind: str
     namespace: str
@@ -30,6 +36,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str
     field: str
     fix: str
+
+    def explanation(self) -> str:
+        """Where, why and how to fix it, for formats that show the reason elsewhere."""
+        where = f"At {self.field}." if self.field else ""
+        return "\n".join(part for part in (where, self.detail, self.fix and f"Fix: {self.fix}") if part)
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,21 +77,87 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     patched: int
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that ``check`` says on standard output."""
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, or an object in it, that could not be judged. Standard error says the same.
 
+    Attributes:
+        line, column: 0 where there is none: the file can't be opened.
+        field: in the object; may be empty.
+    """
+
+    file: str
+    line: int
+    column: int
+    field: str
+    message: str
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """An object, and what was found in it.
+
+    Attributes:
+        line: where it begins.
+    """
+
+    file: str
+    line: int
+    kind: str
+    namespace: str
+    name: str
     results: list[Result]
+
+
+class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy for people.
+
+    Attributes:
+        about: what it protects from, as its file says.
+    """
+
+    name: str
+    kind: str
+    about: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that ``check`` says on standard output.
+
+    Attributes:
+        objects: all that were judged.
+        policies: all that judged them.
+    """
+
+    objects: list[Judged]
     patches: list[Patch]
     summary: Summary
+    unreadable: list[Unreadable]
+    policies: list[PolicyTitle]
+
+    @property
+    def results(self) -> list[Result]:
+        """Every finding, in the order of the objects."""
+        return [result for each in self.objects for result in each.results]
 
     @classmethod
-    def of(cls, results: list[Result], patches: list[Patch], *, documents: int, skipped: int) -> Report:
+    def of(
+        cls,
+        objects: list[Judged],
+        patches: list[Patch],
+        problems: Iterable[Problem] = (),
+        *,
+        skipped: int,
+        policies: Iterable[PolicyTitle] = (),
+    ) -> Report:
         """The report, counted."""
-        outcomes = [result.outcome for result in results]
+        outcomes = [result.outcome for each in objects for result in each.results]
         summary = Summary(
-            documents=documents,
+            documents=len(objects),
             skipped=skipped,
             **{str(outcome): outcomes.count(str(outcome)) for outcome in Outcome},
             patched=len(patches),
         )
-        return cls(results=results, patches=patches, summary=summary)
+        unreadable = [
+            Unreadable(file=each.file, line=each.line, column=each.column, field=each.field, message=each.text)
+            for each in sorted(problems)
+        ]
+        return cls(objects=objects, patches=patches, summary=summary, unreadable=unreadable, policies=list(policies))

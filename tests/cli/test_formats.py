@@ -1,0 +1,168 @@
+"""The formats that programs read: each finding on its line, nothing lost, and files beside the screen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.cli.conftest import POD, POLICIES, SPOT_POD, SPOT_POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Run
+
+HOSTILE = POD.replace("example.com/team: a", '"example.com/a,b:%": "::error::x"').replace("name: web", "name: w\x65b")
+
+
+@pytest.fixture
+def files(write: Callable[[str, str | bytes], Path]) -> None:
+    write("policies/all.yaml", POLICIES)
+    write("deploy/pod.yaml", f"# comment\n{POD}---\n{SPOT_POD}")
+    write("deploy/pools.yaml", SPOT_POOL)
+
+
+def check(run: Run, *arguments: str) -> Any:
+    return run("check", "--policies", "policies", *arguments, "deploy")
+
+
+pytestmark = pytest.mark.usefixtures("files")
+
+
+# SARIF
+
+
+def test_sarif_has_a_result_for_each_finding_on_its_line_and_a_rule_for_each_policy(run: Run) -> None:
+    results = check(run, "-o", "json").json["results"]
+    log = check(run, "-o", "sarif").json
+
+    (ran,) = log["runs"]
+    assert log["version"] == "2.1.0"
+    rules = ran["tool"]["driver"]["rules"]
+    assert {"labels", "fallback", "termination"} <= {rule["id"] for rule in rules}
+    assert all(rule["help"]["text"] for rule in rules)
+    shown = []
+    for result in ran["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        (location,) = result["locations"]
+        place = location["physicalLocation"]
+        shown.append((result["ruleId"], place["artifactLocation"]["uri"], place["region"]["startLine"]))
+    assert shown == [(each["policy"], each["file"], each["line"]) for each in results]
+    assert ("labels", "deploy/pod.yaml", 7) in shown
+    assert ran["results"][0]["locations"][0]["physicalLocation"]["region"] == {"startLine": 7, "startColumn": 5}
+    assert {result["level"] for result in ran["results"]} == {"error"}
+
+
+def test_a_fingerprint_survives_that_lines_move_and_tells_two_findings_apart(run: Run) -> None:
+    def fingerprints() -> list[str]:
+        (ran,) = check(run, "-o", "sarif").json["runs"]
+        return [result["partialFingerprints"]["spotgate/v1"] for result in ran["results"]]
+
+    before = fingerprints()
+    pod = Path("deploy/pod.yaml")
+    pod.write_text("# one\n# more\n# line\n" + pod.read_text())
+    assert fingerprints() == before
+    assert len(set(before)) == len(before)
+    pod.write_text(pod.read_text().replace("example.com/team: a", "example.com/team: a\n    example.com/other: b"))
+    assert set(before) < set(fingerprints())
+
+
+def test_sarif_says_what_could_not_be_read(run: Run) -> None:
+    Path("deploy/bad.yaml").write_text("a: [\n")
+    done = check(run, "-o", "sarif")
+    (invocation,) = done.json["runs"][0]["invocations"]
+    assert done.code == 2
+    assert not invocation["executionSuccessful"]
+    (notification,) = invocation["toolExecutionNotifications"]
+    assert notification["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "deploy/bad.yaml"
+
+
+def test_sarif_names_files_as_the_repository_has_them(run: Run) -> None:
+    Path("deploy/a b%.yaml").write_text(POD)
+    log = run("check", "--policies", "policies", "-o", "sarif", Path("deploy").absolute()).json
+    uris = {
+        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]
+    }
+    assert {"deploy/a%20b%25.yaml", "deploy/pod.yaml"} <= uris
+
+
+# JUnit
+
+
+def test_junit_has_a_suite_for_each_file_and_a_case_for_each_object(run: Run) -> None:
+    root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314 - our own
+
+    assert {suite.get("name"): suite.get("tests") for suite in root} == {
+        "deploy/pod.yaml": "2",
+        "deploy/pools.yaml": "1",
+    }
+    failures = {case.get("name"): case.find("failure") for case in root.iter("testcase")}
+    assert set(failures) == {"Pod default/web", "Pod default/trainer", "NodePool gpu-spot"}
+    assert failures["Pod default/trainer"] is None
+    failure = failures["Pod default/web"]
+    assert failure is not None
+    assert "deploy/pod.yaml:7:5: deny [labels]" in (failure.text or "")
+    assert "Fix: " in (failure.text or "")
+
+
+def test_junit_counts_what_could_not_be_read_as_an_error(run: Run) -> None:
+    Path("deploy/bad.yaml").write_text("a: [\n")
+    root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314
+    assert [suite.get("name") for suite in root if suite.find("testcase/error") is not None] == ["deploy/bad.yaml"]
+
+
+def test_junit_is_xml_whatever_users_wrote(run: Run) -> None:
+    Path("deploy/pod.yaml").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "<&\x01\ud7ff"}})
+    )
+    root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314
+    assert any("<&" in (case.get("name") or "") for case in root.iter("testcase"))
+
+
+# GitHub
+
+
+def test_github_gets_one_command_a_finding(run: Run) -> None:
+    results = check(run, "-o", "json").json["results"]
+    lines = check(run, "-o", "github").out.splitlines()
+    assert len(lines) == len(results)
+    assert lines[0].startswith("::error file=deploy/pod.yaml,line=7,col=5,title=labels%3A ")
+
+
+def test_what_users_wrote_is_no_command_of_its_own(run: Run) -> None:
+    Path("deploy/pod.yaml").write_text(HOSTILE)
+    lines = check(run, "-o", "github").out.splitlines()
+    assert all(line.startswith("::error file=deploy/") for line in lines)
+    (finding,) = [line for line in lines if "pod.yaml" in line]
+    properties, _, message = finding.removeprefix("::error ").partition("::")
+    assert [each.partition("=")[0] for each in properties.split(",")] == ["file", "line", "col", "title"]
+    assert "a,b:%25" in message
+
+
+# Files
+
+
+def test_several_formats_at_once_and_into_files(run: Run) -> None:
+    done = check(run, "-o", "sarif=out.sarif", "-o", "junit=out.xml", "-o", "table")
+
+    assert done.code == 1
+    assert "deploy/pod.yaml:7" in done.out
+    assert json.loads(Path("out.sarif").read_text()) == check(run, "-o", "sarif").json
+    assert Path("out.xml").read_text() == check(run, "-o", "junit").out
+
+
+def test_a_report_that_can_not_be_written_is_said_and_leaves_nothing_behind(run: Run) -> None:
+    done = check(run, "-o", "sarif=missing/out.sarif")
+    assert done.code == 2
+    assert "missing" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_an_unknown_format_is_told_with_those_that_there_are(run: Run) -> None:
+    done = check(run, "-o", "yaml")
+    assert done.code == 2
+    assert "table, json, sarif, junit, github" in done.err

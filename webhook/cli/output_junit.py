@@ -1,0 +1,64 @@
+"""``check -o junit``: a suite for each file, a test case for each object, which fails where something is denied.
+
+Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+if TYPE_CHECKING:
+    from webhook.cli.report import Report, Result
+
+_NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
+"""Characters that XML 1.0 has no way to write."""
+
+
+def render(report: Report) -> str:
+    """The report as XML."""
+    root = Element("testsuites", name="spotgate check")
+    suites: dict[str, Element] = {}
+    for each in report.objects:
+        suite = suites.get(each.file)
+        if suite is None:
+            suite = suites[each.file] = SubElement(root, "testsuite", name=_text(each.file))
+        name = f"{each.kind} {each.namespace}/{each.name}" if each.namespace else f"{each.kind} {each.name}"
+        _case(suite, _text(each.file), _text(name), each.results)
+    for problem in report.unreadable:
+        suite = SubElement(root, "testsuite", name=_text(problem.file), tests="1", failures="0", errors="1")
+        case = SubElement(suite, "testcase", name="can be judged", classname=_text(problem.file), time="0")
+        error = SubElement(case, "error", message=_text(problem.message), type="unreadable")
+        error.text = f"{problem.file}:{problem.line}:{problem.column}"
+    for suite in suites.values():
+        _count(suite)
+    indent(root)
+    return tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _case(suite: Element, file: str, name: str, results: list[Result]) -> None:
+    case = SubElement(suite, "testcase", name=name, classname=file, file=file, time="0")
+    denials = [result for result in results if result.outcome == "deny"]
+    if denials:
+        message = "; ".join(dict.fromkeys(result.reason for result in denials))
+        failure = SubElement(case, "failure", message=_text(message), type="deny")
+        failure.text = _text("\n\n".join(map(_shown, denials)))
+    others = [result for result in results if result.outcome != "deny"]
+    if others:
+        SubElement(case, "system-out").text = _text("\n\n".join(map(_shown, others)))
+
+
+def _count(suite: Element) -> None:
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("errors", "0")
+
+
+def _shown(result: Result) -> str:
+    return f"{result.file}:{result.line}:{result.column}: {result.outcome} [{result.policy}]\n{result.explanation()}"
+
+
+def _text(text: str) -> str:
+    return _NO_XML.sub("�", text)
