@@ -18,6 +18,7 @@ from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
 from webhook.engine import BUILT_IN_CONTROLLERS, decide
+from webhook.kube.defaults import default_workload
 from webhook.review import UserInfo, decode_review
 
 JSON = dict[str, Any]
@@ -240,6 +241,7 @@ def test_check_says_of_other_objects_what_the_webhook_says(
     api_version: str, kind: str, path: str, data: st.DataObject, pools: list[JSON]
 ) -> None:
     value = embedded(path, defaulted(data.draw(pods))) if path else data.draw(strategies.node_pool("p0"))
+    default_workload(api_version.rpartition("/")[0], kind, value)
     context = Context(phase=Phase.VALIDATE, now=NOW, view=cluster(pools, {}))
     judge = Judge(BUNDLE.index, Kinds(BUNDLE, ()), context, operation="CREATE", user=UserInfo("alice@acme.example"))
     judged = manifest({**value, "apiVersion": api_version, "kind": kind})

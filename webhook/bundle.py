@@ -22,7 +22,7 @@ from webhook.capacity.compile import compile_provider
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
-from webhook.kube.templates import TemplatePath, Workload
+from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
 from webhook.policy.common import Enforcement, SpecError
 from webhook.policy.errors import PolicyErrors, Problem
 from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
@@ -115,6 +115,9 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
     base = load_documents(facts_files, _FACTS, problems)
     brought = {(document.kind, document.name) for document in documents}
     documents = [*(each for each in base if (each.kind, each.name) not in brought), *documents]
+    if any(each.spec is None for each in documents if each.kind in _FACTS):
+        raise PolicyErrors(problems)  # What policies say of facts that are not there is no mistake of theirs.
+    documents = [each for each in documents if each.spec is not None]
 
     providers = {
         each.name: compile_provider(each.name, each.spec) for each in documents if each.kind == "CapacityProvider"
@@ -224,4 +227,5 @@ def _workloads(document: PolicyDocument) -> Iterable[Workload]:
             owner_api_version=owner.api_version if owner else item.group,
             owner_kind=owner.kind if owner else item.kind,
             paths=tuple(TemplatePath(text) for text in item.templates),
+            labels=tuple(CarriedLabels(TemplatePath(each.path), each.of) for each in item.labels),
         )

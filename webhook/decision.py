@@ -47,7 +47,11 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A settled finding: what is wrong, how much it weighs here, where, and how to fix it."""
+    """A settled finding: what is wrong, how much it weighs here, where, and how to fix it.
+
+    Attributes:
+        lowered: what of the policy makes it weigh less than the rule says, as a phrase; only where there is a trace.
+    """
 
     policy: str
     outcome: Outcome
@@ -55,6 +59,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     field: str = ""
     fix: str = ""
+    lowered: str = ""
 
     def message(self) -> str:
         """The finding for a person: reason and field on the first line, detail and fix below."""

@@ -83,22 +83,20 @@ spec:
     ],
 )  # fmt: skip
 def test_a_mistake_is_said_with_line_field_and_suggestion(tmp_path: Path, spec: str, line: int, said: str) -> None:
-    loaded, problems = load(tmp_path, a=HEAD + spec)
-    assert not loaded
+    _, problems = load(tmp_path, a=HEAD + spec)
     assert any(said in str(problem) for problem in problems), [str(problem) for problem in problems]
     assert {problem.line for problem in problems} == {line}
 
 
 def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
-    loaded, problems = load(
+    _, problems = load(
         tmp_path,
         a=HEAD + "spec: {enforcment: warn, exempt: [{users: [x]}]}",
-        b="apiVersion: spotgate.dev/v1\nkind: Exmaple\n",
+        b="apiVersion: spotgate.dev/v1\nkind: Exmaple\nmetadata: {name: other}\n",
         c="a: [b",
         d=HEAD.replace("name: example", "name: Example_1"),
-        e=HEAD,
+        e=HEAD.replace("example", "third"),
     )
-    assert [policy.name for policy in loaded] == ["example"]
     texts = [str(problem) for problem in sorted(problems)]
     assert len(texts) == 5
     assert "a.yaml:4" in texts[0]
@@ -107,12 +105,39 @@ def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None
     assert "metadata.name" in texts[4]
 
 
+def test_what_is_left_of_a_spec_without_its_faulty_fields_is_there_to_find_more_mistakes(tmp_path: Path) -> None:
+    (policy,), problems = load(tmp_path, a=HEAD + "spec: {enforcement: warn, match: {namespace: [a]}, exemt: []}")
+    assert len(problems) == 2
+    assert (policy.spec.enforcement, policy.spec.match.namespaces.include) == ("warn", ())
+
+
+def test_nothing_is_left_of_a_spec_that_lacks_what_it_must_have(tmp_path: Path) -> None:
+    text = HEAD.replace("Example", "WorkloadTemplates") + "spec: {workload: []}"
+    (policy,), problems = load(tmp_path, a=text)
+    assert [problem.field for problem in problems] == ["spec.workloads", "spec.workload"]
+    assert (policy.name, policy.spec) == ("example", None)
+
+
 def test_a_name_can_be_given_only_once(tmp_path: Path) -> None:
     _, problems = load(tmp_path, a=HEAD, b="# moved\n" + HEAD)
     (problem,) = problems
     assert (problem.line, problem.field) == (4, "metadata.name")
     assert "is also the name of Example at" in problem.text
     assert "a.yaml:3" in problem.text
+
+
+@pytest.mark.parametrize("mistake", ["specs: {}", "spec: []", "spec: {enforcement: warning}", "kind: Other"])
+def test_a_name_given_twice_is_said_of_a_document_with_other_mistakes_too(tmp_path: Path, mistake: str) -> None:
+    other = HEAD.replace("kind: Example", mistake) if mistake.startswith("kind") else HEAD + mistake
+    _, problems = load(tmp_path, a=HEAD, b=other)
+    assert len(problems) == 2
+    assert any("'example' is also the name of Example at" in problem.text for problem in problems)
+
+
+def test_documents_without_a_name_have_no_name_in_common(tmp_path: Path) -> None:
+    nameless = HEAD.replace("name: example", "")
+    _, problems = load(tmp_path, a=nameless, b=nameless)
+    assert [problem.text for problem in problems] == ["is missing", "is missing"]
 
 
 def test_other_documents_do_not_belong_into_a_policy_folder(tmp_path: Path) -> None:

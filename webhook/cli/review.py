@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import FINE, CannotJudgeError
+from webhook.cli.judging import path_of
 from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
 from webhook.cluster.files import FileState, StateErrors
 from webhook.context import UNKNOWN, Context, Phase, utc_now
+from webhook.documents import DocumentError, read_documents
 from webhook.engine import decide
 from webhook.response import respond
 from webhook.review import BadReviewError, decode_review
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cluster.protocol import ClusterView
+
+_BYTE: Final = re.compile(r"\(byte (\d+)\)$")
+_FIELD: Final = re.compile(r"`(?:\$\.)?((?:apiVersion|kind|request)\b[^`]*)`")
 
 DESCRIPTION: Final = """\
 Answer one AdmissionReview as the webhook does.
@@ -55,18 +61,20 @@ def configure(parser: ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="manifests of the cluster: node pools, Namespaces, Nodes; files or folders; can be given again; "
-        "default: the cluster is unknown, as to a webhook that can't reach it",
+        help="manifests of the cluster: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
+        "given again; default: the cluster is unknown, as to a webhook that can't reach it",
     )
     add_kubernetes_version(parser)
 
 
 def run(options: Namespace) -> int:
     """Answer the review."""
+    data = _read(options.file)
     try:
-        request = decode_review(_read(options.file))
+        request = decode_review(data)
     except BadReviewError as error:
-        raise CannotJudgeError(f"{options.file}: {error}") from None
+        line, column = _position(data, str(error))
+        raise CannotJudgeError(f"{options.file}:{line}:{column}: {error}") from None
     bundle = read_policies(options.policies)
     view = _view(options.state, bundle)
     phase = Phase(options.phase)
@@ -86,6 +94,21 @@ def _read(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
+
+
+def _position(data: bytes, complaint: str) -> tuple[int, int]:
+    """Line and column, from 1, of the byte or the field that a complaint about an AdmissionReview names."""
+    if byte := _BYTE.search(complaint):
+        before = data[: int(byte[1])]
+        return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+    field = _FIELD.search(complaint)
+    try:
+        (document,) = read_documents(data, "")
+    except DocumentError as error:
+        return error.line, error.column
+    except ValueError:
+        return 1, 1
+    return document.position(path_of(field[1]) if field else ())
 
 
 def _view(state: list[Path], bundle: Bundle) -> ClusterView:

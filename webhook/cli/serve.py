@@ -69,7 +69,7 @@ def configure(parser: ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="what manifests show: node pools, Namespaces, Nodes; files or folders",
+        help="what manifests show: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders",
     )
     parser.add_argument(
         "--workers", metavar="N", type=_count, default=1, help="processes that answer reviews; default: %(default)s"

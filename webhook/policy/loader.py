@@ -10,13 +10,16 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from webhook.documents import Document, DocumentError, field_path, read_documents
-from webhook.policy.common import API_VERSION, Metadata, Model
+from webhook.policy.common import API_VERSION, Metadata
 from webhook.policy.errors import PolicyErrors, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pydantic_core import ErrorDetails
+
+    from webhook.documents import Path as FieldPath
     from webhook.policy.common import SpecError
 
 M = TypeVar("M", bound=BaseModel)
@@ -29,14 +32,17 @@ _TESTS: Final = frozenset({"PolicyTest"})
 """Kinds that may lie beside policies and are none."""
 
 
-class Header(Model):
-    """What every policy document has beside its ``spec``."""
-
-    metadata: Metadata
-
-
 class PolicyDocument(msgspec.Struct, frozen=True):
-    """A validated document: its kind, name, spec model, and where it stands for later errors."""
+    """A validated document, and where it stands for later errors.
+
+    Where it has mistakes, all of them are problems of the set, which can't be used; it is there to find more.
+
+    Attributes:
+        kind: as it is written.
+        name: empty where it is no name.
+        spec: the model of the kind, without faulty fields; None where it can't be without them.
+        document: as it was read.
+    """
 
     kind: str
     name: str
@@ -91,15 +97,7 @@ def load_documents(
             problems.append(Problem(str(file), 0, 0, "", f"can't be read: {error.strerror or error}"))
             continue
         except DocumentError as error:
-            problems.append(
-                Problem(
-                    error.file,
-                    error.line,
-                    error.column,
-                    "",
-                    "; ".join(filter(None, (error.problem, error.fix))),
-                )
-            )
+            problems.append(Problem(error.file, error.line, error.column, "", f"{error.problem}; {error.fix}"))
             continue
         validated = (_validate(document, kinds, problems) for document in documents)
         loaded.extend(policy for policy in validated if policy is not None)
@@ -110,6 +108,7 @@ def load_documents(
 def _validate(
     document: Document, kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
 ) -> PolicyDocument | None:
+    """The document as far as it can be used; None where it is no policy document."""
     value = document.value
 
     def problem(path: tuple[str | int, ...], text: str) -> None:
@@ -125,38 +124,45 @@ def _validate(
         return None
     if kind in _TESTS:
         return None
-    if not isinstance(kind, str) or kind not in kinds:
-        known = ", ".join(sorted(kinds))
-        problem(("kind",), f"unknown kind {kind!r}{did_you_mean(str(kind), kinds)}; there are: {known}")
-        return None
-    model = kinds[kind]
-    before = len(problems)
     for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
         problem((key,), f"unknown field `{key}`{did_you_mean(key, ('metadata', 'spec'))}")
-    header = _model(Header, {"metadata": value.get("metadata", {})}, (), problem)
-    spec = _model(model, {} if value.get("spec") is None else value["spec"], ("spec",), problem)
-    if header is None or spec is None or len(problems) > before:
-        return None
-    return PolicyDocument(kind, header.metadata.name, spec, document)
+    metadata = _model(Metadata, value.get("metadata", {}), ("metadata",), problem)
+    spec: BaseModel | None = None
+    if isinstance(kind, str) and kind in kinds:
+        spec = _model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), problem)
+    else:
+        known = ", ".join(sorted(kinds))
+        problem(("kind",), f"unknown kind {kind!r}{did_you_mean(str(kind), kinds)}; there are: {known}")
+    return PolicyDocument(str(kind), metadata.name if metadata is not None else "", spec, document)
 
 
 def _tests_hint(value: Mapping[str, Any]) -> str:
     return "; only policy files belong in a policy folder" if "apiVersion" in value else ""
 
 
-def _model(model: type[M], value: object, prefix: tuple[str | int, ...], problem: Any) -> M | None:  # noqa: ANN401
+def _model(
+    model: type[M], value: object, prefix: tuple[str, ...], problem: Callable[[FieldPath, str], None]
+) -> M | None:
+    """The model of what is written, without its faulty fields; None where it can't be without them."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        for item in error.errors(include_url=False, include_context=True):
-            if item["type"] == "too_short" and item["input"]:
-                continue  # It has items, and what is wrong with each is said.
-            path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
-            problem(path, _text(item, model))
+        mistakes = error.errors(include_url=False)
+    for item in mistakes:
+        if item["type"] == "too_short" and item["input"]:
+            continue  # It has items, and what is wrong with each is said.
+        path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
+        problem(path, _text(item, model))
+    if not isinstance(value, dict):
+        return None
+    faulty = {item["loc"][0] for item in mistakes if item["loc"]}
+    try:
+        return model.model_validate({key: part for key, part in value.items() if key not in faulty})
+    except ValidationError:
         return None
 
 
-def _text(item: Any, model: type[BaseModel]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+def _text(item: ErrorDetails, model: type[BaseModel]) -> str:
     match item["type"]:
         case "extra_forbidden":
             name = str(item["loc"][-1])
@@ -207,6 +213,8 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - 
 def _duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
     first: dict[str, PolicyDocument] = {}
     for policy in loaded:
+        if not policy.name:
+            continue
         other = first.setdefault(policy.name, policy)
         if other is not policy:
             line, _ = other.document.position(("metadata", "name"))
