@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
@@ -182,7 +183,12 @@ class Acceptor:
                 continue
             handshake = self._loop.create_task(self._welcome(client))
             self._handshakes[handshake] = self._loop.time()
-            handshake.add_done_callback(lambda done: self._handshakes.pop(done, None))
+            handshake.add_done_callback(partial(self._handshake_ends, client))
+
+    def _handshake_ends(self, client: socket.socket, handshake: asyncio.Task[None]) -> None:
+        self._handshakes.pop(handshake, None)
+        if handshake.cancelled():  # perhaps before its first step, and nobody else knows of the socket
+            client.close()
 
     async def _welcome(self, client: socket.socket) -> None:
         try:
