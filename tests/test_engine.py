@@ -448,3 +448,55 @@ def test_the_trace_says_who_looked_and_why_not() -> None:
         ("looked", "", "it looked at CREATE in validate"),
         ("skipped", "", "match.namespaces.exclude names namespace team-a"),
     )
+
+
+def test_the_trace_says_which_pod_template_it_is_about_and_which_is_not_judged_again() -> None:
+    ray = {"spec": {"head": {"template": TEMPLATE}, "workers": [{"name": "a", "template": TEMPLATE}]}}
+    other = {**TEMPLATE, "spec": {"containers": [{"name": "b"}]}}
+    changed = {"spec": {**ray["spec"], "workers": [{"name": "a", "template": other}]}}
+    update = request(changed, oldObject=ray, operation="UPDATE", resource="rayclusters", group="ray.io")
+
+    decision = validate(index(policy(Says())), update, trace=True)
+    assert decision.steps == (
+        ("", "spec.head.template", "the request leaves it as it is: it is not judged again"),
+        ("policy", "spec.workers[0].template", "it looked at CREATE in validate"),
+    )
+
+
+def test_without_a_trace_a_decision_keeps_no_word_of_it() -> None:
+    deployment = request(DEPLOYMENT, resource="deployments", group="apps")
+    traced = validate(index(policy(Says())), deployment, trace=True)
+    silent = validate(index(policy(Says())), deployment)
+
+    assert [finding.lowered for finding in traced.findings] == ["warn, not deny: it is about a pod template"]
+    assert [finding.lowered for finding in silent.findings] == [""]
+    assert silent.steps == ()
+    assert silent.audit == traced.audit
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, {"pools": "", "updates": "match.resourceRules names pods on UPDATE, not on CREATE"}),
+        ({"operation": "DELETE"}, {"pods": "match.resourceRules names pods on CREATE, not on DELETE"}),
+        (
+            {"resource": "deployments", "group": "apps"},
+            {"excluded": "match.excludeResourceRules names deployments on CREATE"},
+        ),
+        ({"resource": "pools", "group": "example.com"}, {"pods": "", "updates": "", "excluded": ""}),
+    ],
+)
+def test_policies_that_do_not_look_are_left_out_by_a_part_of_match(
+    asked: dict[str, str], expected: dict[str, str]
+) -> None:
+    updates = replace(PODS_CREATE, operations=("UPDATE",))
+    deployments = ResourceRule(api_groups=("apps",), resources=("deployments",), operations=("*",))
+    policies = index(
+        policy(Says(), name="pods"),
+        policy(JudgesPools(), name="pools", rules=(POOLS,)),
+        policy(Says(), name="updates", rules=(updates,)),
+        policy(Says(), name="excluded", exclude=(deployments,)),
+    )
+    left_out = {each.name: why for each, why in policies.left_out(request(POD, **asked))}
+
+    assert expected.items() <= left_out.items()

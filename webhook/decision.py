@@ -50,7 +50,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A settled finding: what is wrong, how much it weighs here, where, and how to fix it.
 
     Attributes:
-        lowered: what of the policy makes it weigh less than the rule says, as a phrase; only where there is a trace.
+        lowered: why it weighs less than the policy's enforcement would have it, as a phrase; only where there is a
+            trace, and it is not in the detail.
     """
 
     policy: str

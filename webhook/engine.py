@@ -17,7 +17,8 @@ from webhook.context import Phase
 from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
-from webhook.kube.pod import MIRROR_ANNOTATION, OwnerReference, Pod, decode_pod, pod_from_template
+from webhook.kube.pod import MIRROR_ANNOTATION, Pod, decode_pod, pod_from_template
+from webhook.kube.templates import pod_of
 from webhook.patch import Recorder, pointer
 from webhook.review import MalformedObjectError, decode_object, is_null
 from webhook.rules.protocol import NO_NEEDS
@@ -107,27 +108,11 @@ def _malformed(error: MalformedObjectError) -> Decision:
 
 
 def _why_lowered(policy: Policy, violation: Violation, subject: _Subject) -> str:
-    """What of the policy makes a finding weigh less than its rule says, as a phrase; empty: nothing does."""
+    """Why a finding weighs less than the policy's enforcement would have it, as a phrase; empty: it does not."""
     outcome = min(violation.outcome, policy.enforcement)
     if subject.template and policy.template_outcome < outcome:
-        return f"in a pod template it is {policy.template_outcome}, of its Pods {outcome}"
-    return f"enforcement: {policy.enforcement}" if policy.enforcement < violation.outcome else ""
-
-
-def pod_of(found: FoundTemplate, workload: Workload, request: Request) -> Pod:
-    """The Pod that a pod template will become.
-
-    Raises:
-        MalformedObjectError: it can't be read as one.
-    """
-    pod = pod_from_template(found.value, field_path(found.path))
-    pod.metadata.namespace = request.namespace
-    pod.metadata.ownerReferences = [
-        OwnerReference(
-            kind=workload.owner_kind, apiVersion=workload.owner_api_version, name=request.name, controller=True
-        )
-    ]
-    return pod
+        return f"{policy.template_outcome}, not {outcome}: it is about a pod template"
+    return ""
 
 
 def _readable(template: object) -> Pod | None:
@@ -286,7 +271,7 @@ class _Evaluation:
                 self._say_of_template(found, "the request leaves it as it is: it is not judged again")
                 continue
             try:
-                pod = pod_of(found, workload, self.request)
+                pod = pod_of(found, workload, namespace=self.request.namespace, name=self.request.name)
             except MalformedObjectError as error:
                 if self.context.offline:
                     raise

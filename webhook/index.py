@@ -188,10 +188,9 @@ class Index:
         return route
 
     def left_out(self, request: Request) -> list[tuple[Policy, str]]:
-        """Policies that look neither at such a request nor at pod templates in its object, and why, in the words of
-        the policy file; empty words: they are for other kinds of objects.
+        """Policies that look neither at such a request nor at pod templates in its object, each with why not.
 
-        The trace of a decision has the others.
+        In the words of the policy file; empty words: it is for other kinds of objects. The others are in the trace.
         """
         phases = (self.route(phase, request) for phase in Phase)
         looking = {policy.name for route in phases if route for policy in (*route.direct, *route.projected)}

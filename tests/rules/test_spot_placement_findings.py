@@ -341,7 +341,7 @@ def test_validation_says_what_a_skipped_mutation_left_out(labels: JSON, pools: t
                 "targets spot: label spotgate.dev/capacity: spot",
                 "NodePool gpu-spot: it has GPUs, and the Pod requests none",
                 "it keeps its tolerations",
-                "lacks the requirement compute.coreweave.com/node-pool In ('cpu-spot',)",
+                "lacks the requirement compute.coreweave.com/node-pool In [cpu-spot]",
             ],
         ),
         (

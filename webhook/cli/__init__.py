@@ -22,7 +22,9 @@ COMMANDS: Final = {
     "serve": "run the admission webhook",
     "check": "judge manifests: files, folders, standard input",
     "fix": "write into manifests what the webhook would inject",
+    "explain": "say why each policy acts or not, and what a reclaim does to the Pods",
     "review": "answer one AdmissionReview as the webhook does",
+    "test": "run tests of policies",
     "schema": "print the JSON Schema of policy files, for editors",
     "webhook-config": "print the webhook configurations for the API server",
 }

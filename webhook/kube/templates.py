@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.documents import field_path
+from webhook.kube.pod import OwnerReference, pod_from_template
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from webhook.kube.pod import Pod
 
 _SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
 
@@ -100,3 +105,23 @@ class Workload(msgspec.Struct, frozen=True):
         """Every pod template in an object of this kind."""
         for path in self.paths:
             yield from path.find(value)
+
+
+def pod_of(found: FoundTemplate, workload: Workload, *, namespace: str, name: str) -> Pod:
+    """The Pod that a pod template will become, owned as its workload's Pods are.
+
+    Args:
+        found: the template.
+        workload: the kind of object it is in.
+        namespace: of that object.
+        name: of that object.
+
+    Raises:
+        MalformedObjectError: it can't be read as one.
+    """
+    pod = pod_from_template(found.value, field_path(found.path))
+    pod.metadata.namespace = namespace
+    pod.metadata.ownerReferences = [
+        OwnerReference(kind=workload.owner_kind, apiVersion=workload.owner_api_version, name=name, controller=True)
+    ]
+    return pod

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from pydantic import Field
 
+from webhook.capacity.pool import Taint
 from webhook.capacity.provider import Label
 from webhook.capacity.selector import select
 from webhook.capacity.supply import supply_of
@@ -160,9 +161,9 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             tolerations = _missing_tolerations(pod, target)
 
         for requirement in chain.from_iterable(selectors):
-            trace.say("lacks the requirement %s In %s", requirement.key, requirement.values)
+            trace.say("lacks the requirement %s In [%s]", requirement.key, ", ".join(requirement.values or ()))
         for toleration in tolerations:
-            trace.say("lacks a toleration of %s=%s:%s", toleration.key, toleration.value, toleration.effect)
+            trace.say("lacks a toleration of %s", Taint(toleration.key, toleration.value, toleration.effect))
         return Plan(tolerations=tolerations, selectors=selectors, preferred=target.preferred, because=target.because)
 
 

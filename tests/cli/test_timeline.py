@@ -1,0 +1,287 @@
+"""The timeline of a reclaim: its numbers, and how it is drawn in characters and as SVG."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.bundle import load_bundle
+from webhook.capacity.budget import Budget
+from webhook.capacity.pool import CapacityType, Gpu, Pool
+from webhook.capacity.provider import Timeline as Reclaim
+from webhook.cli import timeline_svg, timeline_text
+from webhook.cli.terminal import plain
+from webhook.cli.timeline import AS_WRITTEN, Timeline, clock, ticks, timeline_of
+from webhook.kube.pod import Pod, decode_pod
+
+if TYPE_CHECKING:
+    from webhook.capacity.provider import Provider
+
+PROVIDERS = load_bundle().providers
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def container(name: str = "main", pre_stop: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"name": name, **({"lifecycle": {"preStop": pre_stop}} if pre_stop else {})}
+
+
+def sleep(seconds: int) -> dict[str, Any]:
+    return {"sleep": {"seconds": seconds}}
+
+
+def pod_of(*containers: dict[str, Any], grace: int = 30, **spec: Any) -> Pod:
+    value = {
+        "metadata": {"name": "web"},
+        "spec": {"terminationGracePeriodSeconds": grace, "containers": list(containers or [container()]), **spec},
+    }
+    return decode_pod(msgspec.Raw(msgspec.json.encode(value)))
+
+
+def budget_of(provider: Provider) -> Budget:
+    return Budget(provider.grace_budget, provider.safety_margin, "because")
+
+
+def timeline(
+    pod: Pod,
+    *,
+    provider: str = "cks",
+    written: Pod | None = None,
+    pool: Pool | None = None,
+    budget: Budget | None = None,
+    where: str = "",
+) -> Timeline:
+    facts = PROVIDERS[provider]
+    return timeline_of(where, written or pod, pod, provider=facts, pool=pool, budget=budget or budget_of(facts))
+
+
+def parsed(svg: str) -> ET.Element:
+    return ET.fromstring(svg)  # noqa: S314 - our own
+
+
+def spans(drawn: Timeline, lane: int = 0) -> list[tuple[str, int, int]]:
+    return [(span.name, span.begin, span.end) for span in drawn.lanes[lane].spans]
+
+
+def happenings(drawn: Timeline) -> list[tuple[int, str]]:
+    return [(event.seconds, event.name) for event in drawn.events]
+
+
+def test_on_cks_a_drain_after_two_minutes_leaves_five() -> None:
+    drawn = timeline(pod_of(container(pre_stop=sleep(5)), grace=60))
+
+    assert happenings(drawn) == [
+        (0, "notice"),
+        (0, "cordon"),
+        (120, "drain"),
+        (120, "preStop"),
+        (125, "SIGTERM"),
+        (180, "SIGKILL"),
+        (420, "removal"),
+    ]
+    assert spans(drawn) == [
+        ("running", 0, 120),
+        ("preStop", 120, 125),
+        ("shutdown", 125, 180),
+        ("margin", 180, 420),
+    ]
+    assert drawn.verdict == "fits: 240 s are left as margin"
+
+
+def test_every_moment_says_which_field_it_comes_from() -> None:
+    drawn = timeline(pod_of(container(pre_stop=sleep(5)), grace=60))
+    assert [event.source for event in drawn.events] == [
+        "",
+        "cks: interruption.cordonSeconds",
+        "cks: interruption.drainSeconds",
+        "containers[0].lifecycle.preStop",
+        "",
+        "terminationGracePeriodSeconds",
+        "cks: interruption.removalSeconds",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("grace", "fits", "verdict"),
+    [
+        (270, True, "fits: 30 s are left as margin"),
+        (290, True, "just fits: 10 s of the safety margin of 30 s are left"),
+        (300, True, "just fits: 0 s of the safety margin of 30 s are left"),
+        (
+            480,
+            False,
+            "does not fit: SIGKILL comes 180 s early, and what is not saved by then is lost",
+        ),
+    ],
+)
+def test_how_it_ends_is_said(grace: int, fits: bool, verdict: str) -> None:  # noqa: FBT001
+    drawn = timeline(pod_of(grace=grace))
+    assert (drawn.fits, drawn.verdict) == (fits, verdict)
+
+
+def test_what_does_not_fit_is_cut_off_where_the_window_ends() -> None:
+    drawn = timeline(pod_of(grace=480))
+
+    assert spans(drawn)[1:] == [("shutdown", 120, 420), ("lost", 420, 600)]
+    assert drawn.end == 600
+    kill = next(event for event in drawn.events if event.name == "SIGKILL")
+    assert (kill.seconds, kill.text, kill.source) == (
+        420,
+        "180 s before the grace period ends",
+        "cks: gracePeriod.budgetSeconds",
+    )
+
+
+def test_on_gke_the_time_of_ordinary_pods_is_up_before_the_node_is_gone() -> None:
+    drawn = timeline(pod_of(grace=10), provider="gke")
+    assert happenings(drawn)[-3:] == [(10, "SIGKILL"), (15, "time up"), (30, "removal")]
+    assert spans(drawn) == [("shutdown", 0, 10), ("margin", 10, 15)]
+
+
+@pytest.mark.parametrize(("limit", "removal"), [(60, 420), (600, 720)])
+def test_a_pools_own_limit_is_its_window(limit: int, removal: int) -> None:
+    pool = Pool(provider="cks", kind="NodePool", name="p", capacity=CapacityType.SPOT, gpu=Gpu.NO, grace_seconds=limit)
+    drawn = timeline(pod_of(grace=30), pool=pool, budget=Budget(limit, 0, "the pool says so"))
+
+    assert (drawn.window, drawn.removal, drawn.because) == (120 + limit, removal, "the pool says so")
+    assert "NodePool p" in {event.source for event in drawn.events}
+
+
+def test_containers_that_stop_apart_have_lanes_of_their_own() -> None:
+    drawn = timeline(pod_of(container("a", sleep(5)), container("b"), container("c", sleep(5)), grace=60))
+
+    assert [lane.name for lane in drawn.lanes] == ["b", "a, c"]
+    assert [event.text for event in drawn.events if event.name == "SIGTERM"] == [
+        "60 s to shut down: b",
+        "55 s to shut down: a, c",
+    ]
+
+
+def test_a_hook_of_unknown_length_shares_the_grace_period_with_sigterm() -> None:
+    drawn = timeline(pod_of(container(pre_stop={"exec": {"command": ["/drain"]}}), grace=60))
+    assert spans(drawn)[1] == ("hook", 120, 180)
+    assert "SIGTERM" not in {event.name for event in drawn.events}
+
+
+def test_a_sleep_as_long_as_the_grace_period_leaves_nothing_to_shut_down_in() -> None:
+    drawn = timeline(pod_of(container(pre_stop=sleep(30)), grace=30))
+    assert [name for name, _, _ in spans(drawn)] == ["running", "preStop", "margin"]
+    assert "too late to shut down: main" in {event.text for event in drawn.events}
+
+
+def test_the_pod_as_it_is_written_is_drawn_where_injection_changes_how_it_stops() -> None:
+    written, injected = pod_of(grace=30), pod_of(container(pre_stop=sleep(5)), grace=60)
+
+    drawn = timeline(injected, written=written)
+    assert [lane.name for lane in drawn.lanes] == ["main", AS_WRITTEN]
+    assert spans(drawn, 1) == [("running", 0, 120), ("shutdown", 120, 150), ("margin", 150, 420)]
+    assert [lane.name for lane in timeline(written).lanes] == ["main"]
+
+
+def test_volumes_that_go_with_the_node_are_named() -> None:
+    mounted = {**container(), "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
+    drawn = timeline(pod_of(mounted, volumes=[{"name": "scratch", "emptyDir": {}}]))
+    assert drawn.gone == ("scratch",)
+    assert "volume scratch" in plain(timeline_text.lines(drawn))
+    assert "volume scratch" in timeline_svg.render([("web", drawn)])
+
+
+def test_a_grace_period_of_a_day_is_not_drawn_to_its_end() -> None:
+    drawn = timeline(pod_of(grace=86400), provider="gke")
+    assert drawn.end == 60
+    assert drawn.margin == 15 - 86400
+
+
+@given(
+    grace=st.integers(0, 86400),
+    written=st.integers(0, 86400),
+    sleeps=st.lists(st.integers(0, 1000), min_size=1, max_size=4),
+    reclaim=st.tuples(st.integers(0, 60), st.integers(0, 600), st.integers(1, 600)),
+    limit=st.integers(1, 3600),
+)
+def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
+    grace: int, written: int, sleeps: list[int], reclaim: tuple[int, int, int], limit: int
+) -> None:
+    cordon, later, rest = reclaim
+    drain = cordon + later
+    provider = msgspec.structs.replace(PROVIDERS["cks"], timeline=Reclaim(cordon, drain, drain + rest))
+    containers = [container(f"c{number}", sleep(each)) for number, each in enumerate(sleeps)]
+    pod = pod_of(*containers, grace=grace)
+    drawn = timeline_of(
+        "", pod_of(grace=written), pod, provider=provider, pool=None, budget=Budget(limit, 0, "because")
+    )
+
+    for lane in drawn.lanes:
+        assert [span.end for span in lane.spans[:-1]] == [span.begin for span in lane.spans[1:]]
+        assert lane.spans[0].begin == 0
+        assert all(span.seconds > 0 for span in lane.spans)
+    assert [event.seconds for event in drawn.events] == sorted(event.seconds for event in drawn.events)
+    assert drawn.events[-1].name == "removal"
+    for element in parsed(timeline_svg.render([("web", drawn)])).iter(f"{SVG}rect"):
+        begin, width = float(element.get("x", "0")), float(element.get("width", "0"))
+        assert 0 <= begin <= begin + width <= timeline_svg.WIDTH
+    assert max(map(len, plain(timeline_text.lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
+
+
+def test_in_characters() -> None:
+    written, injected = pod_of(container("web")), pod_of(container("web", sleep(5)), grace=60)
+    assert (
+        plain(timeline_text.lines(timeline(injected, written=written)))
+        == """\
+              0:00     1:00    2:00     3:00    4:00     5:00    6:00     7:00
+  node        ├cordon          ├drain                              removal┤
+  web         ─────────────────▒████████··································
+  as written  ─────────────────████·······································
+
+  ── runs on   ▒▒ preStop sleeps   ██ SIGTERM: shuts down   ·· margin
+
+  0:00  notice    the reclaim is announced
+  0:00  cordon    no new Pods come to the node     cks: interruption.cordonSeconds
+  2:00  drain     the grace period of 60 s begins  cks: interruption.drainSeconds
+  2:00  preStop   sleeps 5 s: web                  containers[0].lifecycle.preStop
+  2:05  SIGTERM   55 s to shut down: web
+  3:00  SIGKILL   the grace period ends            terminationGracePeriodSeconds
+  7:00  removal   the node is gone                 cks: interruption.removalSeconds
+
+  it fits: 240 s are left as margin"""
+    )
+
+
+def test_a_picture_shows_the_seconds_in_proportion() -> None:
+    root = parsed(timeline_svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
+
+    widths = {
+        each.get("class"): float(each.get("width", "0"))
+        for each in root.iter(f"{SVG}rect")
+        if each.find(f"{SVG}title") is not None
+    }
+    assert widths["preStop"] == pytest.approx(widths["running"] / 2, abs=0.3)
+    assert widths["shutdown"] == pytest.approx(widths["running"], abs=0.3)
+    assert widths["margin"] == pytest.approx(widths["running"], abs=0.3)
+    assert next(each.text for each in root.iter(f"{SVG}title")) == "Pod web: it fits: 120 s are left as margin"
+
+
+def test_a_picture_needs_nothing_from_outside_and_shows_names_as_text() -> None:
+    text = timeline_svg.render([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))])
+
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert not [each for each in parsed(text).iter() if each.tag in {f"{SVG}script", f"{SVG}image"}]
+    assert "\x1b" not in text
+    assert "prefers-color-scheme: dark" in text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (5, "0:05"), (125, "2:05"), (3600, "60:00")])
+def test_a_clock_counts_minutes_and_seconds(seconds: int, text: str) -> None:
+    assert clock(seconds) == text
+
+
+@given(st.integers(1, 10**6))
+def test_an_axis_has_a_few_marks_from_zero_on(end: int) -> None:
+    marks = list(ticks(end))
+    assert marks[0] == 0
+    assert 2 <= len(marks) <= 9
+    assert marks[-1] <= end

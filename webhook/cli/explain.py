@@ -1,0 +1,74 @@
+"""``spotgate explain``: why each policy acts on an object or does not, and what a reclaim does to its Pods."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.exits import CANNOT_JUDGE, FINE, CannotJudgeError
+from webhook.cli.explanation import explanations
+from webhook.cli.inputs import add_inputs, judge
+from webhook.cli.timeline import Timeline
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Say why each policy acts on an object, or does not: in the words of the policy files, with what it
+would inject, and a timeline of what a reclaim does to each Pod that targets spot, against the
+window that the provider gives.
+"""
+
+EPILOG: Final = """\
+what the words mean:
+  changes     it injects fields, shown with `+`
+  denies, warns, records (enforcement: audit), can't tell (something is unknown)
+  passes      it looked, and has nothing to say
+  exempts     an entry of its `exempt` lets the object through
+  skips       its `match` leaves the object out
+  off         enforcement: off
+
+examples:
+  %(prog)s --state cluster/ deploy/trainer.yaml
+  %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
+  kubectl get job trainer -o yaml | %(prog)s --kubeconfig ~/.kube/config --operation CREATE -
+
+exit codes:
+  0  explained, whatever the verdict is
+  2  something can't be read or judged, or, with -o svg, there is no timeline to draw
+"""
+
+FORMATS: Final = ("text", "svg", "html")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=FORMATS,
+        default="text",
+        help="text, svg: the timelines as a picture, html: all of it in one file; default: %(default)s",
+    )
+    parser.add_argument(
+        "--operation",
+        choices=("CREATE", "UPDATE", "DELETE"),
+        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
+    )
+    add_inputs(parser)
+
+
+def run(options: Namespace) -> int:
+    """Judge with a trace, and show it."""
+    judged = judge(options, trace=True)
+    explained = list(explanations(judged))
+    if options.output != "svg" or any(isinstance(line, Timeline) for each in explained for line in each.timelines):
+        import_module(f"webhook.cli.explain_{options.output}").show(explained)
+    elif not judged.problems:
+        raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
+    if judged.problems:
+        sys.stdout.flush()
+        print("\n".join(map(str, sorted(judged.problems))), file=sys.stderr)
+        return CANNOT_JUDGE
+    return FINE

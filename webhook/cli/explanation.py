@@ -1,0 +1,246 @@
+"""Why each policy did or did not act on an object: what ``explain`` prints, put together from the traces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.cli.reclaims import reclaims
+from webhook.decision import Outcome
+from webhook.documents import field_path, parse_pointer
+from webhook.engine import ENGINE
+from webhook.patch import pointer
+from webhook.policy.common import Enforcement, PolicySpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.cli.inputs import Judged
+    from webhook.cli.judging import Judgement, Traced
+    from webhook.cli.reclaims import NoTimeline
+    from webhook.cli.timeline import Timeline
+    from webhook.cluster.manifests import Manifest
+    from webhook.decision import Finding
+    from webhook.index import Policy
+    from webhook.policy.loader import PolicyDocument
+
+WORDS: Final = {
+    Outcome.DENY: "denies",
+    Outcome.WARN: "warns",
+    Outcome.AUDIT: "records",
+    Outcome.INDETERMINATE: "can't tell",
+}
+"""What a policy does, by its weightiest finding."""
+
+CHANGES: Final = "changes"
+PASSES: Final = "passes"
+SKIPS: Final = "skips"
+EXEMPTS: Final = "exempts"
+OFF: Final = "off"
+
+ITSELF: Final = "the object itself"
+
+_LEFT_OUT: Final = {"match.": SKIPS, "exempt: ": EXEMPTS}
+"""How the engine's reasons for not looking begin."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a policy said about the object, or about one pod template in it.
+
+    Attributes:
+        where: the template's field path, or `ITSELF`; empty where that is no question.
+        steps: in their order.
+    """
+
+    where: str
+    steps: tuple[str, ...]
+
+
+class Addition(msgspec.Struct, frozen=True):
+    """A field that a policy adds, and its value (JSON)."""
+
+    field: str
+    value: Any
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one policy.
+
+    Attributes:
+        word: what it did: one of `WORDS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
+        enforcement: of the policy: deny, warn, audit; empty for the engine itself.
+        said: why.
+        findings: what it found.
+        additions: what of the patch comes from it.
+    """
+
+    policy: str
+    kind: str
+    word: str
+    enforcement: str = ""
+    said: tuple[Said, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    additions: tuple[Addition, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is said about one object.
+
+    Attributes:
+        file, line: where it begins.
+        title: its kind, namespace and name.
+        operation: what is asked for.
+        notes: the engine's own reasons, which hold for all policies.
+        verdicts: of the policies that are for this kind of object: those that looked first, in the order of looking.
+        others: names of the policies that are not.
+        timelines: of each Pod or pod template.
+    """
+
+    file: str
+    line: int
+    title: str
+    operation: str
+    notes: tuple[Said, ...]
+    verdicts: tuple[Verdict, ...]
+    others: tuple[str, ...]
+    timelines: tuple[Timeline | NoTimeline, ...]
+
+
+def explanations(judged: Judged) -> Iterator[Explanation]:
+    """One for each object; those that could not be judged have none."""
+    for manifest, judgement in judged.objects:
+        if judgement.problem is None:
+            yield _explanation(manifest, judgement, judged)
+
+
+def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Explanation:
+    traced, bundle = judgement.traced, judged.bundle
+    name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
+    bare = Explanation(
+        file=manifest.file,
+        line=manifest.line,
+        title=f"{manifest.kind} {name}".rstrip(),
+        operation="",
+        notes=(),
+        verdicts=tuple(_engine(judgement.findings)),
+        others=tuple(policy.name for policy in bundle.policies),
+        timelines=(),
+    )
+    if traced is None:  # nobody knows which resource it is
+        return bare
+    request = traced.request
+    steps = _steps(traced)
+    notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
+    if bundle.index.system_namespace(request.namespace, judged.view):
+        return replace(bare, operation=request.operation, notes=notes, others=())
+    left_out = bundle.index.left_out(request)
+    unasked = {policy.name for policy, _ in left_out}
+    verdicts = [
+        *_engine(judgement.findings),
+        *(_verdict(each, steps, manifest, judgement, traced) for each in bundle.policies if each.name not in unasked),
+        *(
+            Verdict(policy=each.name, kind=each.kind, word=SKIPS, said=(Said("", (why,)),))
+            for each, why in left_out
+            if why
+        ),
+        *map(_off, filter(_is_off, bundle.documents)),
+    ]
+    return replace(
+        bare,
+        operation=request.operation,
+        notes=notes,
+        verdicts=tuple(verdicts),
+        others=tuple(policy.name for policy, why in left_out if not why),
+        timelines=tuple(reclaims(traced, bundle, judged.view)),
+    )
+
+
+def _steps(traced: Traced) -> dict[tuple[str, str], tuple[str, ...]]:
+    """What was said, by policy and where.
+
+    Of a policy that spoke in both phases what it said in the first: in the second it sees its own work done.
+    """
+    steps: dict[tuple[str, str], tuple[str, ...]] = {}
+    for decision in (traced.validation, traced.mutation):
+        found: dict[tuple[str, str], list[str]] = {}
+        for policy, where, text in decision.steps:
+            said = found.setdefault((policy, where), [])
+            if text not in said:
+                said.append(text)
+        steps |= {key: tuple(said) for key, said in found.items()}
+    return steps
+
+
+def _engine(findings: tuple[Finding, ...]) -> Iterator[Verdict]:
+    """What is found by no policy."""
+    own = tuple(finding for finding in findings if finding.policy == ENGINE)
+    if own:
+        yield Verdict(policy=ENGINE, kind="", word=WORDS[max(each.outcome for each in own)], findings=own)
+
+
+def _verdict(
+    policy: Policy,
+    steps: dict[tuple[str, str], tuple[str, ...]],
+    manifest: Manifest,
+    judgement: Judgement,
+    traced: Traced,
+) -> Verdict:
+    findings = tuple(each for each in judgement.findings if each.policy == policy.name)
+    said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
+    prefix = pointer(manifest.path)
+    additions = tuple(
+        Addition(_field(written["path"].removeprefix(prefix)), written["value"])
+        for written, operation in zip(judgement.patch, traced.mutation.patch, strict=True)
+        if operation.policy == policy.name
+    )
+    return Verdict(
+        policy=policy.name,
+        kind=policy.kind,
+        word=_word(said, findings, additions),
+        enforcement=str(policy.enforcement),
+        said=said,
+        findings=findings,
+        additions=additions,
+    )
+
+
+def _said(
+    own: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
+) -> tuple[Said, ...]:
+    """What a policy said, with where as far as that is a question: nowhere, if it said the same of all.
+
+    Args:
+        own: what it said, by where.
+        steps: what all policies said.
+        findings: the policy's.
+    """
+    templates = {where for _, where in steps if where}
+    alike = len(set(own.values())) == 1
+    if not templates or (alike and not findings and (templates <= own.keys() or "" in own)):
+        return tuple(Said("", texts) for texts in dict.fromkeys(own.values()))
+    if len(templates) == 1 and "" not in own:
+        return tuple(Said("", texts) for texts in own.values())
+    return tuple(Said(where or ITSELF, texts) for where, texts in own.items())
+
+
+def _word(said: tuple[Said, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:
+    if findings:
+        return WORDS[max(finding.outcome for finding in findings)]
+    if additions:
+        return CHANGES
+    words = {next((word for how, word in _LEFT_OUT.items() if each.steps[-1].startswith(how)), PASSES) for each in said}
+    return words.pop() if len(words) == 1 else PASSES
+
+
+def _field(path: str) -> str:
+    return field_path(parse_pointer(path)).replace('["-"]', "[+]")
+
+
+def _is_off(document: PolicyDocument) -> bool:
+    return isinstance(document.spec, PolicySpec) and document.spec.enforcement is Enforcement.OFF
+
+
+def _off(document: PolicyDocument) -> Verdict:
+    return Verdict(policy=document.name, kind=document.kind, word=OFF, said=(Said("", ("enforcement: off",)),))

@@ -1,0 +1,96 @@
+"""The timeline of each Pod that a request makes, or why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.capacity.budget import Budgets
+from webhook.capacity.targeting import NotTargeting, target_of
+from webhook.cli.timeline import timeline_of
+from webhook.documents import field_path
+from webhook.kube.pod import decode_pod
+from webhook.kube.templates import pod_of
+from webhook.review import MalformedObjectError, decode_object, is_null
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.bundle import Bundle
+    from webhook.capacity.budget import Budget
+    from webhook.capacity.pool import Pool
+    from webhook.capacity.provider import Provider
+    from webhook.capacity.targeting import Target
+    from webhook.cli.judging import Traced
+    from webhook.cli.timeline import Timeline
+    from webhook.cluster.protocol import ClusterView
+    from webhook.kube.pod import Pod
+
+_PLACING: Final = frozenset({"GracefulTermination", "SpotPlacement"})
+"""Policy kinds that say which Pods of theirs target spot."""
+
+
+class NoTimeline(msgspec.Struct, frozen=True):
+    """Why a Pod, or a pod template, has no timeline."""
+
+    where: str
+    because: str
+
+
+def reclaims(traced: Traced, bundle: Bundle, view: ClusterView) -> Iterator[Timeline | NoTimeline]:
+    """The reclaim of each Pod that the request makes."""
+    budgets = Budgets(bundle.providers)
+    labels = view.namespaces.get(traced.request.namespace, {})
+    specs = [each.spec for each in bundle.documents if each.kind in _PLACING]
+    for where, written, pod in _pods(traced, bundle):
+        target = target_of(
+            written,
+            labels,
+            view,
+            bundle.providers,
+            provider=next((spec.provider for spec in specs if spec.provider), ""),
+            tolerating=any(spec.tolerating_is_targeting for spec in specs),
+        )
+        if isinstance(target, NotTargeting):
+            yield NoTimeline(where, target.because)
+        elif target.pools is not None and not target.nodes:
+            yield NoTimeline(where, f"it targets spot ({target.because}), and no spot pool takes it")
+        elif (strictest := _strictest(target, budgets, bundle)) is None:
+            because = "no capacity provider is in play; pass node pools with --state or --kubeconfig"
+            yield NoTimeline(where, f"it targets spot ({target.because}), and {because}")
+        elif pod.spec.containers:
+            budget, provider, pool = strictest
+            yield timeline_of(where, written, pod, provider=provider, pool=pool, budget=budget)
+
+
+def _pods(traced: Traced, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
+    """Where each Pod is that the request makes, as it is written, and with what is injected."""
+    request = traced.request
+    if is_null(request.object) or request.operation not in {"CREATE", "UPDATE"}:
+        return
+    if (request.resource.group, request.path) == ("", "pods"):
+        yield "", decode_pod(traced.before), decode_pod(request.object)
+        return
+    workload = bundle.index.workloads.get((request.resource.group, request.path))
+    if workload is None:
+        return
+    both = (list(workload.templates(decode_object(raw))) for raw in (traced.before, request.object))
+    for templates in zip(*both, strict=True):
+        try:
+            written, injected = (
+                pod_of(each, workload, namespace=request.namespace, name=request.name) for each in templates
+            )
+        except MalformedObjectError:
+            continue  # it is said by the engine
+        yield field_path(templates[0].path), written, injected
+
+
+def _strictest(target: Target, budgets: Budgets, bundle: Bundle) -> tuple[Budget, Provider, Pool | None] | None:
+    """The shortest time to stop that the Pod may be given, and whose nodes give it; None: nobody's are known."""
+    nodes: list[tuple[Target, Provider, Pool | None]] = [
+        (replace(target, pools=(pool,)), bundle.providers[pool.provider], pool) for pool in target.pools or ()
+    ] or [(replace(target, providers=(each,)), each, None) for each in target.providers]
+    options = [(budget, provider, pool) for part, provider, pool in nodes if (budget := budgets.of(part)) is not None]
+    return min(options, key=lambda option: option[0].seconds, default=None)

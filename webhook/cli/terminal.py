@@ -1,0 +1,36 @@
+"""Lines of text in styles: in colour on a terminal that wants it, else plain."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Line = list[tuple[str, str]]
+"""Pieces of text, each with its style in rich's words; empty: none."""
+
+
+def show(lines: Iterable[Line]) -> None:
+    """Print them."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        print(plain(lines))
+        return
+    from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """The same without styles, and without spaces at line ends."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
+def printable(text: str) -> str:
+    """Without control characters: a manifest must not steer the terminal it is shown on."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
