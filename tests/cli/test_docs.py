@@ -44,7 +44,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_page_has_examples_of_every_command_that_ends() -> None:
-    assert {command.split()[1] for command, _ in COMMANDS} == {"check", "fix", "review", "schema", "webhook-config"}
+    assert {command.split()[1] for command, _ in COMMANDS} == {
+        "check",
+        "explain",
+        "fix",
+        "review",
+        "schema",
+        "webhook-config",
+        "test",
+    }
 
 
 @pytest.mark.parametrize(("command", "expected"), COMMANDS, ids=[command for command, _ in COMMANDS])

@@ -40,7 +40,9 @@ def test_schema_is_printed_and_valid(run: Run) -> None:
     Draft202012Validator.check_schema(done.json)
 
 
-@pytest.mark.parametrize("file", policy_files([SHIPPED]), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", [*policy_files([SHIPPED]), *sorted((SHIPPED / "tests").glob("*.yaml"))], ids=lambda file: file.name
+)
 def test_shipped_policies_validate(validator: Draft202012Validator, file: Path) -> None:
     assert [error.message for each in documents(file) for error in validator.iter_errors(each)] == []
 
@@ -48,7 +50,7 @@ def test_shipped_policies_validate(validator: Draft202012Validator, file: Path) 
 def test_every_kind_has_a_branch_of_its_own() -> None:
     definitions = policy_schema()["$defs"]
     branches = [definitions[each["$ref"].rpartition("/")[2]] for each in policy_schema()["oneOf"]]
-    assert {branch["properties"]["kind"]["const"] for branch in branches} == set(document_kinds())
+    assert {branch["properties"]["kind"]["const"] for branch in branches} == {*document_kinds(), "PolicyTest"}
 
 
 @pytest.mark.parametrize(

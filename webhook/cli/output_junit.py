@@ -23,13 +23,13 @@ def render(report: Report) -> str:
     for each in report.objects:
         suite = suites.get(each.file)
         if suite is None:
-            suite = suites[each.file] = SubElement(root, "testsuite", name=_text(each.file))
+            suite = suites[each.file] = SubElement(root, "testsuite", name=xml_text(each.file))
         name = f"{each.kind} {each.namespace}/{each.name}" if each.namespace else f"{each.kind} {each.name}"
-        _case(suite, _text(each.file), _text(name), each.results)
+        _case(suite, xml_text(each.file), xml_text(name), each.results)
     for problem in report.unreadable:
-        suite = SubElement(root, "testsuite", name=_text(problem.file), tests="1", failures="0", errors="1")
-        case = SubElement(suite, "testcase", name="can be judged", classname=_text(problem.file), time="0")
-        error = SubElement(case, "error", message=_text(problem.message), type="unreadable")
+        suite = SubElement(root, "testsuite", name=xml_text(problem.file), tests="1", failures="0", errors="1")
+        case = SubElement(suite, "testcase", name="can be judged", classname=xml_text(problem.file), time="0")
+        error = SubElement(case, "error", message=xml_text(problem.message), type="unreadable")
         error.text = f"{problem.file}:{problem.line}:{problem.column}"
     for suite in suites.values():
         _count(suite)
@@ -42,11 +42,11 @@ def _case(suite: Element, file: str, name: str, results: list[Result]) -> None:
     denials = [result for result in results if result.outcome == "deny"]
     if denials:
         message = "; ".join(dict.fromkeys(result.reason for result in denials))
-        failure = SubElement(case, "failure", message=_text(message), type="deny")
-        failure.text = _text("\n\n".join(map(_shown, denials)))
+        failure = SubElement(case, "failure", message=xml_text(message), type="deny")
+        failure.text = xml_text("\n\n".join(map(_shown, denials)))
     others = [result for result in results if result.outcome != "deny"]
     if others:
-        SubElement(case, "system-out").text = _text("\n\n".join(map(_shown, others)))
+        SubElement(case, "system-out").text = xml_text("\n\n".join(map(_shown, others)))
 
 
 def _count(suite: Element) -> None:
@@ -60,5 +60,6 @@ def _shown(result: Result) -> str:
     return f"{result.file}:{result.line}:{result.column}: {result.outcome} [{result.policy}]\n{result.explanation()}"
 
 
-def _text(text: str) -> str:
+def xml_text(text: str) -> str:
+    """The text, with a sign in place of what XML can't hold."""
     return _NO_XML.sub("�", text)

@@ -10,6 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from webhook.bundle import document_kinds
 from webhook.cli.exits import FINE
 from webhook.policy.common import API_VERSION, Metadata
+from webhook.policy.policy_test import KIND, PolicyTestSpec
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -46,8 +47,8 @@ def run(options: Namespace) -> int:
 
 
 def policy_schema() -> dict[str, Any]:
-    """One schema for every document that a policy file may hold, told apart by ``kind``."""
-    kinds = document_kinds()
+    """One schema for every document that a policy file may hold, and for tests of policies, told apart by ``kind``."""
+    kinds: dict[str, type[BaseModel]] = {**document_kinds(), KIND: PolicyTestSpec}
     models: list[type[BaseModel]] = [Metadata, *kinds.values()]
     references, generated = models_json_schema([(model, "validation") for model in models])
     metadata = references[Metadata, "validation"]

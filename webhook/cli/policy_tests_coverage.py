@@ -1,0 +1,190 @@
+"""What tests reach of the policies: which of them act, which pass an object by, on which operations, and exemptions."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.bundle import DEFAULT_NAMESPACE
+from webhook.index import Index
+from webhook.policy.common import OPERATIONS, Enforcement, PolicySpec
+from webhook.policy.match import Exemption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from webhook.bundle import Bundle
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.index import Policy
+    from webhook.kube.edit import PodEditor
+    from webhook.policy.loader import PolicyDocument
+    from webhook.review import Request
+    from webhook.rules.protocol import Mutator, Subject, Validator
+
+
+class Reached(msgspec.Struct):
+    """What one case reached of one policy.
+
+    Attributes:
+        operations: those on which the policy looked at something.
+        acted: it found or changed something.
+        exemptions: those that let something through, by their number.
+    """
+
+    operations: set[str] = msgspec.field(default_factory=set)
+    acted: bool = False
+    exemptions: set[int] = msgspec.field(default_factory=set)
+
+    @property
+    def passed(self) -> bool:
+        """It had something before it, and left it alone."""
+        return bool(self.operations or self.exemptions) and not self.acted
+
+
+class _WatchedMutator:
+    """Notes what a mutator does."""
+
+    def __init__(self, rule: Mutator, reached: Reached) -> None:
+        self._rule = rule
+        self._reached = reached
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        self._reached.operations.add(subject.operation)
+        before = msgspec.json.encode(editor.pod)
+        self._rule.mutate(subject, editor, context)
+        self._reached.acted |= msgspec.json.encode(editor.pod) != before
+
+
+class _WatchedValidator:
+    """Notes what a validator finds."""
+
+    def __init__(self, rule: Validator, reached: Reached) -> None:
+        self._rule = rule
+        self._reached = reached
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        self._reached.operations.add(subject.operation)
+        for violation in self._rule.validate(subject, context):
+            self._reached.acted = True
+            yield violation
+
+
+class _WatchedExemption(Exemption):
+    """Notes that it lets something through."""
+
+    __slots__ = ("_exemption", "_number", "_reached")
+
+    def __init__(self, exemption: Exemption, number: int, reached: Reached) -> None:
+        self._exemption = exemption
+        self._number = number
+        self._reached = reached
+        self.reason = exemption.reason
+        self.expires = exemption.expires
+
+    def failing(self, request: Request, today: date) -> str:
+        failing = self._exemption.failing(request, today)
+        if not failing:
+            self._reached.exemptions.add(self._number)
+        return failing
+
+
+class Watch:
+    """The policies of a bundle, or some of them, ready to be asked, and what is reached of each.
+
+    Args:
+        bundle: the policies.
+        names: of those to ask; None: all.
+
+    Attributes:
+        index: for whoever judges.
+    """
+
+    def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
+        chosen = [policy for policy in bundle.policies if names is None or policy.name in names]
+        self._reached = {policy.name: Reached() for policy in chosen}
+        watched = [_watched(policy, self._reached[policy.name]) for policy in chosen]
+        self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, DEFAULT_NAMESPACE)
+
+    def taken(self) -> dict[str, Reached]:
+        """What has been reached since the last time."""
+        taken = {}
+        for name, reached in self._reached.items():
+            taken[name] = replace(reached)
+            reached.operations, reached.acted, reached.exemptions = set(), False, set()
+        return taken
+
+
+def _watched(policy: Policy, reached: Reached) -> Policy:
+    return replace(
+        policy,
+        mutator=None if policy.mutator is None else _WatchedMutator(policy.mutator, reached),
+        validator=None if policy.validator is None else _WatchedValidator(policy.validator, reached),
+        exemptions=tuple(_WatchedExemption(each, number, reached) for number, each in enumerate(policy.exemptions)),
+    )
+
+
+class Covered(msgspec.Struct, frozen=True, kw_only=True):
+    """How well a policy is tested.
+
+    Attributes:
+        file, line: of the policy.
+        acted: cases in which it found or changed something.
+        passed: cases in which it had something before it and left it alone.
+        unreached: what no case reached, each with its place.
+    """
+
+    policy: str
+    kind: str
+    file: str
+    line: int
+    acted: int
+    passed: int
+    unreached: list[str]
+
+
+def coverage(bundle: Bundle, cases: list[dict[str, Reached]]) -> list[Covered]:
+    """How well each policy of the bundle is tested by these cases; those that are switched off are left out."""
+    policies = {policy.name: policy for policy in bundle.policies}
+    return [
+        _covered(document, policies[document.name], [case[document.name] for case in cases if document.name in case])
+        for document in bundle.documents
+        if isinstance(document.spec, PolicySpec) and document.spec.enforcement is not Enforcement.OFF
+    ]
+
+
+def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Covered:
+    acted = sum(case.acted for case in cases)
+    passed = sum(case.passed for case in cases)
+    return Covered(
+        policy=policy.name,
+        kind=policy.kind,
+        file=document.document.file,
+        line=document.document.position(("metadata", "name"))[0],
+        acted=acted,
+        passed=passed,
+        unreached=[
+            *(() if acted else ("no case makes it act",)),
+            *(() if passed else ("no case has it pass an object by",)),
+            *_operations(policy, set().union(*(case.operations for case in cases))),
+            *_exemptions(policy, set().union(*(case.exemptions for case in cases))),
+        ],
+    )
+
+
+def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:
+    """CONNECT is left out: it comes with subresources, of which no manifest can be written."""
+    declared = set(chain.from_iterable(rule.operations for rule in policy.rules))
+    for operation in OPERATIONS[:3]:
+        if operation not in reached and not declared.isdisjoint({operation, "*"}):
+            yield f"no case has it look at {operation}"
+
+
+def _exemptions(policy: Policy, reached: set[int]) -> Iterator[str]:
+    for number, exemption in enumerate(policy.exemptions):
+        if number not in reached:
+            yield f"no case is exempt for: {exemption.reason}"

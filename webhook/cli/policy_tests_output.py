@@ -1,0 +1,161 @@
+"""What came of policy tests: for people, for test reports, and as JSON."""
+
+from __future__ import annotations
+
+import re
+from textwrap import indent as indented
+from typing import TYPE_CHECKING, Any, Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+import msgspec
+import orjson
+
+from webhook.cli.output_junit import xml_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from webhook.cli.policy_tests import Result
+    from webhook.cli.policy_tests_coverage import Covered
+    from webhook.policy.errors import Problem
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What came of all of them.
+
+    Attributes:
+        policies: which were tested, for people.
+        problems: tests that could not be read or run.
+        coverage: of each policy; None: not asked for.
+    """
+
+    policies: str
+    results: list[Result]
+    problems: list[Problem]
+    coverage: list[Covered] | None
+
+    def count(self) -> tuple[int, int, int]:
+        """How many cases passed, failed, and could not be judged."""
+        unjudged = sum(bool(result.problems) for result in self.results)
+        passed = sum(result.passed for result in self.results)
+        return passed, len(self.results) - passed - unjudged, unjudged
+
+
+def table(report: Report) -> str:
+    """For people."""
+    return "\n".join(map(_printable, _lines(report)))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for result in report.results:
+        if result.mismatches:
+            yield from _failure(result)
+            yield ""
+    if report.coverage is not None:
+        yield from _coverage(report.coverage)
+        yield ""
+    passed, failed, unjudged = report.count()
+    counts = ((passed, "passed"), (failed, "failed"), (unjudged, "could not be judged"))
+    yield f"{_cases(len(report.results))} against {report.policies}: " + (
+        ", ".join(f"{number} {what}" for number, what in counts if number) or "nothing was tested"
+    )
+
+
+def _failure(result: Result) -> Iterator[str]:
+    yield f"{result.file}:{result.line}  FAILED  {result.test}: {result.case}"
+    for each in result.mismatches:
+        field = each.field.rpartition("expect.")[2]
+        yield indented(f"{each.file}:{each.line}: {field}: {each.text}", "    ")
+    if not result.findings:
+        yield "    Nothing was found."
+        return
+    yield "    What was found:"
+    for finding in result.findings:
+        yield indented(f"{finding.outcome}: {finding.message()}", "      ")
+
+
+def _coverage(policies: list[Covered]) -> Iterator[str]:
+    yield "Coverage: the cases in which a policy acted, and in which it passed an object by"
+    width = max((len(each.policy) for each in policies), default=0)
+    for each in policies:
+        yield f"  {each.policy:<{width}}  {each.kind}: acted {each.acted}, passed by {each.passed}"
+        for text in each.unreached:
+            yield f"    {each.file}:{each.line}: {text}"
+
+
+def _cases(number: int) -> str:
+    return "1 case" if number == 1 else f"{number} cases"
+
+
+_CONTROL: Final = re.compile(r"[^\n\x20-\x7e\xa0-\U0010ffff]")
+
+
+def _printable(text: str) -> str:
+    """Without control characters: a test must not steer the terminal that it is shown on."""
+    return _CONTROL.sub(" ", text)
+
+
+def as_json(report: Report) -> str:
+    """For programs."""
+    passed, failed, unjudged = report.count()
+    value: dict[str, Any] = {
+        "policies": report.policies,
+        "cases": [
+            {
+                "file": each.file,
+                "line": each.line,
+                "test": each.test,
+                "case": each.case,
+                "passed": each.passed,
+                "mismatches": msgspec.to_builtins(each.mismatches),
+                "problems": msgspec.to_builtins(each.problems),
+                "findings": [
+                    {**msgspec.to_builtins(finding), "outcome": str(finding.outcome)} for finding in each.findings
+                ],
+            }
+            for each in report.results
+        ],
+        "problems": msgspec.to_builtins(report.problems),
+        "summary": {"cases": len(report.results), "passed": passed, "failed": failed, "unjudged": unjudged},
+    }
+    if report.coverage is not None:
+        value["coverage"] = msgspec.to_builtins(report.coverage)
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def junit(report: Report) -> str:
+    """A test report: a suite for each file, a test case for each case.
+
+    Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
+    """
+    root = Element("testsuites", name="spotgate test")
+    for file in dict.fromkeys(result.file for result in report.results):
+        _suite(root, file, [result for result in report.results if result.file == file])
+    for problem in report.problems:
+        suite = SubElement(root, "testsuite", name=xml_text(problem.file), tests="1", failures="0", errors="1")
+        case = SubElement(suite, "testcase", name="can be read", classname=xml_text(problem.file), time="0")
+        SubElement(case, "error", message=xml_text(problem.text), type="unreadable").text = xml_text(str(problem))
+    indent(root)
+    return tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _suite(root: Element, file: str, results: Sequence[Result]) -> None:
+    failed = sum(bool(result.mismatches) for result in results)
+    unjudged = sum(bool(result.problems) for result in results)
+    counts = {"tests": len(results), "failures": failed, "errors": unjudged}
+    suite = SubElement(root, "testsuite", {"name": xml_text(file), **{key: str(n) for key, n in counts.items()}})
+    for result in results:
+        name = xml_text(f"{result.test}: {result.case}")
+        case = SubElement(suite, "testcase", name=name, classname=xml_text(file), file=xml_text(file), time="0")
+        if result.problems:
+            said = "; ".join(problem.text for problem in result.problems)
+            error = SubElement(case, "error", message=xml_text(said), type="unjudged")
+            error.text = xml_text("\n".join(map(str, result.problems)))
+        elif result.mismatches:
+            said = "; ".join(each.text for each in result.mismatches)
+            SubElement(case, "failure", message=xml_text(said), type="failed").text = xml_text(
+                "\n".join(_failure(result))
+            )
+
+
+FORMATS: Final[dict[str, Callable[[Report], str]]] = {"table": table, "junit": junit, "json": as_json}

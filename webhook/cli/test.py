@@ -1,0 +1,107 @@
+"""``spotgate test``: PolicyTests, run on the engine that judges requests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.bundle import DEFAULT_NAMESPACE
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.options import read_policies
+from webhook.cli.policy_tests import Runner, read_tests
+from webhook.cli.policy_tests_coverage import coverage
+from webhook.cli.policy_tests_output import FORMATS, Report
+from webhook.context import utc_now
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Run tests of policies: documents of kind PolicyTest, wherever they are in the files and folders.
+
+Each of their cases is an object in some surroundings, and what the policies are to answer. It is
+defaulted, changed and judged as the API server would have it done.
+"""
+
+EPILOG: Final = """\
+which policies:
+  Those of --policies; else those among the paths; else the ones that ship with spotgate. Folders
+  called `tests` hold no policies.
+
+examples:
+  %(prog)s policies/
+  %(prog)s --coverage policies/
+  %(prog)s --watch policies/
+  %(prog)s --policies policies/ -o junit team-a/tests/
+
+exit codes:
+  0  every case came out as expected
+  1  some did not
+  2  it could not judge: a test or a policy is invalid, a file can't be read, there is no test, or
+     the command line is wrong
+"""
+
+_QUIET: Final = 200
+"""Milliseconds without another change: editors write several files, one after another."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="folders, or files, with PolicyTests")
+    parser.add_argument(
+        "--policies",
+        metavar="PATH",
+        type=Path,
+        action="append",
+        default=[],
+        help="policy files, or a folder of them; can be given again; default: those among DIR, else the shipped ones",
+    )
+    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: %(default)s")
+    parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
+    parser.add_argument("--update", action="store_true", help="write golden files instead of comparing with them")
+    parser.add_argument("--watch", action="store_true", help="again whenever a file changes, until Ctrl-C")
+
+
+def run(options: Namespace) -> int:
+    """Run them, once or until Ctrl-C."""
+    if not options.watch:
+        return _run(options)
+    if options.update:
+        raise CannotJudgeError("spotgate test: error: give either --watch or --update")
+    from watchfiles import watch  # noqa: PLC0415 - for few
+
+    # What is named might be replaced and not changed: its folder is watched.
+    folders = {path if path.is_dir() else path.parent for path in (*options.paths, *options.policies)}
+    _run_and_go_on(options)
+    for _ in watch(*folders, step=_QUIET):
+        _run_and_go_on(options)
+    return FINE
+
+
+def _run_and_go_on(options: Namespace) -> None:
+    try:
+        _run(options)
+    except CannotJudgeError as error:
+        print(error, file=sys.stderr)
+    print(f"Waiting for changes in {', '.join(map(str, options.paths))} ...", flush=True)
+
+
+def _run(options: Namespace) -> int:
+    tests = read_tests(options.paths)
+    problems = sorted(tests.problems)
+    paths = options.policies or (options.paths if tests.brings_policies else [])
+    bundle = read_policies(paths, own_namespace=DEFAULT_NAMESPACE)
+    if not tests.documents and not problems:
+        raise CannotJudgeError(f"{', '.join(map(str, options.paths))}: holds no PolicyTest; see spotgate test --help")
+    runner = Runner(bundle, now=utc_now(), update=options.update)
+    results = [result for test in tests.documents for result in runner.run(test)]
+    covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
+    tested = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
+    print(FORMATS[options.output](Report(tested, results, problems, covered)))
+    problems += [problem for result in results for problem in result.problems]
+    if problems:
+        sys.stdout.flush()
+        print("\n".join(map(str, dict.fromkeys(problems))), file=sys.stderr)
+        return CANNOT_JUDGE
+    return FINE if all(result.passed for result in results) else FOUND

@@ -1,0 +1,161 @@
+"""``kind: PolicyTest``: what policies say of an object in some surroundings, case by case."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from webhook.policy.common import Flag, Model, NonEmpty
+
+KIND: Final = "PolicyTest"
+
+
+def _version_text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError(f'write it in quotes, as "1.34": YAML reads {value} as a number')  # noqa: TRY004 - pydantic
+    return value
+
+
+class Verdict(StrEnum):
+    """What becomes of a request: the weightiest of its findings."""
+
+    ALLOWED = "allowed"
+    AUDITED = "audited"
+    INDETERMINATE = "indeterminate"
+    WARNED = "warned"
+    DENIED = "denied"
+
+
+class _Open(BaseModel):
+    """A part of a Kubernetes object: only what every object has is checked."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
+
+
+class ObjectMetadata(_Open):
+    """``metadata`` of an object."""
+
+    name: str | None = Field(default=None, description="Name.")
+    generate_name: str | None = Field(default=None, description="What the name begins with.")
+    namespace: str | None = Field(default=None, description="Namespace; default: that of `namespace` beside `object`.")
+    labels: dict[str, str | None] | None = Field(default=None, description="Labels.")
+    annotations: dict[str, str | None] | None = Field(default=None, description="Annotations.")
+
+
+class KubernetesObject(_Open):
+    """A Kubernetes object as it is written in a manifest, or a part of one."""
+
+    api_version: NonEmpty | None = Field(default=None, description="As in a manifest.")
+    kind: NonEmpty | None = Field(default=None, description="As in a manifest.")
+    metadata: ObjectMetadata | None = Field(default=None, description="As in a manifest.")
+
+    def written(self) -> dict[str, Any]:
+        """The object as it is written."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+class StateObject(KubernetesObject):
+    """An object that is in the cluster already."""
+
+    api_version: NonEmpty = Field(description="As in a manifest.")
+    kind: NonEmpty = Field(description="As in a manifest.")
+
+
+class StateSpec(Model):
+    """What is in the cluster already. Where it is given, there is nothing else."""
+
+    files: tuple[NonEmpty, ...] = Field(
+        default=(), description="Manifests: files and folders, relative to the file with the test."
+    )
+    objects: tuple[StateObject, ...] = Field(default=(), description="Objects.")
+
+
+class NamespaceSpec(Model):
+    """The namespace of the request."""
+
+    name: NonEmpty = Field(description="Its name; where the object goes, if it is namespaced and names none.")
+    labels: dict[str, str] | None = Field(default=None, description="Its labels; default: those in the state, if any.")
+
+
+class ExpectSpec(Model):
+    """What is to come of it."""
+
+    outcome: Verdict = Field(
+        description="allowed: nothing is found; warned: warnings at most; denied; audited: only noted in the audit "
+        "log; indeterminate: something must be known that the state does not say."
+    )
+    policies: tuple[NonEmpty, ...] | None = Field(
+        default=None, description="The policies that find something: these, and no other."
+    )
+    messages: tuple[NonEmpty, ...] = Field(
+        default=(), description="Texts that are to be in a finding's message; white space does not matter."
+    )
+    changed: Flag | None = Field(default=None, description="Is the object changed?")
+    object: dict[str, Any] | None = Field(
+        default=None,
+        description="A part of the object as it is after the changes. Lists are compared item by item, and are as "
+        "long; null says that a field is not there.",
+    )
+    golden: NonEmpty | None = Field(
+        default=None,
+        description="A file with the whole object as it is after the changes, relative to the file with the test; "
+        "`spotgate test --update` writes it.",
+    )
+
+
+class Surroundings(Model):
+    """What a case may say for itself, and the document for all its cases."""
+
+    policies: tuple[NonEmpty, ...] | None = Field(
+        default=None, min_length=1, description="The policies to judge with, by name; default: all."
+    )
+    object: KubernetesObject | None = Field(
+        default=None,
+        description="The object of the request. What a case says is laid over what the document says, as a JSON merge "
+        "patch: lists are replaced, null removes.",
+    )
+    operation: Literal["CREATE", "UPDATE", "DELETE"] | None = Field(
+        default=None, description="Default: UPDATE where there is an oldObject, else CREATE."
+    )
+    user: str = Field(default="", description="Who asks; default: unknown, and no exemption by user holds.")
+    groups: tuple[NonEmpty, ...] = Field(default=(), description="Groups of the user.")
+    namespace: NamespaceSpec | None = Field(default=None, description="The namespace of the request.")
+    state: StateSpec | None = Field(
+        default=None, description="What is in the cluster already; default: unknown. A case's replaces the document's."
+    )
+    kubernetes_version: Annotated[str, BeforeValidator(_version_text), Field(pattern=r"^v?\d+\.\d+")] | None = Field(
+        default=None, description="Of the API server and the kubelets, in quotes."
+    )
+
+
+class CaseSpec(Surroundings):
+    """One request, and what is to come of it."""
+
+    name: NonEmpty = Field(description="A sentence: what this case shows.")
+    old_object: KubernetesObject | None = Field(
+        default=None,
+        description="The object before the request, for UPDATE and DELETE; laid over the document's object too.",
+    )
+    expect: ExpectSpec = Field(description="What is to come of it.")
+
+
+class PolicyTestSpec(Surroundings):
+    """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
+
+    cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests; each is judged on its own.")
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        for name, count in Counter(case.name for case in self.cases).items():
+            if count > 1:
+                raise ValueError(f"{count} cases are named {name!r}; give each a name of its own")
+        return self
+
+    def filled(self, case: CaseSpec) -> CaseSpec:
+        """The case, with what the document says where it says nothing itself; objects are left as they are."""
+        shared = (self.model_fields_set & Surroundings.model_fields.keys()) - case.model_fields_set - {"object"}
+        return case.model_copy(update={name: getattr(self, name) for name in shared})
