@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
-from webhook.cli.inputs import add_inputs, judge
+from webhook.cli.inputs import add_inputs
 from webhook.cli.judging import path_of
+from webhook.cli.parallel import judge_each
 from webhook.cli.report import Judged, Patch, PolicyTitle, Report, Result
 from webhook.cli.writing import write_whole
 from webhook.decision import Outcome
@@ -92,10 +93,10 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Judge, report, and say how it went."""
-    judged = judge(options)
+    judged = judge_each(options, lambda *each: (_judged(*each), list(_patches(*each))))
     report = Report.of(
-        [_judged(*each) for each in judged.objects],
-        [patch for each in judged.objects for patch in _patches(*each)],
+        [each for each, _ in judged.reports],
+        [patch for _, patches in judged.reports for patch in patches],
         judged.problems,
         skipped=judged.skipped,
         policies=_titles(judged.bundle),

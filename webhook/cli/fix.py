@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.inputs import add_inputs, judge
 from webhook.cli.writing import write_whole
-from webhook.cluster.manifests import STDIN
+from webhook.cluster.sources import STDIN
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.policy.errors import Problem

@@ -167,16 +167,22 @@ class Judge:
         return None if there is None else defaulted(there, namespace)
 
     def _forget(self, manifest: Manifest) -> None:
-        """If it is a node pool: what is judged from now on is judged without it."""
-        readers = (reader for provider in self._index.providers.values() for reader in provider.readers)
+        """If it is a node pool, or says the size of one: what is judged from now on is judged without it."""
+        kind = (manifest.group, manifest.kind)
+        namespace = self._namespace(manifest)
+        readers = [reader for provider in self._index.providers.values() for reader in provider.readers]
         gone = {
-            (reader.provider, reader.kind, self._namespace(manifest), manifest.name)
+            (reader.provider, reader.kind, namespace, manifest.name)
             for reader in readers
-            if (reader.group, reader.kind) == (manifest.group, manifest.kind)
+            if (reader.group, reader.kind) == kind
         }
+        sizes = any(reader.sizer is not None and (reader.sizer.group, reader.sizer.kind) == kind for reader in readers)
+        by = (manifest.kind, namespace, manifest.name) if sizes else None
         view = self._validate.view
-        if gone and view.pools is not None:
-            pools = tuple(pool for pool in view.pools if pool.identity not in gone)
+        if (gone or by) and view.pools is not None:
+            pools = tuple(
+                pool for pool in view.pools if pool.identity not in gone and (pool.size is None or pool.size.by != by)
+            )
             self._validate = replace(self._validate, view=replace(view, pools=pools))
 
     def _request(
@@ -229,17 +235,14 @@ def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def _copy(value: dict[str, Any]) -> dict[str, Any]:
-    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
-    return copy
-
-
 def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     """The object as the API server hands it to a webhook."""
-    value = _copy(manifest.value)
+    encoded = _raw(manifest.value)
+    value: dict[str, Any] = msgspec.json.decode(encoded)
     metadata = value["metadata"] = value.get("metadata") or {}
-    # Nulls in a custom resource stay, unless its CRD says something else.
-    drop_nulls(value if _is_built_in(manifest) else metadata)
+    if b"null" in bytes(encoded):  # seldom, and faster than to look through the value
+        # Nulls in a custom resource stay, unless its CRD says something else.
+        drop_nulls(value if _is_built_in(manifest) else metadata)
     if namespace:
         metadata["namespace"] = namespace
     if (manifest.group, manifest.kind) == ("", "Pod"):
@@ -285,7 +288,7 @@ def _as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[
     """The operations for the document of the file, which has neither the defaults nor the parents they made."""
     if not operations:
         return ()
-    fitting = _apply(_copy(manifest.value), operations)
+    fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
     return tuple({**each.as_json(), "path": pointer(manifest.path) + each.path} for each in fitting)
 
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from webhook.documents import LIMITS, DocumentError, field_path, read_documents
+from webhook.cluster.sources import STDIN, find_sources, printable, unreadable
+from webhook.documents import DocumentError, field_path, read_documents
 from webhook.globs import Globs
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from pathlib import Path
 
+    from webhook.cluster.sources import Source
     from webhook.documents import Document
     from webhook.documents import Path as FieldPath
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-STDIN: Final = "-"
+__all__ = ["STDIN", "Manifest", "Manifests", "read_manifests", "read_sources"]
+
 _NO_GLOBS: Final = Globs(())
 
 
@@ -118,93 +118,46 @@ def read_manifests(paths: Iterable[str | Path], *, ignore: Globs = _NO_GLOBS) ->
         paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
         ignore: files and folders to leave out, each by its name, its path, or its path below the folder that was given.
     """
-    found = Manifests()
-    for file, in_folder in dict(_files(paths, ignore, found)).items():
-        _read(file, found, in_folder=in_folder)
+    sources = find_sources(paths, ignore)
+    found = Manifests(skipped=sources.skipped, problems=sources.problems)
+    read_sources(sources.files, found)
     return found
 
 
-def _files(paths: Iterable[str | Path], ignore: Globs, found: Manifests) -> Iterator[tuple[str, bool]]:
-    """Each file, and whether a folder was given and not the file itself."""
-    for text in map(str, paths):
-        path = Path(text)
-        if ignore.match(text) or ignore.match(path.name):
-            continue
-        if path.is_dir():
-            yield from ((str(file), True) for file in _below(path, ignore, found))
-        else:
-            yield text, False
+def read_sources(sources: Iterable[Source], found: Manifests) -> None:
+    """Add the objects of these files.
+
+    Raises:
+        DocumentError: a part of a file cannot be read. What is wrong is to be said of the whole file.
+    """
+    for source in sources:
+        _read(source, found)
 
 
-def _below(top: Path, ignore: Globs, found: Manifests) -> Iterator[Path]:
-    def unreadable(error: OSError) -> None:
-        found.problems.append(_unreadable(_printable(str(error.filename)), error))
-
-    def wanted(path: Path) -> bool:
-        names = (path.name, str(path), path.relative_to(top).as_posix())
-        return not (path.name.startswith(".") or any(map(ignore.match, names)))
-
-    for parent, folders, names in os.walk(top, onerror=unreadable):
-        folder = Path(parent)
-        folders[:] = sorted(name for name in folders if wanted(folder / name))
-        files = [path for name in sorted(names) if name.endswith(SUFFIXES) and wanted(path := folder / name)]
-        if files and _holds_helm_templates(folder):
-            found.skipped += len(files)
-            continue
-        for file in files:
-            try:
-                if stat.S_ISREG(file.stat().st_mode):  # a pipe would be waited for
-                    yield file
-            except OSError as error:
-                unreadable(error)
-
-
-def _holds_helm_templates(folder: Path) -> bool:
-    """Is the folder ``templates`` beside a ``Chart.yaml``, or below one?"""
-    folder = folder.absolute()
-    return any(
-        each.name == "templates" and (each.parent / "Chart.yaml").is_file() for each in (folder, *folder.parents)
-    )
-
-
-def _read(file: str, found: Manifests, *, in_folder: bool) -> None:
-    shown = _printable(file)
+def _read(source: Source, found: Manifests) -> None:
+    shown = printable(source.file)
     try:
-        documents = read_documents(_bytes(file), shown)
+        documents = read_documents(source.read(), shown)
     except OSError as error:
-        found.problems.append(_unreadable(shown, error))
+        found.problems.append(unreadable(shown, error))
         return
     except DocumentError as error:
+        if not source.whole:
+            raise
         problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
         found.problems.append(problem)
         return
-    for document in documents:
+    for part in documents:
+        document = replace(part, line=part.line + source.line, begin=part.begin + source.begin) if source.line else part
         if _is_object(document.value):
             _add(document, (), document.value, "", found)
-        elif in_folder and not _is_half_an_object(document.value):
+        elif source.in_folder and not _is_half_an_object(document.value):
             found.skipped += 1
         else:
             text = (
                 "not a Kubernetes object, which has `apiVersion` and `kind`; remove the document or pass another file"
             )
             found.problems.append(Problem(shown, *document.position(()), "", text))
-
-
-def _bytes(file: str) -> bytes:
-    """The file, or as much of it as shows that it is too large."""
-    if file == STDIN:
-        return sys.stdin.buffer.read(LIMITS.size + 1)
-    with Path(file).open("rb") as opened:
-        return opened.read(LIMITS.size + 1)
-
-
-def _printable(file: str) -> str:
-    """The name of a file, with what in it is not UTF-8 escaped."""
-    return file.encode(errors="backslashreplace").decode()
-
-
-def _unreadable(file: str, error: OSError) -> Problem:
-    return Problem(file, 0, 0, "", f"can't be read: {error.strerror or error}")
 
 
 def _is_object(value: Any) -> bool:  # noqa: ANN401 - JSON

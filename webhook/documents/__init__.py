@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import codecs
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import yaml
 
 from webhook.documents.json_reader import read_json
 from webhook.documents.model import (
@@ -117,22 +118,34 @@ def _json_documents(text: str, file: str, limits: Limits) -> list[Document]:
     return documents
 
 
+_SHORT: Final = 32 * 1024
+"""Characters of a document in which one position is found faster by itself than all of them together."""
+
+
 @lru_cache(maxsize=4)  # The findings of a document come together, each asking for its own position.
-def _parsed(source: str) -> tuple[Parsed, dict[int, Marks]] | None:
-    """The one document in ``source`` and its marks; None if it is JSON that is no YAML (keys past 1,024 characters)."""
-    reader = YAMLReader(ESCAPED_SURROGATE.sub(r"\\u0020", source), "", LIMITS)
-    try:
-        return next(reader.read()), reader.marks
-    except DocumentError:
-        return None
+def _parsed(source: str) -> tuple[Parsed, dict[int, Marks]]:
+    """The one document in ``source`` and its marks."""
+    reader = _reader(source)
+    return next(reader.read()), reader.marks
+
+
+def _reader(source: str) -> YAMLReader:
+    return YAMLReader(ESCAPED_SURROGATE.sub(r"\\u0020", source), "", LIMITS)
 
 
 def _locate(source: str, path: Path) -> tuple[int, int]:
     """Line and column in ``source``, from 0, of the key or item at ``path`` or of its deepest ancestor."""
-    parsed = _parsed(source) if source else None
-    if parsed is None:
+    if not source:
         return 0, 0
-    (value, mark, _), marks = parsed
+    try:
+        mark = (_reader(source).find(path) if len(source) < _SHORT else None) or _mark(source, path)
+    except (DocumentError, yaml.YAMLError):  # JSON that is no YAML: keys past 1,024 characters
+        return 0, 0
+    return mark.line, mark.column
+
+
+def _mark(source: str, path: Path) -> yaml.Mark:
+    (value, mark, _), marks = _parsed(source)
     node: Any = value
     for step in path:
         name = str(step) if isinstance(node, dict) else step
@@ -140,4 +153,4 @@ def _locate(source: str, path: Path) -> tuple[int, int]:
         if name not in members:
             break
         mark, node = members[name], node[name]
-    return mark.line, mark.column
+    return mark

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 
+
 class EditError(ValueError):
     """A change that can't be made in place. Line, from 0, in the text; problem; fix."""
 

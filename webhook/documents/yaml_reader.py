@@ -18,10 +18,11 @@ from yaml.events import (
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
+    SequenceStartEvent,
 )
 from yaml.reader import ReaderError
 
-from webhook.documents.model import DocumentError, JSONValue, Limits
+from webhook.documents.model import DocumentError, JSONValue, Limits, Path
 from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of 
 Marks: TypeAlias = dict[str | int, yaml.Mark]
 
 _OPEN: Final = object()
+_OPENING: Final = frozenset({MappingStartEvent, SequenceStartEvent})
+_CLOSING: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _TEMPLATE: Final = re.compile(r"""^[^"'#\n]*\{[{%]""", re.MULTILINE)
 _TAG: Final = "tag:yaml.org,2002:"
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
@@ -89,11 +92,68 @@ class YAMLReader:
             line, column = line_and_column(self._text.encode()[: error.position])
             raise DocumentError(self._file, line, column, problem, "escape it, in double quotes") from None
 
+    def find(self, path: Path) -> yaml.Mark | None:
+        """Where in the first document the key or item at ``path`` is, or its deepest ancestor that is there.
+
+        Reads no further than to there. None: only `marks` can tell, for an alias, a merge or a scalar is on the way.
+        To be asked once, and only of text that was read without an error.
+        """
+        self._next()  # the stream's start
+        self._next()  # the document's start
+        event = self._next()
+        mark: yaml.Mark = event.start_mark
+        for step in path:
+            if type(event) not in _OPENING:
+                return None
+            found = self._member(str(step)) if type(event) is MappingStartEvent else self._item(step)
+            if type(found) is AliasEvent or (type(found) is ScalarEvent and found.value == "<<"):
+                return None
+            if found is None:
+                break
+            mark = found.start_mark
+            event = self._next() if type(event) is MappingStartEvent else found
+        return mark
+
+    def _member(self, name: str) -> Event | None:
+        """The event of a key of the mapping that has just begun; of a merge or an alias if one is before it."""
+        while type(event := self._next()) is not MappingEndEvent:
+            if type(event) is AliasEvent or event.value == "<<" or self._key(event, 0) == name:
+                return event
+            self._skip(self._next())
+        return None
+
+    def _item(self, index: str | int) -> Event | None:
+        """The first event of an item of the sequence that has just begun."""
+        if isinstance(index, str):
+            return None
+        for _ in range(index):
+            if type(event := self._next()) is SequenceEndEvent:
+                return None
+            self._skip(event)
+        event = self._next()
+        return None if type(event) is SequenceEndEvent else event
+
+    def _skip(self, event: Event) -> None:
+        """Pass over the rest of the value that begins with ``event``."""
+        depth = 0
+        while True:
+            if type(event) in _OPENING:
+                depth += 1
+            elif type(event) in _CLOSING:
+                depth -= 1
+            if not depth:
+                return
+            event = self._next()
+
     def _value(self, event: Event, depth: int) -> JSONValue:
         self._nodes += 1
         if self._nodes > self._limits.nodes:
             raise self._too_many(event.start_mark)
-        value = self._node(event, depth)
+        value: JSONValue
+        if type(event) is ScalarEvent and event.tag is None and event.anchor is None:  # nearly all: two calls less
+            value = resolve(event.value) if event.implicit[0] else event.value
+        else:
+            value = self._node(event, depth)
         if type(value) is not int and type(value) is not float:
             return value
         try:
@@ -164,7 +224,11 @@ class YAMLReader:
         return members
 
     def _key(self, event: Event, depth: int) -> str:
-        key = self._node(event, depth)
+        key: JSONValue
+        if type(event) is ScalarEvent and event.tag is None and event.anchor is None:  # as in `_value`
+            key = resolve(event.value) if event.implicit[0] else event.value
+        else:
+            key = self._node(event, depth)
         if isinstance(key, str):
             return key
         if isinstance(key, (dict, list)):

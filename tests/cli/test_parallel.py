@@ -1,0 +1,132 @@
+"""Several processes find what one finds, in the same order; and none of them outlives the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Write = Callable[[str, str | bytes], Path]
+
+PROGRAM: Final = Path(__file__).with_name("parallel_program.py")
+ROOT: Final = Path(__file__).parents[2]
+
+NAMESPACE: Final = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {spotgate.dev/capacity: spot}}\n"
+BUDGET: Final = """\
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}
+"""
+CRD: Final = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.org}
+spec: {group: example.org, names: {kind: Thing, plural: things}, scope: Namespaced}
+"""
+THING: Final = "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: it, labels: {example.com/team: a}}\n"
+PODS: Final = [POD.replace("name: web", f"name: web-{number} # é𝒳") for number in range(40)]
+PODS_IN_NAMESPACE: Final = [pod.replace("metadata:", "metadata:\n  namespace: team") for pod in PODS[:9]]
+MANY: Final = "---\n".join([SPOT_POD, THING, *PODS, *PODS_IN_NAMESPACE, NAMESPACE, BUDGET, NODE, CRD, SPOT_POOL])
+LIST: Final = json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads('{"kind": "Pod"}')] * 3})
+
+INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
+    "one file each": {f"in/{number:02}.yaml": text for number, text in enumerate(MANY.split("---\n"))},
+    "all in one file": {"in/all.yaml": MANY},
+    "all in one file that ends without a line break": {"in/all.yaml": f"{MANY}---\n{POD}".rstrip("\n")},
+    "DOS line ends": {"in/all.yaml": MANY.replace("\n", "\r\n")},
+    "a byte order mark": {"in/all.yaml": b"\xef\xbb\xbf" + MANY.encode()},
+    "separators with comments, and empty documents": {"in/all.yaml": MANY.replace("---\n", "---\n---\n--- # next\n")},
+    "a separator in a quoted text": {"in/all.yaml": f'{MANY}---\na: "b\n---\nc"\n---\n{MANY}'},
+    "lines that end as only YAML ends them": {
+        "in/0.yaml": MANY,
+        "in/1.yaml": MANY.replace(" # é", "\x85 # é\u2028\r  "),
+    },
+    "directives": {"in/0.yaml": MANY, "in/1.yaml": "".join(f"%YAML 1.1\n---\n{pod}...\n" for pod in PODS)},
+    "the fallback in another file": {"in/0.yaml": MANY, "in/1.yaml": "---\n".join([*PODS, ON_DEMAND_POOL])},
+    "a broken document amid a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n\ta: b\n---\n{MANY}"},
+    "a duplicate key amid a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\na: 1\na: 2\n---\n{MANY}"},
+    "bytes that are no text amid a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n".encode() + b"\xff\n"},
+    "broken files among others": {"in/0.yaml": MANY, "in/1.yaml": "a: [", "in/2.json": "{", "in/values.yaml": "a: 1\n"},
+    "lists and JSON": {"in/0.json": LIST, "in/1.json": LIST * 30, "in/2.yaml": f"# a list\n{LIST}\n---\n{MANY}"},
+    "documents that are no objects": {"in/0.yaml": MANY.replace("kind: Thing", "kind: 1"), "in/1.yaml": "a: 1\n"},
+}
+
+
+def judged(*arguments: str, processes: int, stdin: bytes = b"", do: str = "") -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PROCESSES": str(processes), "DO": do, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(PROGRAM), *arguments]
+    return subprocess.run(command, check=False, capture_output=True, input=stdin, env=environment)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_several_processes_find_what_one_finds(write: Write, name: str) -> None:
+    for file, text in INPUTS[name].items():
+        write(file, text)
+    one, several = (judged("in", processes=count) for count in (1, 3))
+    assert (one.returncode, one.stderr) == (0, b"0\n")
+    assert (several.returncode, several.stderr) == (0, b"3\n")
+    assert several.stdout == one.stdout
+
+
+def test_standard_input_is_shared_out_too(write: Write) -> None:
+    write("state.yaml", ON_DEMAND_POOL)
+    one, several = (judged("--state", "state.yaml", "-", processes=count, stdin=MANY.encode()) for count in (1, 3))
+    assert (one.stderr, several.stderr) == (b"0\n", b"3\n")
+    assert several.stdout == one.stdout
+
+
+def test_a_small_input_starts_no_process(write: Write) -> None:
+    write("pod.yaml", POD)
+    assert judged("pod.yaml", processes=3).stderr == b"0\n"
+
+
+def test_deletions_have_an_order_and_are_judged_by_one_process(write: Write) -> None:
+    write("all.yaml", MANY)
+    assert judged("--operation", "DELETE", "all.yaml", processes=3).stderr == b"0\n"
+
+
+def test_a_process_that_dies_is_an_error(write: Write) -> None:
+    write("all.yaml", MANY)
+    done = judged("all.yaml", processes=3, do="die")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"error: a process that judged some of the files ended before its time")
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds", "code"),
+    [
+        pytest.param(lambda command: os.killpg(command.pid, signal.SIGINT), 600, 130, id="Ctrl-C"),
+        pytest.param(subprocess.Popen.terminate, 0.05, -signal.SIGTERM, id="ended"),
+        pytest.param(subprocess.Popen.kill, 0.05, -signal.SIGKILL, id="killed"),
+    ],
+)
+def test_no_process_outlives_the_command(
+    write: Write, end: Callable[[subprocess.Popen[bytes]], None], seconds: float, code: int
+) -> None:
+    write("all.yaml", MANY)
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM), "all.yaml"],
+        env={**os.environ, "PROCESSES": "3", "DO": "wait", "SECONDS": str(seconds), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as command:
+        assert command.stdout is not None
+        assert command.stderr is not None
+        assert command.stdout.readline() == b"waiting\n"
+        end(command)
+        assert set(command.stdout) <= {b"waiting\n"}  # ends when the last of them has
+        assert command.stderr.read() == b""
+    assert command.returncode == code
