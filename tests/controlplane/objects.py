@@ -84,3 +84,14 @@ _BARE_POD = """\
     metadata: {{name: {name}, namespace: {namespace}}}
     spec: {{template: {{spec: {{restartPolicy: Never}}}}}}
 """
+
+
+def karpenter_pool(name: str, capacity: str, family: str) -> dict[str, Any]:
+    """A node pool of Karpenter on AWS."""
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity]},
+        {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": [family]},
+    ]
+    node_class = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    spec = {"template": {"spec": {"nodeClassRef": node_class, "requirements": requirements}}}
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import as_warnings, node_pool
+from tests.controlplane.objects import as_warnings, karpenter_pool, node_pool
 from tests.controlplane.populate import POOLS
 
 if TYPE_CHECKING:
@@ -101,6 +101,19 @@ def test_a_gpu_spot_pool_without_fallback_is_denied_however_it_is_created(alice:
         result = alice.run(*command.split(), "--filename=-", documents=as_list(SPOT))
         assert refused(result) == UNCOVERED, command
     assert alice("get", KIND, "--output=name") == "nodepool.compute.coreweave.com/cpu-control-plane\n"
+
+
+@pytest.mark.usefixtures("new_cluster")
+def test_a_pool_of_karpenter_needs_one_that_may_be_on_demand(alice: Kubectl) -> None:
+    spot, both = karpenter_pool("gpu-spot", "spot", "p5"), karpenter_pool("gpu", "on-demand", "p5")
+    text = refused(alice.run("apply", "--filename=-", documents=as_list(spot)))
+    assert text.startswith(
+        "GPU spot pool NodePool gpu-spot has no on-demand fallback (at spec.template.spec.requirements)"
+    )
+    alice.apply(both)
+    alice.apply(spot)
+    assert "is the last on-demand fallback" in refused(alice.run("delete", "nodepools.karpenter.sh", "gpu"))
+    alice("delete", "nodepools.karpenter.sh", "gpu-spot", "gpu")
 
 
 @pytest.mark.usefixtures("new_cluster")

@@ -309,6 +309,38 @@ def test_a_machine_pool_that_sizes_the_last_fallback_can_be_neither_deleted_nor_
     assert judge(machine_pool("spot", 0), machine_pool("spot", 1), [*FLEET, machine_pool("spot", 1)]) == []
 
 
+AUTOSCALED = {"cluster.x-k8s.io/replicas-managed-by": "external-autoscaler"}
+
+
+def annotated(value: Json, annotations: Json) -> Json:
+    return {**value, "metadata": {**value["metadata"], "annotations": annotations}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "denied"),
+    [
+        pytest.param(machine_pool("od", 1), annotated(machine_pool("od", 0), AUTOSCALED), False, id="handed over"),
+        pytest.param(annotated(machine_pool("od", 1), AUTOSCALED), machine_pool("od", 0), True, id="taken back, at 0"),
+        pytest.param(
+            annotated(machine_pool("od", 0), AUTOSCALED), machine_pool("od", 0), True, id="no longer autoscaled"
+        ),
+        pytest.param(annotated(machine_pool("od", 2), AUTOSCALED), machine_pool("od", 2), False, id="fixed at 2"),
+        pytest.param(
+            machine_pool("od", 2),
+            {**machine_pool("other", 2), "metadata": machine_pool("od")["metadata"]},
+            True,
+            id="sizes another pool from now on",
+        ),
+    ],
+)
+@pytest.mark.parametrize("seen", ["before", "after"])
+def test_what_a_machine_pool_gives_up_counts_whatever_the_cluster_shows_already(
+    old: Json, new: Json, seen: str, *, denied: bool
+) -> None:
+    cluster = [FLEET_SPOT, FLEET_GPU, fleet_pool("other", "w3"), old if seen == "before" else new]
+    assert (DENY in [each.outcome for each in judge(new, old, cluster)]) is denied
+
+
 def test_the_last_fallback_of_cluster_API_can_be_neither_deleted_nor_made_spot() -> None:
     assert said(judge(None, FLEET_GPU, FLEET)) == [(DENY, LAST)]
     assert DENY in [each.outcome for each in judge(fleet_pool("od", capacityType="spot"), FLEET_GPU, FLEET)]

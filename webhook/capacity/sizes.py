@@ -89,3 +89,17 @@ def resized(pool: Pool, size: Size) -> Pool:
         unlimited=unlimited,
         size=size,
     )
+
+
+def unsized(pool: Pool) -> Pool:
+    """The pool without the size that another object gives it."""
+    if pool.size is None:
+        return pool
+    # Where both it and that object are for an autoscaler, only the latter is known of here: the safe side.
+    return replace(
+        pool,
+        desired=None,
+        autoscaling=pool.autoscaling and not pool.size.autoscaling,
+        unlimited=pool.unlimited and not pool.size.autoscaling,
+        size=None,
+    )

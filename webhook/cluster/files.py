@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.sizes import joined, sizes_in
@@ -81,10 +81,11 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
     budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
     for manifest in manifests:
         if reader := readers.get((manifest.group, manifest.kind)):
-            pool = reader.read(manifest.value)
+            pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
             pools[pool.identity] = pool
         elif given := sizers.get((manifest.group, manifest.kind)):
-            sizes[manifest.kind, manifest.namespace, manifest.name] = sizes_in(manifest.value, given)
+            value = _with_namespace(manifest)
+            sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, given)
         elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
             namespaces[manifest.name] = namespace_labels(manifest.name, manifest.labels)
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
@@ -100,6 +101,11 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
         remedy="pass the manifests of the cluster's node pools with --state",
         budgets=known if (complete or known) and len(known) == len(budgets) else None,
     )
+
+
+def _with_namespace(manifest: Manifest) -> dict[str, Any]:
+    """The object where it will be."""
+    return {**manifest.value, "metadata": {**manifest.metadata, "namespace": manifest.namespace or _DEFAULT_NAMESPACE}}
 
 
 def _budget(manifest: Manifest) -> DisruptionBudget | None:

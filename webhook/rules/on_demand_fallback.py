@@ -25,7 +25,7 @@ Source
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from pydantic import Field
@@ -33,7 +33,7 @@ from pydantic import Field
 from webhook.capacity.fallback import Cover, Fallbacks, Require, demand_of
 from webhook.capacity.pool import CapacityType, Gpu, Pool
 from webhook.capacity.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.sizes import resized, sizes_in
+from webhook.capacity.sizes import resized, sizes_in, unsized
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.common import NonEmpty, PolicySpec, SpecError
@@ -131,7 +131,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         """A request for what says the size of pools without being one."""
         request, new = subject.request, subject.object
         scaled = request.sub_resource == "scale"
-        if subject.operation == "CREATE" or (request.sub_resource and not scaled) or _same_spec(subject):
+        if subject.operation == "CREATE" or (request.sub_resource and not scaled) or _same_size(subject):
             subject.trace.say("the request takes no nodes from any pool")
             return
         if scaled and (replicas := _replicas(subject)) > 0:
@@ -140,16 +140,22 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if view.pools is None:
             yield unknown_pools(view)
             return
+        old = subject.old_object or {}
+        told = isinstance(old.get("spec"), dict) and not scaled
+        before_by, after_by = ({each.pool: each for each in sizes_in(value or {}, sizers)} for value in (old, new))
         by = (sizers[0].kind, request.namespace, request.name)
-        sizes = sizes_in(new or {}, sizers)
-        for before in view.pools:
-            if before.size is None or before.size.by != by:
+        for known in view.pools:
+            place = (known.kind, known.namespace, known.name)
+            size = before_by.get(place) if told else known.size
+            if size is None or size.by != by:
                 continue
             after = None
-            if new is not None:
-                size = next((each for each in sizes if each.pool[0] == before.kind), None)
-                after = msgspec.structs.replace(before, desired=size.desired if size is not None else 0)
-            reader = next(each for each in self.findings.readers if _reads(each, before))
+            if new is not None:  # the view may be newer than the request, or already have what it asks for
+                resizing = after_by.get(place)
+                bare = unsized(known)
+                after = msgspec.structs.replace(bare, desired=0) if resizing is None else resized(bare, resizing)
+            reader = next(each for each in self.findings.readers if _reads(each, known))
+            before = resized(unsized(known), size)
             yield from self._judge(subject, Change(reader, before, after, "spec.replicas"), view)
 
     def _judge(self, subject: Subject, change: Change, view: ClusterView) -> Iterator[Violation]:
@@ -231,6 +237,19 @@ def _same_spec(subject: Subject) -> bool:
     """A change of status alone is the provider's own word, and none that a user could take back."""
     old, new = subject.old_object, subject.object
     return old is not None and new is not None and "spec" in old and old["spec"] == new.get("spec")
+
+
+def _same_size(subject: Subject) -> bool:
+    """The same, where annotations say that an autoscaler sets the size."""
+    old, new = subject.old_object, subject.object
+    if old is None or new is None or not _same_spec(subject):
+        return False
+    return _annotations(old) == _annotations(new)
+
+
+def _annotations(value: dict[str, Any]) -> object:
+    metadata = value.get("metadata")
+    return (metadata.get("annotations") or {}) if isinstance(metadata, dict) else {}
 
 
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:
