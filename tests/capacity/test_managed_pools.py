@@ -244,7 +244,7 @@ def test_each_kind_says_its_capacity_in_its_own_way(kind: str, spec: object, cap
         ("ContainerNodePool", {"nodeConfig": {}}, Gpu.NO),
         ("ContainerNodePool", {"nodeConfig": {"guestAccelerator": [{"type": "nvidia-l4", "count": 1}]}}, Gpu.YES),
         ("ContainerNodePool", {"nodeConfig": {"guestAccelerator": [{"type": "nvidia-l4", "count": 0}]}}, Gpu.NO),
-        ("ContainerNodePool", {"nodeConfig": {"guestAccelerator": [{"type": 4, "count": 0}]}}, Gpu.UNKNOWN),
+        ("ContainerNodePool", {"nodeConfig": {"guestAccelerator": [{"type": 4, "count": 0}]}}, Gpu.NO),
         ("GCPManagedMachinePool", {"machineType": "g2-standard-4"}, Gpu.YES),
         ("GCPManagedMachinePool", {"machineType": "g2-standard-4", "instanceType": "e2-medium"}, Gpu.NO),
         ("GCPManagedMachinePool", {}, Gpu.NO),
@@ -352,7 +352,11 @@ def test_GKEs_window_is_what_the_kubelet_leaves_ordinary_Pods(kubelet: dict[str,
         ),
         ("ContainerNodePool", {"clusterRef": {"name": "prod"}}, {"namespace": ""}, "prod"),
         ("ContainerNodePool", {}, {}, ""),
-        ("ContainerNodePool", {"clusterRef": {"name": 7}}, {}, "team/?"),
+        ("ContainerNodePool", {"clusterRef": {"name": 7}}, {}, "team/? of a"),
+        ("ContainerNodePool", {"clusterRef": "prod"}, {}, "team/? of a"),
+        ("ContainerNodePool", {"clusterRef": {"name": "prod", "namespace": 5}}, {}, "team/? of a"),
+        ("ManagedClustersAgentPool", {"owner": "prod"}, {}, "team/? of a"),
+        ("AWSManagedMachinePool", {}, {"labels": ["x"]}, "team/? of a"),
         ("Nodegroup", {"clusterRef": {"from": {"name": "prod"}}}, {}, "team/prod"),
         ("AWSManagedMachinePool", {}, {"labels": {"cluster.x-k8s.io/cluster-name": "w"}}, "team/w"),
         ("AWSManagedMachinePool", {}, {}, ""),
@@ -397,3 +401,78 @@ def test_a_pool_belongs_to_the_cluster_that_it_names(
 )
 def test_what_cannot_be_read_is_a_problem(kind: str, spec: object, problem: str) -> None:
     assert pool(kind, spec).problems == (problem,)
+
+
+@pytest.mark.parametrize(
+    ("written", "gpu", "readable"),
+    [
+        ([{"type": "nvidia-l4", "count": 1}], Gpu.YES, True),
+        ([{"type": "a", "count": 0}, {"type": "nvidia-tesla-t4", "count": 1}], Gpu.YES, True),
+        ([{"type": "a", "count": 0}], Gpu.NO, True),
+        ([], Gpu.NO, True),
+        (None, Gpu.NO, True),
+        ({"type": "nvidia-l4", "count": 1}, Gpu.UNKNOWN, False),
+        ("nvidia-l4", Gpu.UNKNOWN, False),
+        (["nvidia-l4"], Gpu.UNKNOWN, False),
+        ([{}], Gpu.UNKNOWN, False),
+        ([{"acceleratorType": "nvidia-l4", "acceleratorCount": 1}], Gpu.UNKNOWN, False),
+        ([{"type": "nvidia-l4"}], Gpu.YES, False),
+        ([{"type": "nvidia-l4", "count": "1"}], Gpu.YES, False),
+    ],
+)
+def test_accelerators_that_nobody_can_read_are_not_none(written: object, gpu: Gpu, *, readable: bool) -> None:
+    config = {"machineType": "n1-standard-4", "spot": True, "guestAccelerator": written}
+    found = pool("ContainerNodePool", {"nodeConfig": config, "nodeCount": 1})
+    assert found.gpu is gpu
+    assert (found.problems == ()) is readable
+
+
+def test_accelerators_are_counted_together() -> None:
+    both = [{"type": "a", "count": 0}, {"type": "nvidia-tesla-t4", "count": 2}, {"type": "b", "count": 1}]
+    found = pool("ContainerNodePool", {"nodeConfig": {"guestAccelerator": both}})
+    assert (found.gpu_type, found.gpu_count) == ("nvidia-tesla-t4", 3)
+
+
+UNREAD = (CapacityType.UNKNOWN, Gpu.UNKNOWN, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "problem"),
+    [
+        ("ContainerNodePool", {"nodeConfig": "x"}, "spec.nodeConfig is not a map"),
+        ("ContainerNodePool", {"nodeConfig": []}, "spec.nodeConfig is not a map"),
+        ("ContainerNodePool", "x", "spec is not a map"),
+        ("AWSManagedMachinePool", "x", "spec is not a map"),
+        ("ManagedClustersAgentPool", 5, "spec is not a map"),
+    ],
+)
+def test_below_a_field_that_is_no_map_no_default_holds(kind: str, spec: object, problem: str) -> None:
+    found = pool(kind, spec)
+    assert (found.capacity, found.gpu, found.instance_type) == UNREAD
+    assert found.problems == (problem,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "problem"),
+    [
+        ("ContainerNodePool", {"autoscaling": []}, "spec.autoscaling is not a map"),
+        ("ContainerNodePool", {"nodeConfig": {"kubeletConfig": 5}}, "spec.nodeConfig.kubeletConfig is not a map"),
+        ("ContainerNodePool", {"nodeLocations": 5}, "spec.nodeLocations is not a list"),
+        ("ContainerNodePool", {"clusterRef": "prod"}, "spec.clusterRef is not a map"),
+        ("GCPManagedMachinePool", {"scaling": "foo"}, "spec.scaling is not a map"),
+        (
+            "ManagedClustersAgentPool",
+            {"vmSize": "Standard_D4s_v5", "availabilityZones": [1]},
+            "spec.availabilityZones has items that are no strings",
+        ),
+        ("ManagedClustersAgentPool", {"vmSize": "Standard_D4s_v5", "owner": "prod"}, "spec.owner is not a map"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_said(kind: str, spec: object, problem: str) -> None:
+    found = pool(kind, spec)
+    assert found.problems == (problem,)
+    assert not found.autoscaling
+
+
+def test_custom_machines_of_the_first_series_have_no_gpus() -> None:
+    assert pool("ContainerNodePool", {"nodeConfig": {"machineType": "custom-4-8192"}}).gpu is Gpu.NO

@@ -401,3 +401,25 @@ def test_a_flag_can_say_which_capacity_it_is() -> None:
 )
 def test_zones_are_one_or_several(found: object, zones: set[str]) -> None:
     assert changed_reader(zones="spec.zones").read({"spec": {"zones": found}}).zones == zones
+
+
+@pytest.mark.parametrize(("written", "value"), [("false", False), ("off", "off")])
+def test_a_flag_is_written_as_one(written: str, value: object) -> None:
+    reader = changed_reader(
+        capacity={"from": "spec.spot", "values": {"on": "spot", written: "on-demand"}, "default": "on-demand"}
+    )
+    manifest = reader.on_demand_manifest(name="b", namespace="", instance_type="b200-8x", maximum=1)
+    assert manifest is not None
+    assert manifest["spec"]["spot"] == value
+    assert reader.read(manifest).capacity is CapacityType.ON_DEMAND
+
+
+def test_a_pool_of_several_types_is_not_written() -> None:
+    assert READER.on_demand_manifest(name="b", namespace="", instance_type="b200-8x, gd-8x", maximum=1) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [({"a": {"b": "SpOt"}}, "spot"), ({"a": {}}, None), ({}, None), ({"a": {"b": 5}}, None)]
+)
+def test_letter_case_can_be_left_out(value: dict[str, Any], found: str | None) -> None:
+    assert Query("lower(a.b)")(value) == found

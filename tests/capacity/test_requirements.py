@@ -238,3 +238,33 @@ def test_the_capacity_is_what_every_requirement_admits(found: list[dict[str, Any
         assert pool.capacity is CapacityType.UNKNOWN
     else:
         assert pool.capacity is (meant.pop() if len(meant) == 1 else CapacityType.BOTH)
+
+
+@pytest.mark.parametrize(
+    ("alias", "key"),
+    [
+        ("beta.kubernetes.io/instance-type", TYPE),
+        ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+        ("beta.kubernetes.io/os", "kubernetes.io/os"),
+        ("failure-domain.beta.kubernetes.io/zone", ZONE),
+        ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ],
+)
+def test_deprecated_keys_are_those_that_replaced_them(alias: str, key: str) -> None:
+    both = [
+        {"key": alias, "operator": "In", "values": ["a", "b"]},
+        {"key": key, "operator": "In", "values": ["b", "c"]},
+    ]
+    assert read_requirements(both, "spec.requirements", {}).of(key).values == frozenset({"b"})
+    assert read_requirements([], "spec.requirements", {alias: "a"}).of(key).values == frozenset({"a"})
+    assert read_requirements([{"key": alias, "operator": "?"}], "spec.requirements", {}).is_unreadable(key)
+
+
+@pytest.mark.parametrize("odd", ["preemptible", "Spot"])
+def test_a_capacity_type_that_there_is_not_is_said(odd: str) -> None:
+    spec = {"requirements": [{"key": CAPACITY, "operator": "In", "values": [odd]}]}
+    found = READER.read({"metadata": {"name": "a"}, "spec": {"template": {"spec": spec}}})
+    assert found.capacity is CapacityType.UNKNOWN
+    assert found.problems == (
+        f"spec.template.spec.requirements has {CAPACITY} {odd!r}, not one of spot, on-demand, reserved",
+    )

@@ -388,3 +388,23 @@ def test_karpenter_without_an_interruption_queue_is_warned_of(container: JSON, *
 def test_an_update_of_its_replicas_is_not() -> None:
     before = karpenter_deployment()
     assert judge_deployment({**before, "spec": {**before["spec"], "replicas": 2}}, before) == []
+
+
+@pytest.mark.parametrize("odd", ["preemptible", "Spot"])
+def test_a_capacity_type_that_there_is_not_is_said(odd: str) -> None:
+    found = told(judge(KARPENTER, node_pool(requires(CAPACITY, odd), requires(TYPE, *TYPES))))
+    assert found == [(WARN, "spec.template.spec.requirements", "NodePool spot-general can't be read in full")]
+
+
+@pytest.mark.parametrize(
+    "spot",
+    [requires(CAPACITY, "spot"), requires(CAPACITY, "on-demand", "reserved", operator="NotIn")],
+)
+def test_a_pool_is_only_spot_however_it_says_so(spot: JSON) -> None:
+    (finding,) = judge(KARPENTER, node_pool(spot, requires(TYPE, "m5.xlarge")))
+    assert "too narrow" in finding.reason
+
+
+def test_a_disruption_that_is_no_map_is_denied() -> None:
+    wrong = {**GOOD, "spec": {**GOOD["spec"], "disruption": []}}
+    assert (DENY, "spec.disruption", "spec.disruption is an array, not an object") in told(judge(KARPENTER, wrong))

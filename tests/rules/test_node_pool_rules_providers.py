@@ -134,3 +134,30 @@ def test_eks_taints_no_spot_pool(resource: tuple[str, str], spec: JSON) -> None:
     assert (finding.outcome, finding.field) == (WARN, "spec.taints")
     copied = yaml.safe_load(finding.fix.partition(":\n")[2])["spec"]
     assert judge(resource, named({**spec, **copied})) == []
+
+
+@pytest.mark.parametrize(("mode", "priority"), [("system", "spot"), ("SYSTEM", "SPOT")])
+def test_letter_case_hides_no_system_pool(mode: str, priority: str) -> None:
+    system = named({"scaleSetPriority": priority, "vmSize": "Standard_D4s_v5", "mode": mode, "count": 1})
+    assert (DENY, "spec.mode", "a system pool can't be spot") in told(judge(ASO, system))
+
+
+@pytest.mark.parametrize(
+    ("config", "warned"),
+    [
+        ({"machineType": "g2-standard-8"}, False),
+        ({"machineType": "n1-standard-4", "guestAccelerator": [{"type": "nvidia-l4", "count": 1}]}, False),
+        ({"machineType": "n1-standard-4"}, True),
+    ],
+)
+def test_gke_taints_gpu_nodes_itself(config: JSON, *, warned: bool) -> None:
+    found = judge(CONFIG_CONNECTOR, named({"nodeConfig": {"spot": True, **config}, "nodeCount": 1}))
+    assert [finding.field for finding in found] == ["spec.nodeConfig.taint"] * warned
+
+
+@pytest.mark.parametrize("written", [{"type": "nvidia-l4", "count": 1}, "nvidia-l4", ["nvidia-l4"], [{}]])
+def test_accelerators_that_nobody_can_read_are_said(written: object) -> None:
+    config = {"machineType": "n1-standard-4", "spot": True, "taint": [GKE_TAINT], "guestAccelerator": written}
+    assert told(judge(CONFIG_CONNECTOR, named({"nodeConfig": config, "nodeCount": 1}))) == [
+        (WARN, "spec.nodeConfig.guestAccelerator", "ContainerNodePool fleet/pool can't be read in full")
+    ]

@@ -11,7 +11,7 @@ from webhook.capacity.pool import CapacityType, Gpu
 from webhook.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from webhook.capacity.pool import Pool
     from webhook.capacity.provider import Provider
@@ -145,16 +145,30 @@ class Fallbacks(msgspec.Struct, frozen=True):
         A demand that was not there before counts as covered before.
         """
         earlier = {demand: pool for pool in before if (demand := demand_of(pool)) is not None}
+        covered_before, covered_after = self._covers(before), self._covers(after)
         found: list[Worse] = []
         for pool in sorted(after, key=str):
             if (demand := demand_of(pool)) is None:
                 continue
             for need in self.needs(pool):
                 same = earlier.get(demand)
-                was = Cover.HERE if same is None else self.cover(same, before, need.require)
-                if (cover := self.cover(pool, after, need.require)) > was:
+                was = Cover.HERE if same is None else covered_before(same, need.require)
+                if (cover := covered_after(pool, need.require)) > was:
                     found.append(Worse(pool, need, cover))
         return found
+
+    def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, Require], Cover]:
+        """`cover` by these pools, worked out once for all spot pools that are alike in what `why_not` compares."""
+        usable = [pool for pool in pools if not self._why_nobodys(pool)]
+        known: dict[tuple[object, ...], Cover] = {}
+
+        def cover(spot: Pool, require: Require) -> Cover:
+            key = (spot.cluster, spot.provider, spot.gpu_type, spot.instance_type, spot.zones, require)
+            if key not in known:
+                known[key] = self.cover(spot, usable, require)
+            return known[key]
+
+        return cover
 
     def _why_nobodys(self, pool: Pool) -> str:
         if pool.spot:
@@ -172,9 +186,16 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
 
 def _why_other_type(spot: Pool, pool: Pool) -> str:
-    """Why a pool with GPUs is not of the spot pool's type: of accelerator where both name one, else of machine."""
+    """Why a pool with GPUs is not of the spot pool's type: of accelerator where both name one, else of machine.
+
+    Of several types that a spot pool may have, the other may have all, and more.
+    """
     if pool.gpu_type and spot.gpu_type:
         return "" if pool.gpu_type == spot.gpu_type else f"its GPUs are {pool.gpu_type}, not {spot.gpu_type}"
-    if pool.instance_type == spot.instance_type != "":
+    if spot.instance_type and _types(spot) <= _types(pool):
         return ""
     return f"its instance type is {pool.instance_type or 'not known'}, not {spot.instance_type or 'a known one'}"
+
+
+def _types(pool: Pool) -> set[str]:
+    return set(pool.instance_type.split(", "))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from webhook.capacity.query import Query
     from webhook.capacity.sizes import Sizer
     from webhook.globs import Globs
+
+_BOOLEANS: Final[Mapping[str, object]] = {"true": True, "false": False}
+"""Values of a field that is a boolean; a document has them as texts."""
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,12 +117,14 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
     ) -> dict[str, Any] | None:
         """An on-demand pool of this kind, as a manifest: the autoscaler fills it from zero, where it has one.
 
-        None where the provider's document does not say plainly enough how such a pool is written.
+        None where the provider's document does not say plainly enough how such a pool is written, or ``instance_type``
+        is that of a pool with several.
         """
         sized: list[tuple[Query | None, object]] = [(self.desired, maximum)]
         if self.autoscaling is not None and self.maximum is not None:
             sized = [(self.autoscaling, True), (self.maximum, maximum), (self.desired, 0)]
-        fields = [(self.capacity.query, self.capacity.on_demand), (self.instance_type, instance_type), *sized]
+        on_demand = _BOOLEANS.get(self.capacity.on_demand.casefold(), self.capacity.on_demand)
+        fields = [(self.capacity.query, on_demand), (self.instance_type, instance_type), *sized]
         metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
         manifest: dict[str, Any] = {
             "apiVersion": f"{self.group}/{self.versions[0]}",
@@ -129,7 +134,7 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
         for query, value in fields:
             if query is None:
                 continue
-            if value == "" or not query.plain or self.capacity.label:
+            if value == "" or not query.plain or self.capacity.label or ", " in instance_type:
                 return None
             *parents, last = query.text.split(".")
             place = manifest

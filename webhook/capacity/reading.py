@@ -15,6 +15,7 @@ from webhook.capacity.requirements import read_requirements
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.capacity.grace import PoolGrace
     from webhook.capacity.query import Query
     from webhook.capacity.reader import Capacity, PoolReader
     from webhook.capacity.requirements import Requirements
@@ -52,7 +53,7 @@ class Reading:
         capacity = self._capacity(requirements)
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
         gpu, blocked = self._limited(gpu)
-        grace = reader.grace.of(value, self._problems)
+        grace = self._grace()
         return Pool(
             provider=reader.provider,
             kind=reader.kind,
@@ -74,19 +75,30 @@ class Reading:
             zones=self._zones(requirements),
             grace_seconds=grace.seconds if grace is not None else None,
             safety_margin_seconds=grace.margin if grace is not None else None,
-            cluster=self._cluster(namespace),
+            cluster=self._cluster(namespace, name),
             deleting=bool(metadata.get("deletionTimestamp")),
             problems=tuple(self._problems),
         )
 
     def _ask(self, query: Query | None) -> Any:  # noqa: ANN401 - JSON
-        return query(self._value) if query is not None else None
+        return None if query is None or self._out_of_reach(query) else query(self._value)
+
+    def _out_of_reach(self, query: Query) -> bool:
+        """Is something above the field no map? Then what it says is unknown: no default holds."""
+        if not (path := query.no_map(self._value)):
+            return False
+        self._note(f"{path} is not a map")
+        return True
+
+    def _note(self, problem: str) -> None:
+        if problem not in self._problems:
+            self._problems.append(problem)
 
     def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
         query = self._reader.requirements
         if query is None:
             return None
-        found = read_requirements(query(self._value), query.field, labels)
+        found = read_requirements(self._ask(query), query.field, labels)
         self._problems += found.problems
         return found
 
@@ -94,6 +106,8 @@ class Reading:
         query = self._reader.instance_type
         if query is None:
             return tuple(sorted(requirements.of(TYPE_LABEL).values or ())) if requirements is not None else ()
+        if self._out_of_reach(query):
+            return ()
         found = query(self._value)
         several = found if isinstance(found, list) else [found]
         types = tuple(sorted(each for each in several if isinstance(each, str) and each))
@@ -107,6 +121,8 @@ class Reading:
         capacity = self._reader.capacity
         if capacity.label and requirements is not None:
             return self._required_capacity(capacity, requirements)
+        if self._out_of_reach(capacity.query):
+            return CapacityType.UNKNOWN
         written = capacity.query(self._value)
         if written is None or written == "":
             return capacity.default
@@ -122,7 +138,7 @@ class Reading:
         if capacity.label not in requirements.labels:
             return capacity.default
         values = requirements.of(capacity.label)
-        for odd in sorted({each for each in values.values or () if each.casefold() not in capacity.values}):
+        for odd in sorted((values.values or frozenset()).difference(capacity.values)):
             problem = f"{capacity.query.field} has {capacity.label} {odd[:_SHOWN]!r}, not one of "
             self._problems.append(problem + ", ".join(capacity.values))
         found = {meant for value, meant in capacity.values.items() if values.admits(value)}
@@ -135,21 +151,36 @@ class Reading:
         reader = self._reader
         where = reader.accelerators
         kind, count = self._ask(where.type), self._number(where.count)
+        unread = self._unread_accelerators(kind, count)
         if kind is not None and not isinstance(kind, str):
             self._problems.append(f"{where.type.field if where.type else ''} is not a string")
         named = kind if isinstance(kind, str) and count != 0 else ""
         if named or (count or 0) > 0 or self._ask(where.when):
             return named, count, Gpu.YES
-        if kind is not None and not isinstance(kind, str):
+        if unread or (kind is not None and not isinstance(kind, str)):
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
             return "", count, reader.machines.required(requirements)
         return "", count, reader.machines.classify(types)
 
+    def _unread_accelerators(self, kind: object, count: int | None) -> bool:
+        """Does it say something of accelerators that nobody can read?"""
+        where = self._reader.accelerators
+        queries = [query for query in (where.type, where.count, where.when) if query is not None]
+        if any(self._out_of_reach(query) for query in queries):
+            return True
+        unread = [query for query, found in ((where.type, kind), (where.count, count)) if query and found is None]
+        if count == 0:
+            return False
+        fields = [query.field for query in unread if query.written(self._value) not in (None, [])]
+        for field in fields:
+            self._note(f"{field} has no accelerators with a type and a count")
+        return bool(fields)
+
     def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
         """What is left of the GPUs within the pool's limits, and why these leave no nodes at all."""
         query = self._reader.limits
-        limits = query(self._value) if query is not None else None
+        limits = self._ask(query)
         if query is None or limits is None:
             return gpu, ""
         if not isinstance(limits, dict):
@@ -239,20 +270,44 @@ class Reading:
         if self._reader.zones is None:
             return (requirements.of(ZONE_LABEL).values or frozenset()) if requirements is not None else frozenset()
         found = self._ask(self._reader.zones)
-        if isinstance(found, str):
-            return frozenset((found,))
-        return frozenset(zone for zone in found if isinstance(zone, str)) if isinstance(found, list) else frozenset()
+        if found is None or isinstance(found, str):
+            return frozenset((found,)) if found else frozenset()
+        if not isinstance(found, list):
+            self._problems.append(f"{self._reader.zones.field} is not a list")
+            return frozenset()
+        zones = frozenset(zone for zone in found if isinstance(zone, str))
+        if not all(isinstance(zone, str) for zone in found):
+            self._problems.append(f"{self._reader.zones.field} has items that are no strings")
+        return zones
 
-    def _cluster(self, namespace: str) -> str:
-        """The cluster that it belongs to, below its namespace; empty: this one, or the pool does not say."""
+    def _grace(self) -> PoolGrace | None:
+        grace = self._reader.grace
+        for query in (*(window.total for window in grace.windows), grace.limit):
+            self._ask(query)
+        return grace.of(self._value, self._problems)
+
+    def _cluster(self, namespace: str, name: str) -> str:
+        """The cluster that it belongs to, below its namespace; empty: this one, or the pool does not say.
+
+        Where that can't be read it is in a cluster of its own: it is nobody's fallback, and has none.
+        """
         query = self._reader.cluster
-        found = self._ask(query)
-        if query is None or found is None or found == "":
+        if query is None:
+            return ""
+        unknown = f"{namespace}/? of {name}"
+        if self._out_of_reach(query):
+            return unknown
+        found = query(self._value)
+        if found is None or found == "":
             return ""
         if not isinstance(found, str):
             self._problems.append(f"{query.field} is not a string")
-            return f"{namespace}/?"
-        namespace = _text(self._ask(self._reader.cluster_namespace)) or namespace
+            return unknown
+        other = self._ask(where := self._reader.cluster_namespace)
+        if where is not None and not isinstance(other, str | None):
+            self._problems.append(f"{where.field} is not a string")
+            return unknown
+        namespace = other or namespace
         full = found if "/" in found or not namespace else f"{namespace}/{found}"
         return "" if self._reader.this_cluster in {found, full} else full
 

@@ -21,6 +21,15 @@ _SHOWN: Final = 40
 _MOST_DIGITS: Final = 18
 """Of a bound; a 64-bit integer has one more."""
 
+_ALIASES: Final[Mapping[str, str]] = {
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+}
+"""Deprecated keys, which Karpenter takes for the ones that replaced them (``NormalizedLabels``)."""
+
 
 class LabelValues(msgspec.Struct, frozen=True):
     """What one label of a pool's nodes may be.
@@ -138,19 +147,23 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
         field: where it is.
         given: labels that the pool gives its nodes: they are requirements too.
     """
-    labels = {key: _of_list((value,)) for key, value in given.items()}
+    labels: dict[str, LabelValues] = {}
+    for label, value in given.items():
+        meant = _ALIASES.get(label, label)
+        labels[meant] = labels.get(meant, ANYTHING) & _of_list((value,))
     if not isinstance(found, list):
         problem = f"{field} is {'missing' if found is None else 'not a list'}"
         return Requirements(labels, frozenset({None}), (problem,))
     unreadable: set[str | None] = set()
     problems: list[str] = []
     for index, item in enumerate(found):
-        key = item.get("key") if isinstance(item, dict) else None
-        values = _read(item, key)
-        if isinstance(values, LabelValues) and isinstance(key, str):
+        written = item.get("key") if isinstance(item, dict) else None
+        key = _ALIASES.get(written, written) if isinstance(written, str) else None
+        values = _read(item, written)
+        if isinstance(values, LabelValues) and key is not None:
             labels[key] = labels.get(key, ANYTHING) & values
         else:
-            unreadable.add(key if isinstance(key, str) else None)
+            unreadable.add(key)
             problems.append(f"{field}[{index}] {values}")
     return Requirements(labels, frozenset(unreadable), tuple(problems))
 

@@ -161,6 +161,11 @@ class NodePoolRulesSpec(PolicySpec):
         description="CapacityProviders whose own spot taint is not on the pools that somebody declares, but only on "
         "those that the provider makes itself.",
     )
+    gpu_tainters: tuple[NonEmpty, ...] = Field(
+        default=(),
+        description="CapacityProviders that taint nodes with GPUs themselves, whoever declares the pool: it needs no "
+        "taint of its own.",
+    )
     unknown_instance_type: Enforcement = Field(
         default=Enforcement.WARN, description="An instance type that is in no list of its CapacityProvider."
     )
@@ -193,14 +198,18 @@ class NodePoolRules(msgspec.Struct, frozen=True):
             subject.trace.say("nothing of a pool is written by this request")
             return
         key = (subject.request.resource.group, subject.request.resource.resource)
-        if checks := self.checks.get(key):
-            yield from checks.judge(value, old, subject.trace)
-        if readers := self.readers.get(key):
-            reader = readers.of(value)
-            before = readers.read(old) if old is not None else None
-            yield from self.pools.judge(reader, reader.read(value), before, self.declared.get(key, frozenset()))
+        checks, readers = self.checks.get(key), self.readers.get(key)
+        found = list(checks.judge(value, old, subject.trace)) if checks is not None else []
+        yield from found
+        if readers is None:
+            return
+        reader = readers.of(value)
+        pool = reader.read(value)
+        before = readers.read(old) if old is not None else None
+        reported = self.declared.get(key, frozenset()) & {each.field for each in found}
+        yield from self.pools.judge(reader, pool, before, reported)
         if key == _KARPENTER:
-            yield from self.karpenter.judge(value, old)
+            yield from self.karpenter.judge(value, old, pool)
 
 
 def _outcome(enforcement: Enforcement) -> Outcome | None:
@@ -241,10 +250,11 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
             ResourceRule(api_groups=each.api_groups, resources=each.resources, operations=each.operations)
             for each in spec.match.resource_rules
         )
-    for number, name in enumerate(spec.spares_declared_pools):
-        if name not in facts.providers:
-            problem = f"there is no CapacityProvider {name!r}{did_you_mean(name, facts.providers)}"
-            raise SpecError(("sparesDeclaredPools", number), problem)
+    for field, names in (("sparesDeclaredPools", spec.spares_declared_pools), ("gpuTainters", spec.gpu_tainters)):
+        for number, name in enumerate(names):
+            if name not in facts.providers:
+                problem = f"there is no CapacityProvider {name!r}{did_you_mean(name, facts.providers)}"
+                raise SpecError((field, number), problem)
     checks: dict[tuple[str, str], ResourceChecks] = {}
     for number, item in enumerate(spec.resources):
         key = (item.group, item.resource)
@@ -265,6 +275,7 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
         pools=PoolChecks(
             providers=facts.providers,
             spares_declared=frozenset(spec.spares_declared_pools),
+            taints_gpus=frozenset(spec.gpu_tainters),
             superchip=_outcome(spec.superchip_on_spot),
             taint=_outcome(spec.spot_without_taint),
             unknown_type=_outcome(spec.unknown_instance_type),

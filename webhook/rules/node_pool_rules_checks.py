@@ -101,7 +101,7 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             yield self._violation(reason, f"It is {written}.", f"write {wanted}{self._example()}")
             return
         if self.values and self._spelt(found) not in map(self._spelt, self.values):
-            reason = f"{path} is {shown(found)}, not one of {', '.join(self.values)}"
+            reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(self.values)}"
             meant = max(self.values, key=partial(_likeness, found))
             yield self._violation(reason, "", f"write one of them, for example:\n{as_yaml(path, meant)}")
         if self.minimum is not None and found < self.minimum:

@@ -21,10 +21,11 @@ from webhook.rules.node_pool_rules_checks import as_yaml, same, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from webhook.capacity.pool import Pool
+
 GROUP: Final = "karpenter.sh"
 RESOURCE: Final = "nodepools"
 
-_CAPACITY_LABEL: Final = "karpenter.sh/capacity-type"
 _ZONE_ID_LABEL: Final = "topology.k8s.aws/zone-id"
 _REQUIREMENTS: Final = Query("spec.template.spec.requirements")
 _LABELS: Final = Query("spec.template.metadata.labels")
@@ -64,23 +65,21 @@ class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
     requirements: Outcome | None
     budgets: Outcome | None
 
-    def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
-        """What is wrong with a NodePool, as far as the request changed it."""
+    def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, pool: Pool) -> Iterator[Violation]:
+        """What is wrong with a NodePool, read as ``pool``, as far as the request changed it."""
         if old is None or not (same(_REQUIREMENTS(value), _REQUIREMENTS(old)) and same(_LABELS(value), _LABELS(old))):
-            yield from self._judge_requirements(value)
+            yield from self._judge_requirements(value, pool)
         if self.budgets is not None and (old is None or not same(_BUDGETS(value), _BUDGETS(old))):
             yield from judge_budgets(_BUDGETS(value), self.budgets)
 
-    def _judge_requirements(self, value: Mapping[str, Any]) -> Iterator[Violation]:
+    def _judge_requirements(self, value: Mapping[str, Any], pool: Pool) -> Iterator[Violation]:
         labels = _LABELS(value)
         given = {key: text for key, text in labels.items() if isinstance(text, str)} if isinstance(labels, dict) else {}
         found = read_requirements(_REQUIREMENTS(value), _REQUIREMENTS.text, given)
         if self.requirements is not None and found.impossible:
             yield _impossible(found.impossible, self.requirements)
             return
-        if self.diversification is None or found.is_unreadable(_CAPACITY_LABEL):
-            return
-        if found.of(_CAPACITY_LABEL).values == frozenset({"spot"}):
+        if self.diversification is not None and pool.spot:
             group = _CLASS_GROUP(value) or _AWS_DOMAINS[0]
             yield from self._judge_diversity(found, group if group in _AWS_DOMAINS else "", self.diversification)
 

@@ -27,17 +27,19 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spares_declared: providers whose own spot taint is not on the pools that somebody declares.
+        taints_gpus: providers that taint nodes with GPUs themselves.
     """
 
     providers: Mapping[str, Provider]
     spares_declared: frozenset[str]
+    taints_gpus: frozenset[str]
     superchip: Outcome | None
     taint: Outcome | None
     unknown_type: Outcome | None
     unreadable: Outcome | None
 
     def judge(
-        self, reader: PoolReader, pool: Pool, before: Pool | None, declared: frozenset[str]
+        self, reader: PoolReader, pool: Pool, before: Pool | None, reported: frozenset[str]
     ) -> Iterator[Violation]:
         """What is wrong with a pool that was not wrong before.
 
@@ -45,22 +47,27 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             reader: what has read it.
             pool: with the request.
             before: without it; None on CREATE.
-            declared: fields of which the policy itself says what is right.
+            reported: fields that the policy's own checks of fields have found wrong.
         """
         if self.superchip is not None and _superchip(pool) and not (before is not None and _superchip(before)):
             yield self._superchip(reader, pool, self.superchip)
         if self.taint is not None and self._untainted(pool) and not (before is not None and self._untainted(before)):
             yield self._taint(reader, pool, self.taint)
-        if self.unknown_type is not None and _unknown_type(pool) not in {"", before and _unknown_type(before)}:
+        if self.unknown_type is not None and _unknown_type(reader, pool) not in {
+            "",
+            before and _unknown_type(reader, before),
+        }:
             yield self._unknown_type(reader, pool, self.unknown_type)
         was = before.problems if before is not None else ()
-        new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in declared]
+        new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
         if self.unreadable is not None and new:
             yield _unreadable(pool, new, self.unreadable)
 
     def _untainted(self, pool: Pool) -> bool:
         """Does nothing keep Pods that never asked for spot off its nodes? A superchip on spot gets none."""
         if not pool.spot or pool.superchip or any(each.effect in _KEEPS_OFF for each in pool.taints):
+            return False
+        if pool.gpu is Gpu.YES and pool.provider in self.taints_gpus:
             return False
         return pool.provider in self.spares_declared or not self.providers[pool.provider].spot_taints
 
@@ -111,8 +118,10 @@ def _superchip(pool: Pool) -> bool:
     return pool.spot and pool.superchip
 
 
-def _unknown_type(pool: Pool) -> str:
-    return pool.instance_type if pool.gpu is Gpu.UNKNOWN else ""
+def _unknown_type(reader: PoolReader, pool: Pool) -> str:
+    if pool.gpu is not Gpu.UNKNOWN or reader.machines.classify(pool.instance_type.split(", ")) is not Gpu.UNKNOWN:
+        return ""
+    return pool.instance_type
 
 
 def _unreadable(pool: Pool, problems: list[str], outcome: Outcome) -> Violation:

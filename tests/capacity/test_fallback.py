@@ -1,0 +1,106 @@
+"""How well pools cover a spot pool: of the same type, and the same however often it is asked."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.pools import ALL
+from webhook.capacity.fallback import Cover, Fallbacks, Need, Require, Worse, demand_of
+from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+
+REQUIRES: tuple[Require, ...] = ("any", "standard", "gpu", "same-type")
+
+
+def pool(name: str, instance_type: str, capacity: CapacityType = CapacityType.ON_DEMAND) -> Pool:
+    return Pool(
+        provider="karpenter",
+        kind="NodePool",
+        name=name,
+        capacity=capacity,
+        gpu=Gpu.YES,
+        instance_type=instance_type,
+        autoscaling=True,
+        unlimited=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spot", "fallback", "why"),
+    [
+        pytest.param("p5", "p5", "", id="the same type"),
+        pytest.param("p4d, p5", "p4d, p5", "", id="the same types"),
+        pytest.param("p4d, p5", "p4d, p5, p5e", "", id="all of its types and more"),
+        pytest.param("p4d, p5", "p5", "its instance type is p5, not p4d, p5", id="only some of its types"),
+        pytest.param("p5", "p5e", "its instance type is p5e, not p5", id="a type of which its own is a part"),
+        pytest.param("p5", "", "its instance type is not known, not p5", id="a type that nobody knows"),
+        pytest.param("", "", "its instance type is not known, not a known one", id="neither type is known"),
+    ],
+)
+def test_a_fallback_of_the_same_type_has_all_types_of_the_spot_pool(spot: str, fallback: str, why: str) -> None:
+    fallbacks = Fallbacks("same-type", {}, ALL)
+    found = fallbacks.why_not(pool("spot", spot, CapacityType.SPOT), pool("od", fallback), "same-type")
+    assert found == why
+
+
+@pytest.mark.parametrize(
+    ("field", "its", "other", "left"),
+    [
+        ("cluster", "prod", "test", Cover.NONE),
+        ("provider", "karpenter", "cks", Cover.NONE),
+        ("gpu_type", "l4", "t4", Cover.NONE),
+        ("instance_type", "p5", "p4d", Cover.NONE),
+        ("zones", frozenset("x"), frozenset("y"), Cover.ELSEWHERE),
+    ],
+)
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_spot_pools_that_differ_in_one_thing_are_not_taken_for_each_other(
+    field: str, its: object, other: object, left: Cover, names: str
+) -> None:
+    def of(name: str, capacity: CapacityType, value: object) -> Pool:
+        return replace(replace(pool(name, "p5", capacity), cluster="prod"), **{field: value})
+
+    covered, uncovered = of(names[0], CapacityType.SPOT, its), of(names[1], CapacityType.SPOT, other)
+    found = Fallbacks("same-type", {}, ALL).worse_off([], [covered, uncovered, of("od", CapacityType.ON_DEMAND, its)])
+    assert found == [Worse(uncovered, Need("same-type"), left)]
+
+
+USUAL = {"provider": "karpenter", "kind": "NodePool", "gpu": Gpu.YES, "instance_type": "p5", "desired": 1}
+unusual = st.one_of(
+    st.tuples(st.just("provider"), st.just("cks")),
+    st.tuples(st.just("capacity"), st.sampled_from(CapacityType)),
+    st.tuples(st.just("gpu"), st.sampled_from(Gpu)),
+    st.tuples(st.just("gpu_type"), st.sampled_from(("l4", "t4"))),
+    st.tuples(st.just("instance_type"), st.sampled_from(("", "p4d", "p4d, p5"))),
+    st.tuples(st.just("desired"), st.sampled_from((0, None))),
+    st.tuples(st.just("taints"), st.just((Taint("node.coreweave.cloud/reserved"),))),
+    st.tuples(st.just("zones"), st.sampled_from((frozenset("x"), frozenset("y"), frozenset("xy")))),
+    st.tuples(st.just("cluster"), st.sampled_from(("prod", "test"))),
+    st.tuples(st.just("deleting"), st.just(True)),  # noqa: FBT003 - a value
+)
+pools = st.builds(
+    lambda name, capacity, changes: Pool(**{**USUAL, "name": name, "capacity": capacity, **dict(changes)}),
+    st.sampled_from("abcdefgh"),
+    st.sampled_from((CapacityType.SPOT, CapacityType.ON_DEMAND)),
+    st.lists(unusual, max_size=2),
+)
+"""Alike but for little: what one of them is left with must not be taken for what another is."""
+clusters = st.lists(pools, max_size=10, unique_by=lambda each: each.identity)
+
+
+@given(before=clusters, after=clusters, require=st.sampled_from(REQUIRES), cks=st.sampled_from(REQUIRES))
+def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
+    before: list[Pool], after: list[Pool], require: Require, cks: Require
+) -> None:
+    fallbacks = Fallbacks(require, {"cks": cks}, ALL)
+    earlier = {demand_of(each): each for each in before}
+    expected = []
+    for spot in sorted((each for each in after if demand_of(each) is not None), key=str):
+        same = earlier.get(demand_of(spot))
+        for need in fallbacks.needs(spot):
+            was = Cover.HERE if same is None else fallbacks.cover(same, before, need.require)
+            if (cover := fallbacks.cover(spot, after, need.require)) > was:
+                expected.append(Worse(spot, need, cover))
+    assert fallbacks.worse_off(before, after) == expected
