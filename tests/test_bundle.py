@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from webhook.bundle import load_bundle
 from webhook.policy.errors import PolicyErrors
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+PROVIDERS = Path(__file__).parents[1] / "policies" / "providers"
 HEAD = "apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
 FALLBACK = HEAD.format(kind="OnDemandFallback", name="fallback")
 PROVIDER = HEAD.format(kind="CapacityProvider", name="own")
@@ -55,4 +53,10 @@ def test_fault_in_a_provider_makes_no_policy_wrong_that_names_it(tmp_path: Path)
 def test_folder_without_a_policy_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     with pytest.raises(PolicyErrors, match=r"holds no policy; name a folder with policy files"):
+        load_bundle([tmp_path])
+
+
+def test_a_folder_with_facts_alone_is_told_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "gke.yaml").write_text((PROVIDERS / "gke.yaml").read_text())
+    with pytest.raises(PolicyErrors, match="holds only facts, and no policy; name the policies too"):
         load_bundle([tmp_path])

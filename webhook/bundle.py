@@ -132,7 +132,10 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
     written = [each for each in documents if each.kind not in _FACTS]
     if not written and not problems:
         where = ", ".join(map(str, paths or (SHIPPED,)))
-        problems.append(Problem(where, 0, 0, "", "holds no policy; name a folder with policy files (*.yaml)"))
+        text = "holds no policy; name a folder with policy files (*.yaml)"
+        if brought:
+            text = "holds only facts, and no policy; name the policies too: --policies can be given again"
+        problems.append(Problem(where, 0, 0, "", text))
     policies: list[Policy] = []
     for document in written:
         try:

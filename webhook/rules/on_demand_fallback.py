@@ -257,6 +257,7 @@ def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) 
     if before is None or after is None:
         return reader.capacity.query.field if before is None else ""
     for query, old, new in (
+        (reader.cluster, before.cluster, after.cluster),
         (reader.capacity.query, before.capacity, after.capacity),
         (reader.instance_type, before.instance_type, after.instance_type),
         (reader.accelerators.type, before.gpu_type, after.gpu_type),
