@@ -16,7 +16,8 @@ import orjson
 
 from webhook.cli import main
 from webhook.cli.exits import CANNOT_JUDGE
-from webhook.cli.judging import DEFAULT_NAMESPACE, defaulted
+from webhook.cli.judging import defaulted
+from webhook.cluster.files import DEFAULT_NAMESPACE
 from webhook.cluster.manifests import read_manifests
 from webhook.context import Phase
 from webhook.decision import Decision, Finding, Outcome

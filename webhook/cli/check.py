@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
-from webhook.cli.inputs import add_inputs
+from webhook.cli.inputs import add_inputs, add_operation
 from webhook.cli.judging import path_of
 from webhook.cli.parallel import judge_each
 from webhook.cli.report import Judged, Patch, PolicyTitle, Report, Result
@@ -83,11 +83,7 @@ def configure(parser: ArgumentParser) -> None:
         default="deny",
         help="the least that makes the exit code 1, each of the three including those before it; default: %(default)s",
     )
-    parser.add_argument(
-        "--operation",
-        choices=("CREATE", "UPDATE", "DELETE"),
-        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
-    )
+    add_operation(parser)
     add_inputs(parser)
 
 

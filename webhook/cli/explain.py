@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, CannotJudgeError
 from webhook.cli.explanation import explanations
-from webhook.cli.inputs import add_inputs, judge
+from webhook.cli.inputs import add_inputs, add_operation, judge
 from webhook.cli.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -51,11 +51,7 @@ def configure(parser: ArgumentParser) -> None:
         default="text",
         help="text, svg: the timelines as a picture, html: all of it in one file; default: %(default)s",
     )
-    parser.add_argument(
-        "--operation",
-        choices=("CREATE", "UPDATE", "DELETE"),
-        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
-    )
+    add_operation(parser)
     add_inputs(parser)
 
 

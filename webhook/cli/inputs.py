@@ -64,6 +64,15 @@ class Judged(msgspec.Struct, frozen=True):
     view: ClusterView
 
 
+def add_operation(parser: ArgumentParser) -> None:
+    """Declare ``--operation``, for commands that can judge more than a CREATE."""
+    parser.add_argument(
+        "--operation",
+        choices=("CREATE", "UPDATE", "DELETE"),
+        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
+    )
+
+
 def add_inputs(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("paths", metavar="PATH", nargs="+", help="files, folders; - is standard input")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.cluster.files import DEFAULT_NAMESPACE
 from webhook.context import Context, Phase
 from webhook.decision import Finding, Outcome
 from webhook.documents import parse_pointer
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from webhook.patch import Operation
     from webhook.policy.errors import Problem
     from webhook.review import UserInfo
-
-DEFAULT_NAMESPACE: Final = "default"
-"""Where an object goes that names no namespace."""
 
 _NULL: Final = msgspec.Raw(b"null")
 _STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')

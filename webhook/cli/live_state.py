@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from webhook.capacity.sizes import merged
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.judging import DEFAULT_NAMESPACE
 from webhook.cluster.api import Api, ApiError
-from webhook.cluster.files import view_of
+from webhook.cluster.files import DEFAULT_NAMESPACE, view_of
 from webhook.cluster.protocol import UnusableCredentialsError
 from webhook.cluster.reading import read_cluster
 from webhook.policy.common import OPERATIONS

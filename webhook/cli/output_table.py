@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from typing import TYPE_CHECKING, Final
 
+from webhook.cli.terminal import in_colour, printable, show_in_colour
 from webhook.documents import field_path, parse_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.cli.report import Patch, Report, Result, Summary
-
-Line = list[tuple[str, str]]
-"""Pieces of text, each with its style."""
+    from webhook.cli.terminal import Line
 
 _PLAIN: Final = ""
 _STRONG: Final = "bold"
@@ -25,15 +22,10 @@ _STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magent
 
 def show(report: Report) -> None:
     """Print the report: in colour on a terminal that wants it, else plain."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if in_colour():
+        show_in_colour(_lines(report))
+    else:
         print(render(report))
-        return
-    from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    for line in _lines(report):
-        console.print(Text.assemble(*line), soft_wrap=True)
 
 
 def render(report: Report) -> str:
@@ -73,7 +65,7 @@ def _patch(patch: Patch) -> Iterator[Line]:
     yield [("  ", _PLAIN), (f"{patch.file}:{patch.line}", _STRONG), (f"  {_object(patch)}", _PLAIN)]
     for operation in patch.patch:
         field = field_path(parse_pointer(operation["path"])).replace('["-"]', "[+]")
-        yield [(f"    {_printable(field)}: {json.dumps(operation['value'])}", _PLAIN)]
+        yield [(f"    {printable(field)}: {json.dumps(operation['value'])}", _PLAIN)]
 
 
 def _totals(summary: Summary) -> Line:
@@ -94,14 +86,9 @@ def _count(number: int, what: str) -> str:
 
 def _object(about: Result | Patch) -> str:
     name = f"{about.namespace}/{about.name}" if about.namespace else about.name
-    return _printable(f"{about.kind} {name}".rstrip())
+    return printable(f"{about.kind} {name}".rstrip())
 
 
 def _indented(text: str, style: str) -> Iterator[Line]:
     for line in text.split("\n"):
-        yield [("    ", _PLAIN), (_printable(line), style)]
-
-
-def _printable(text: str) -> str:
-    """Without control characters: a manifest must not steer the terminal it is shown on."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+        yield [("    ", _PLAIN), (printable(line), style)]

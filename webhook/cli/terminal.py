@@ -15,9 +15,19 @@ Line = list[tuple[str, str]]
 
 def show(lines: Iterable[Line]) -> None:
     """Print them."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if in_colour():
+        show_in_colour(lines)
+    else:
         print(plain(lines))
-        return
+
+
+def in_colour() -> bool:
+    """Is standard output a terminal that wants colours?"""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def show_in_colour(lines: Iterable[Line]) -> None:
+    """Print them with their styles."""
     from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
     from rich.text import Text  # noqa: PLC0415
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.kube.disruption import DisruptionBudget
     from webhook.policy.errors import Problem
 
-_DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_NAMESPACE: Final = "default"
 """Where an object is that names no namespace."""
 
 
@@ -91,7 +91,7 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
             nodes.append(node_facts(manifest.labels, _kubelet_version(manifest), providers.values()))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
-            budgets[manifest.namespace or _DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+            budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
     return cluster_view(
         pools=joined((*pools.values(), *sizes.values())) if complete or pools else None,
@@ -105,7 +105,7 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
 
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:
     """The object where it will be."""
-    return {**manifest.value, "metadata": {**manifest.metadata, "namespace": manifest.namespace or _DEFAULT_NAMESPACE}}
+    return {**manifest.value, "metadata": {**manifest.metadata, "namespace": manifest.namespace or DEFAULT_NAMESPACE}}
 
 
 def _budget(manifest: Manifest) -> DisruptionBudget | None:

@@ -22,6 +22,7 @@ TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"
 """Members that map names to texts, in which an empty one counts."""
 
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
+_MAPS: Final = TEXTS | _QUANTITIES
 
 _POD_SPEC: Final = {
     "dnsPolicy": "ClusterFirst",
@@ -94,7 +95,7 @@ def drop_nulls(value: JSON) -> None:
     for key in [key for key, member in value.items() if member is None]:
         del value[key]
     for key, member in value.items():
-        if isinstance(member, dict) and key in TEXTS | _QUANTITIES:
+        if isinstance(member, dict) and key in _MAPS:
             nothing = "" if key in TEXTS else "0"
             value[key] = {name: nothing if each is None else each for name, each in member.items()}
         else:
