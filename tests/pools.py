@@ -14,6 +14,8 @@ from webhook.cluster.protocol import ClusterView
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.capacity.requirements import Requirements
+
 CKS = shipped_provider("cks")
 POOL_LABEL = CKS.pool_label
 
@@ -82,17 +84,20 @@ def other_pool(
     labels: dict[str, str] | None = None,
     taints: tuple[str, ...] = (),
     cluster: str = "",
+    requirements: Requirements | None = None,
 ) -> Pool:
     """A node pool of a provider that has no reader here."""
     return Pool(
         provider=provider.name,
         kind="NodePool",
         name=name,
+        pool_name=name,
         capacity=capacity,
         gpu=gpu,
         labels={**(labels or {}), provider.pool_label: name},
         taints=tuple(map(taint, taints)),
         cluster=cluster,
+        requirements=requirements,
     )
 
 
@@ -103,10 +108,16 @@ def taint(text: str) -> Taint:
     return Taint(key, value, effect)
 
 
-def view_of(*pools: Pool, shown: tuple[str, ...] = (), namespace: dict[str, str] | None = None) -> ClusterView:
-    """A cluster with these pools; ``shown`` are providers that only its Nodes show."""
+def view_of(
+    *pools: Pool,
+    shown: tuple[str, ...] = (),
+    spot_shown: tuple[str, ...] = (),
+    namespace: dict[str, str] | None = None,
+) -> ClusterView:
+    """A cluster with these pools; ``shown`` are providers that only its Nodes show, ``spot_shown`` by spot Nodes."""
     return ClusterView(
         pools=pools,
-        providers=frozenset((*shown, *(pool.provider for pool in pools if not pool.cluster))),
+        providers=frozenset((*shown, *spot_shown, *(pool.provider for pool in pools if not pool.cluster))),
+        spot_providers=frozenset(spot_shown),
         namespaces={"team-a": namespace or {}},
     )

@@ -49,7 +49,12 @@ def _providers_table() -> str:
         ("file", lambda spec: next(f"`{name}.yaml`" for name, _, each in providers() if each == spec)),
         (
             "labels of spot nodes",
-            lambda spec: _lines(_marked(f"{each.key}={each.value}", each.note) for each in spec.spot_node_labels),
+            lambda spec: _lines(
+                _marked(
+                    f"{each.key}={each.value}", each.note or ("no other node has the key" if each.spot_only else "")
+                )
+                for each in spec.spot_node_labels
+            ),
         ),
         ("label that names a node's pool", lambda spec: f"`{spec.pool_name_label}`"),
         (
@@ -62,7 +67,13 @@ def _providers_table() -> str:
         ("GPU resources", lambda spec: _codes(spec.gpu.resources)),
         (
             "taints only for Pods that request GPUs",
-            lambda spec: _codes(f"{each.key}={each.value}" if each.value else each.key for each in spec.gpu.taints),
+            lambda spec: ", ".join(
+                _marked(
+                    f"{each.key}={each.value}" if each.value else each.key,
+                    "on every node with GPUs" if each.automatic else "",
+                )
+                for each in spec.gpu.taints
+            ),
         ),
         ("instance types with GPUs", lambda spec: _codes(spec.instance_types.gpu)),
         ("labels of machines with GPUs", lambda spec: _codes(spec.gpu.labels)),
@@ -116,13 +127,17 @@ def _kinds_table() -> str:
                 filter(None, (_code(reader.size.autoscaling), _code(reader.size.maximum), _code(reader.size.limits)))
             ),
         ),
+        ("limits below this leave none", _least),
         ("taints", lambda reader: _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")),
         ("labels", lambda reader: _code(reader.labels)),
         ("name of the pool", lambda reader: _code(reader.pool_name or "metadata.name")),
         ("zones", lambda reader: _code(reader.zones or reader.requirements)),
-        ("cluster", lambda reader: _code(reader.cluster) or "this one"),
+        ("cluster", _cluster),
         ("grace period", _grace),
-        ("no nodes", lambda reader: _lines(each.because for each in reader.unusable)),
+        (
+            "no nodes",
+            lambda reader: _lines(each.because + (" (it passes)" if each.passing else "") for each in reader.unusable),
+        ),
     ]
     return "\n\n".join(
         f"### {reader.kind} ({spec.title})\n\n"
@@ -143,6 +158,23 @@ def _capacity(reader: NodePoolReaderSpec) -> str:
 def _size(reader: NodePoolReaderSpec) -> str:
     by = reader.size.sized_by
     return _code(reader.size.desired) or (f"{by.kind} `{by.group}`: {_code(by.desired)}" if by is not None else "")
+
+
+def _least(reader: NodePoolReaderSpec) -> str:
+    least = reader.size.least
+    return _lines(
+        (
+            *(f"{number} of `{resource}`" for resource, number in least.machine.items()),
+            *(f"{number} of `{resource}` with GPUs" for resource, number in least.gpu_machine.items()),
+            *(f"the least of `{label}`, in `{resource}`" for label, resource in least.counted.items()),
+        )
+    )
+
+
+def _cluster(reader: NodePoolReaderSpec) -> str:
+    by = reader.size.sized_by
+    sized = f"; else {by.kind} {_code(by.cluster)}" if by is not None and by.cluster else ""
+    return f"{_code(reader.cluster)}{sized}" if reader.cluster else "this one"
 
 
 def _grace(reader: NodePoolReaderSpec) -> str:

@@ -59,6 +59,7 @@ def test_the_worked_example_is_read_as_it_is_written() -> None:
         kind="Fleet",
         name="training",
         namespace="infra",
+        pool_name="training",
         capacity=CapacityType.SPOT,
         gpu=Gpu.YES,
         instance_type="gx-8xh100",

@@ -49,10 +49,19 @@ def target(pools: tuple[Pool, ...] | None, *providers: Provider) -> Target:
     ],
 )
 def test_the_budget_is_that_of_the_strictest_pool_less_the_margin(pools: tuple[Pool, ...], seconds: int) -> None:
-    budget = Budgets(PROVIDERS).of(target(pools, CKS, GKE))
+    budget = Budgets(PROVIDERS).of(
+        target(pools, *(PROVIDERS[name] for name in sorted({each.provider for each in pools})))
+    )
 
     assert budget is not None
     assert budget.seconds == seconds
+
+
+def test_beside_pools_the_budget_of_a_provider_whose_pools_nobody_sees_counts() -> None:
+    mixed = target((pool("longer", grace=600), pool("plain")), CKS, GKE)
+    assert str(Budgets(PROVIDERS).of(mixed)).startswith("On GKE")
+    own = target((pool("own", grace=10, margin=0),), CKS, GKE)
+    assert str(Budgets(PROVIDERS).of(own)) == "NodePool own gives a Pod 10 s to stop"
 
 
 @pytest.mark.parametrize("pools", [None, ()])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.pools import ALL
+from tests.rules.conftest import shipped_provider
 from webhook.capacity.fallback import Cover, Fallbacks, Need, Require, Worse, demand_of
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
 
@@ -43,6 +44,89 @@ def test_a_fallback_of_the_same_type_has_all_types_of_the_spot_pool(spot: str, f
     fallbacks = Fallbacks("same-type", {}, ALL)
     found = fallbacks.why_not(pool("spot", spot, CapacityType.SPOT), pool("od", fallback), "same-type")
     assert found == why
+
+
+FAMILY, GENERATION = "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-generation"
+GPU_NAME, TYPE = "karpenter.k8s.aws/instance-gpu-name", "node.kubernetes.io/instance-type"
+CATEGORY = ("karpenter.k8s.aws/instance-category", "In", "p")
+
+
+def required(name: str, capacity: str, *requirements: tuple[str, ...]) -> Pool:
+    """A NodePool of Karpenter, with these requirements as key, operator, values."""
+    listed = [{"key": key, "operator": operator, "values": values} for key, operator, *values in requirements]
+    listed.append({"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity]})
+    (reader,) = shipped_provider("karpenter").readers
+    return reader.read({"metadata": {"name": name}, "spec": {"template": {"spec": {"requirements": listed}}}})
+
+
+@pytest.mark.parametrize(
+    ("spot", "fallback", "why"),
+    [
+        pytest.param([(FAMILY, "In", "p5")], [(FAMILY, "In", "p5")], "", id="the same family"),
+        pytest.param([(FAMILY, "In", "p5")], [(FAMILY, "In", "p4d", "p5")], "", id="its family and another"),
+        pytest.param(
+            [(FAMILY, "In", "p4d", "p5")],
+            [(FAMILY, "In", "p5")],
+            f"it requires {FAMILY} p5, NodePool spot p4d, p5",
+            id="one of its families",
+        ),
+        pytest.param([(GPU_NAME, "In", "h100")], [(GPU_NAME, "In", "h100")], "", id="the same accelerator"),
+        pytest.param([(GPU_NAME, "In", "h100")], [(GPU_NAME, "Exists")], "", id="any accelerator"),
+        pytest.param(
+            [(GPU_NAME, "In", "h100")],
+            [(GPU_NAME, "In", "a100")],
+            f"it requires {GPU_NAME} a100, NodePool spot h100",
+            id="another accelerator",
+        ),
+        pytest.param(
+            [CATEGORY, (GENERATION, "Gt", "4")], [CATEGORY, (GENERATION, "Gt", "3")], "", id="its generations and more"
+        ),
+        pytest.param(
+            [CATEGORY, (GENERATION, "Gt", "4")],
+            [CATEGORY, (GENERATION, "Gt", "5")],
+            f"it requires {GENERATION} >= 6, NodePool spot >= 5",
+            id="not all of its generations",
+        ),
+        pytest.param(
+            [CATEGORY],
+            [CATEGORY, (GENERATION, "NotIn", "3")],
+            f"it requires {GENERATION} not 3, NodePool spot does not",
+            id="a label that the spot pool leaves open",
+        ),
+        pytest.param(
+            [(FAMILY, "In", "p5")],
+            [CATEGORY, (FAMILY, "In", "p5"), ("team", "In", "a")],
+            "it requires karpenter.k8s.aws/instance-category p, NodePool spot does not",
+            id="a label that says the same twice",
+        ),
+        pytest.param(
+            [(FAMILY, "In", "p5")], [(FAMILY, "In", "p5"), ("team", "In", "a")], "", id="a label of another kind"
+        ),
+        pytest.param(
+            [(FAMILY, "In", "p5")],
+            [(TYPE, "In", "p5.48xlarge")],
+            f"it requires {TYPE} p5.48xlarge, NodePool spot does not",
+            id="a type where the spot pool has a family",
+        ),
+    ],
+)
+def test_a_fallback_of_the_same_machines_requires_no_more_of_them_than_the_spot_pool(
+    spot: list[tuple[str, ...]], fallback: list[tuple[str, ...]], why: str
+) -> None:
+    fallbacks = Fallbacks("same-type", {}, {"karpenter": shipped_provider("karpenter")})
+    ours, theirs = required("spot", "spot", *spot), required("od", "on-demand", *fallback)
+    assert fallbacks.why_not(ours, theirs, "same-type") == why
+    assert [each.spot for each in fallbacks.worse_off([], [ours, theirs])] == ([ours] if why else [])
+
+
+def test_machines_of_one_spot_pool_are_not_taken_for_those_of_another() -> None:
+    fallbacks = Fallbacks("same-type", {}, {"karpenter": shipped_provider("karpenter")})
+    p5, p4d = required("a", "spot", (FAMILY, "In", "p5")), required("b", "spot", (FAMILY, "In", "p4d"))
+    found = fallbacks.worse_off([], [p5, p4d, required("od", "on-demand", (FAMILY, "In", "p5"))])
+    assert [each.spot for each in found] == [p4d]
+    before, after = (required("od", "on-demand", (FAMILY, "In", family)) for family in ("p5", "p4d"))
+    assert fallbacks.supply_of(before) != fallbacks.supply_of(after)
+    assert demand_of(p5) != demand_of(replace(p4d, name="a"))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
@@ -14,6 +15,7 @@ from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
 
 TYPE = "node.kubernetes.io/instance-type"
 CAPACITY = "karpenter.sh/capacity-type"
+CPUS, GPUS = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-gpu-count"
 
 # Shaped like the NodePool of a guide to spot in production, with the nodeClassRef that v1 has.
 SPOT_GENERAL = """
@@ -89,10 +91,11 @@ def pool(*requirements: Any, group: str = "karpenter.k8s.aws", template: Any = N
 
 def test_a_spot_pool_of_several_types() -> None:
     found = READER.read(yaml.safe_load(SPOT_GENERAL))
-    assert found == Pool(
+    assert replace(found, machines=(), requirements=None) == Pool(
         provider="karpenter",
         kind="NodePool",
         name="spot-general",
+        pool_name="spot-general",
         capacity=CapacityType.SPOT,
         gpu=Gpu.NO,
         instance_type="c5.2xlarge, c6i.2xlarge, m5.xlarge, m5a.xlarge, m6i.xlarge, m7i.xlarge",
@@ -102,6 +105,7 @@ def test_a_spot_pool_of_several_types() -> None:
         labels={"team": "web", "karpenter.sh/nodepool": "spot-general"},
         zones=frozenset({"us-east-1a", "us-east-1b", "us-east-1c"}),
     )
+    assert [key for key, _ in found.machines] == ["node.kubernetes.io/instance-type"]
     assert found.unusable == ""
 
 
@@ -208,8 +212,20 @@ def test_GPUs_come_from_requirements(requirements: list[Any], gpu: Gpu) -> None:
         ({"limits": {"cpu": "0"}}, "its limits allow 0 of cpu"),
         ({"limits": {"memory": "0Gi"}}, "its limits allow 0 of memory"),
         ({"limits": {"nodes": "0"}}, "its limits allow 0 of nodes"),
-        ({"limits": {"cpu": "0.5"}}, ""),
-        ({"limits": {"cpu": "10m"}}, ""),
+        ({"limits": {"cpu": "0.5"}}, "its limits allow 0.5 of cpu, and a machine has at least 1"),
+        ({"limits": {"cpu": "10m"}}, "its limits allow 0.01 of cpu, and a machine has at least 1"),
+        ({"limits": {"cpu": "1"}}, "its limits allow 1 of cpu, and a machine with GPUs has at least 2"),
+        ({"limits": {"cpu": 1.5}}, "its limits allow 1.5 of cpu, and a machine with GPUs has at least 2"),
+        ({"limits": {"cpu": "2"}}, ""),
+        ({"limits": {"cpu": "-5"}}, "its limits allow 0 of cpu"),
+        ({"limits": {"nodes": "0.5"}}, "its limits allow 0.5 of nodes, and a machine has at least 1"),
+        ({"limits": {"memory": "1Mi"}}, ""),
+        ({"limits": {"nvidia.com/gpu": 0}}, "its limits allow 0 of nvidia.com/gpu"),
+        (
+            {"limits": {"nvidia.com/gpu": "500m"}},
+            "its limits allow 0.5 of nvidia.com/gpu, and a machine has at least 1",
+        ),
+        ({"limits": {"cpu": "lots", "memory": True, "nodes": [1], "nvidia.com/gpu": None}}, ""),
         ({"limits": {"cpu": "0e3"}}, "its limits allow 0 of cpu"),
         ({"limits": {"nvidia.com/gpu": "0"}}, "its limits allow 0 of nvidia.com/gpu"),
         ({"limits": {"nvidia.com/gpu": "8"}}, ""),
@@ -226,6 +242,33 @@ def test_a_pool_is_usable_when_replicas_and_limits_leave_it_nodes(spec: dict[str
 def test_a_pool_of_any_machines_whose_limits_allow_no_GPUs_has_none() -> None:
     found = pool(limits={"nvidia.com/gpu": 0})
     assert (found.gpu, found.unusable) == (Gpu.NO, "")
+
+
+def test_a_pool_of_any_machines_whose_limits_allow_no_machine_with_GPUs_has_none() -> None:
+    found = pool(limits={"cpu": "1"})
+    assert (found.gpu, found.unusable) == (Gpu.NO, "")
+    unknown = pool(requirement(TYPE, "In", "brand-new"), limits={"nvidia.com/gpu": 0})
+    assert (unknown.gpu, unknown.unusable) == (Gpu.NO, "")
+
+
+@pytest.mark.parametrize(
+    ("found", "limits", "unusable"),
+    [
+        (requirement(CPUS, "In", "96", "192"), {"cpu": "95"}, "its limits allow 95 of cpu, and a machine has at least 96"),
+        (requirement(CPUS, "In", "96", "192"), {"cpu": "96"}, ""),
+        (requirement(CPUS, "Gt", "7"), {"cpu": "7500m"}, "its limits allow 7.5 of cpu, and a machine has at least 8"),
+        (requirement(CPUS, "Lt", "7"), {"cpu": "1"}, ""),
+        (requirement(CPUS, "Exists"), {"cpu": "1"}, ""),
+        (requirement(CPUS, "In", "many"), {"cpu": "1"}, ""),
+        (requirement(GPUS, "In", "8"), {"nvidia.com/gpu": 4}, "its limits allow 4 of nvidia.com/gpu, and a machine has at least 8"),
+        (requirement(GPUS, "In", "8"), {"nvidia.com/gpu": 8}, ""),
+        (requirement(GPUS, "Gte", "1"), {"nvidia.com/gpu": 8, "amd.com/gpu": 8}, ""),
+    ],
+)  # fmt: skip
+def test_limits_below_what_the_pool_requires_of_a_machine_leave_none(
+    found: dict[str, Any], limits: dict[str, Any], unusable: str
+) -> None:
+    assert pool(found, limits=limits).unusable == unusable
 
 
 def test_requirements_that_no_node_can_meet_leave_no_nodes() -> None:
@@ -283,6 +326,10 @@ def test_a_limit_that_cannot_be_read_is_said_and_does_not_hold(limit: object) ->
         (
             {"spec": {"template": {"spec": {"requirements": []}}, "limits": ["cpu"]}},
             "spec.limits is not a map",
+        ),
+        (
+            {"spec": {"template": {"spec": {"requirements": []}}, "limits": {"cpu": "lots"}}},
+            "spec.limits['cpu'] is not a quantity",
         ),
     ],
 )

@@ -57,6 +57,7 @@ spec:
         provider="gke",
         kind="ContainerNodePool",
         name="t4-spot",
+        pool_name="t4-spot",
         namespace="infra",
         capacity=CapacityType.SPOT,
         gpu=Gpu.YES,
@@ -75,6 +76,108 @@ spec:
         zones=frozenset({"us-east1-b", "us-east1-c"}),
         cluster="infra/prod",
     )
+
+
+CLUSTER = """
+apiVersion: container.cnrm.cloud.google.com/v1beta1
+kind: ContainerCluster
+metadata: {name: prod, namespace: infra}
+spec:
+  location: us-east1
+  initialNodeCount: 1
+  nodeConfig: {machineType: n1-standard-4, taint: [{key: a, effect: NO_SCHEDULE}], labels: {team: web}}
+  nodeLocations: [us-east1-b]
+"""
+
+
+def test_the_default_pool_of_a_container_cluster() -> None:
+    found = read(CLUSTER)
+    assert (found.capacity, found.gpu, found.unusable, found.problems) == (CapacityType.ON_DEMAND, Gpu.NO, "", ())
+    assert (found.cluster, found.labels["cloud.google.com/gke-nodepool"]) == ("infra/prod", "default-pool")
+    assert (found.taints, found.zones) == ((Taint("a"),), frozenset({"us-east1-b"}))
+    assert READERS["ContainerCluster"].is_cluster
+    assert not any(reader.is_cluster for kind, reader in READERS.items() if kind != "ContainerCluster")
+
+    spot = {"machineType": "n1-standard-4", "spot": True, "guestAccelerator": [{"type": "nvidia-tesla-t4", "count": 1}]}
+    found = pool("ContainerCluster", {"initialNodeCount": 1, "nodeConfig": spot})
+    assert (found.capacity, found.gpu, found.cluster) == (CapacityType.SPOT, Gpu.YES, "team/a")
+
+
+REMOVED = {"annotations": {"cnrm.cloud.google.com/remove-default-node-pool": "true"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "why"),
+    [
+        ({"initialNodeCount": 1}, REMOVED, "its default pool is removed once it is made"),
+        ({"initialNodeCount": 1, "nodeConfig": {"spot": True}}, REMOVED, "its default pool is removed once it is made"),
+        ({"initialNodeCount": 1, "enableAutopilot": True}, {}, "an Autopilot cluster has no node pools"),
+        ({}, {}, "it does not say how many nodes it has"),
+        ({"initialNodeCount": 0}, {}, "it has 0 nodes and no autoscaling"),
+        ({"initialNodeCount": 1}, {"annotations": {"cnrm.cloud.google.com/remove-default-node-pool": "false"}}, ""),
+    ],
+)
+def test_a_cluster_without_a_default_pool_gives_no_nodes(spec: Any, metadata: Any, why: str) -> None:
+    found = pool("ContainerCluster", spec, **metadata)
+    assert (found.capacity, found.unusable) == (CapacityType.ON_DEMAND, why)
+
+
+def test_a_managed_machine_pool_that_holds_one_of_Azure_service_operator() -> None:
+    found = read("""
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta1
+kind: AzureASOManagedMachinePool
+metadata:
+  name: gpu-spot
+  namespace: fleet
+  labels: {cluster.x-k8s.io/cluster-name: workload-1}
+spec:
+  resources:
+    - apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: notes}
+    - apiVersion: containerservice.azure.com/v1api20240901
+      kind: ManagedClustersAgentPool
+      metadata: {name: gpu-spot-1}
+      spec:
+        azureName: gpuspot
+        owner: {name: workload-1}
+        mode: User
+        vmSize: Standard_NC24ads_A100_v4
+        scaleSetPriority: Spot
+        enableAutoScaling: true
+        minCount: 0
+        maxCount: 4
+        nodeTaints: ["team=ml:NoSchedule"]
+        nodeLabels: {team: ml}
+        availabilityZones: ["1", "2"]
+""")
+    assert found == Pool(
+        provider="aks",
+        kind="AzureASOManagedMachinePool",
+        name="gpu-spot",
+        pool_name="gpuspot",
+        namespace="fleet",
+        capacity=CapacityType.SPOT,
+        gpu=Gpu.YES,
+        instance_type="Standard_NC24ads_A100_v4",
+        autoscaling=True,
+        maximum=4,
+        taints=(Taint("team", "ml", "NoSchedule"),),
+        labels={
+            "team": "ml",
+            "node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4",
+            "kubernetes.azure.com/agentpool": "gpuspot",
+        },
+        zones=frozenset({"1", "2"}),
+        cluster="fleet/workload-1",
+    )
+
+
+@pytest.mark.parametrize("resources", [None, [], {}, "x", [None, 3], [{"kind": "ManagedClustersAgentPool"}]])
+def test_one_that_holds_none_is_read_as_far_as_it_goes(resources: object) -> None:
+    found = pool("AzureASOManagedMachinePool", {"resources": resources})
+    assert (found.gpu, found.instance_type) == (Gpu.UNKNOWN, "")
+    assert found.problems
 
 
 def test_a_managed_machine_pool_on_google_cloud() -> None:
@@ -348,7 +451,7 @@ def test_GKEs_window_is_what_the_kubelet_leaves_ordinary_Pods(kubelet: dict[str,
             "ContainerNodePool",
             {"clusterRef": {"external": "projects/p/locations/l/clusters/c"}},
             {},
-            "projects/p/locations/l/clusters/c",
+            "team/c",
         ),
         ("ContainerNodePool", {"clusterRef": {"name": "prod"}}, {"namespace": ""}, "prod"),
         ("ContainerNodePool", {}, {}, ""),
@@ -361,7 +464,7 @@ def test_GKEs_window_is_what_the_kubelet_leaves_ordinary_Pods(kubelet: dict[str,
         ("AWSManagedMachinePool", {}, {"labels": {"cluster.x-k8s.io/cluster-name": "w"}}, "team/w"),
         ("AWSManagedMachinePool", {}, {}, ""),
         ("ManagedClustersAgentPool", {"owner": {"name": "prod"}}, {}, "team/prod"),
-        ("ManagedClustersAgentPool", {"owner": {"armId": "/subscriptions/s/x"}}, {}, "/subscriptions/s/x"),
+        ("ManagedClustersAgentPool", {"owner": {"armId": "/subscriptions/s/x"}}, {}, "team/x"),
     ],
 )
 def test_a_pool_belongs_to_the_cluster_that_it_names(

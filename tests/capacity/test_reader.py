@@ -95,6 +95,7 @@ def test_the_healthy_pool_of_the_schema_page_is_a_usable_on_demand_gpu_pool() ->
         provider="cks",
         kind="NodePool",
         name="example-nodepool",
+        pool_name="example-nodepool",
         capacity=CapacityType.ON_DEMAND,
         gpu=Gpu.YES,
         instance_type="gd-8xa100-i128",

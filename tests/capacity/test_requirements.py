@@ -161,6 +161,20 @@ def test_the_values_of_a_label_are_those_that_meet_every_requirement(found: list
     assert bool(read(*found).impossible) == (not values.admits_none and not values.admits_some)
 
 
+@settings(max_examples=500)
+@given(st.lists(requirements_on_a_label(), max_size=3), st.lists(requirements_on_a_label(), max_size=3))
+def test_what_is_within_another_is_admitted_by_it(ones: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    one, other = read(*ones).of(LABEL), read(*others).of(LABEL)
+    everything = [*map(str, range(-2, 12)), "a", "b", "z"]
+    if one.within(other):
+        assert {value for value in everything if one.admits(value)} <= {
+            each for each in everything if other.admits(each)
+        }
+        assert other.admits_none or not one.admits_none
+    assert one.within(one)
+    assert read(*ones, *others).of(LABEL).within(one)
+
+
 @pytest.mark.parametrize(
     ("found", "some"),
     [

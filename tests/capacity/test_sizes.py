@@ -44,9 +44,10 @@ def pool(kind: str = POOL_KINDS[0], **fields: Any) -> Pool:
 @pytest.mark.parametrize(("written", "desired"), [(3, 3), (0, 0), (None, 1)])
 def test_a_machine_pool_says_the_size_of_the_pool_it_names(kind: str, written: object, desired: int) -> None:
     (size,) = sizes_in(machine_pool(kind, written), SIZERS)
-    assert size == Size(("MachinePool", "fleet", "a"), (kind, "fleet", "infra-a"), desired, autoscaling=False)
+    by, pool_id = ("MachinePool", "fleet", "a"), (kind, "fleet", "infra-a")
+    assert size == Size(by, pool_id, desired, autoscaling=False, cluster="fleet/workload-1")
     (found,) = joined([(size,), pool(kind)])
-    assert (found.desired, found.size, found.autoscaling) == (desired, size, False)
+    assert (found.desired, found.size, found.autoscaling, found.cluster) == (desired, size, False, "fleet/workload-1")
 
 
 def test_a_machine_pool_of_another_kind_of_infrastructure_sizes_none() -> None:

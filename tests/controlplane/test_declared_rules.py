@@ -58,6 +58,9 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("batch", "cronjobs"): {"spec": {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": JOB}}},
     ("batch", "jobs"): {"spec": JOB},
     ("compute.coreweave.com", "nodepools"): {"spec": {"instanceType": "cd-gp-i64-erapids", "targetNodes": 0}},
+    ("infrastructure.cluster.x-k8s.io", "azureasomanagedmachinepools"): {
+        "spec": {"resources": [{"kind": "ManagedClustersAgentPool", "spec": {"mode": "User"}}]}
+    },
     ("karpenter.sh", "nodepools"): {
         "spec": {"template": {"spec": {"nodeClassRef": NODE_CLASS, "requirements": [ON_DEMAND]}}}
     },

@@ -69,6 +69,13 @@ AZURE = {"mode": "User", "sku": "Standard_ND96isr_H100_v5", "scaling": SIZES}
 COUNTS = {"minCount": 1, "maxCount": 3}
 
 
+def held(priority: str) -> JSON:
+    """The pool of Azure Service Operator that one of Cluster API holds."""
+    size = {"enableAutoScaling": True, "minCount": 0, "maxCount": 2}
+    spec = {"vmSize": "Standard_NC24ads_A100_v4", "scaleSetPriority": priority, **size}
+    return {"apiVersion": "containerservice.azure.com/v1api20240901", "kind": "ManagedClustersAgentPool", "spec": spec}
+
+
 @pytest.mark.usefixtures("webhook")
 @pytest.mark.parametrize(
     ("spot", "fallback", "missing"),
@@ -96,6 +103,12 @@ COUNTS = {"minCount": 1, "maxCount": 3}
             cluster_api("v1beta1", "AzureManagedMachinePool", scaleSetPriority="Regular", **AZURE),
             "on-demand fallback",
             id="Cluster API, Azure",
+        ),
+        pytest.param(
+            cluster_api("v1beta1", "AzureASOManagedMachinePool", resources=[held("Spot")]),
+            cluster_api("v1beta1", "AzureASOManagedMachinePool", resources=[held("Regular")]),
+            "on-demand fallback",
+            id="Cluster API, Azure Service Operator",
         ),
         pytest.param(ack("SPOT"), ack("ON_DEMAND"), "on-demand fallback", id="ACK"),
         pytest.param(aso("Spot"), aso("Regular"), "on-demand fallback", id="Azure Service Operator"),

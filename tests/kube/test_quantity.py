@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.quantity import canonical_quantity
+from webhook.kube.quantity import amount_of, canonical_quantity
 
 
 # As a kube-apiserver 1.36 answered.
@@ -60,3 +60,24 @@ def test_the_canonical_form_is_its_own(text: str) -> None:
     canonical = canonical_quantity(text)
 
     assert canonical_quantity(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    ("written", "amount"),
+    [
+        (0, 0.0),
+        ("500m", 0.5),
+        (1.5, 1.5),
+        ("2Ki", 2048.0),
+        ("1e3", 1000.0),
+        ("-1", -1.0),
+        ("many", None),
+        ("", None),
+        (True, None),
+        (None, None),
+        (["1"], None),
+        ("9" * 25, None),
+    ],
+)
+def test_a_quantity_is_an_amount(written: object, amount: float | None) -> None:
+    assert amount_of(written) == amount

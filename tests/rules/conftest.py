@@ -52,10 +52,17 @@ class FakeSubject:
     operation: str = "CREATE"
     trace: Trace = SILENCE
     template: bool = False
+    kept: bool = False
     path: tuple[str | int, ...] = ()
     old_pod: Pod | None = None
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> dict[str, Any] | None:
+        """What is judged as plain JSON."""
+        return self.object
 
 
 def subject_of(value: dict[str, Any], **changes: Any) -> FakeSubject:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.rules.nodepools import JSON, KARPENTER, judge, shipped, told
 from webhook.capacity.requirements import read_requirements
 from webhook.decision import Outcome
-from webhook.rules.node_pool_rules_karpenter import Diversity, diversity_of, judge_budgets
+from webhook.rules.node_pool_rules_budgets import judge_budgets
+from webhook.rules.node_pool_rules_karpenter import Diversity, diversity_of
 
 DENY, WARN = Outcome.DENY, Outcome.WARN
 AWS = "karpenter.k8s.aws"
@@ -132,7 +133,20 @@ def test_what_karpenter_cannot_use_is_denied(wrong: JSON, field: str, reason: st
 def test_an_older_version_has_another_node_class_reference() -> None:
     reference = {"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "name": "general"}
     older = {**node_pool(requires(CAPACITY, "on-demand"), nodeClassRef=reference), "apiVersion": "karpenter.sh/v1beta1"}
-    assert judge(KARPENTER, older) == []
+    (served,) = judge(KARPENTER, older)
+    assert told([served]) == [(WARN, "apiVersion", "karpenter.sh/v1beta1 is served no more from Karpenter 1.1 on")]
+    assert "apiVersion: karpenter.sh/v1\n" in served.fix
+    assert judge(KARPENTER, older, older) == []
+
+
+@pytest.mark.parametrize("field", ["terminationGracePeriod", "expireAfter"])
+def test_a_time_is_a_duration_and_no_number(field: str) -> None:
+    path = f"spec.template.spec.{field}"
+    (found,) = judge(KARPENTER, node_pool(requires(CAPACITY, "on-demand"), **{field: 300}))
+    assert told([found]) == [(DENY, path, f"{path} is an integer, not a string")]
+    assert found.detail.startswith("It is 300. It is a duration")
+    copied = yaml.safe_load(found.fix.partition(":\n")[2])["spec"]["template"]["spec"]
+    assert judge(KARPENTER, node_pool(requires(CAPACITY, "on-demand"), **copied)) == []
 
 
 @pytest.mark.parametrize(
@@ -218,6 +232,16 @@ def test_the_fix_of_a_narrow_pool_can_be_copied() -> None:
     assert judge(KARPENTER, node_pool(SPOT, *copied)) == []
 
 
+def test_a_narrow_pool_of_families_is_told_what_it_admits() -> None:
+    families = [requires(f"{AWS}/instance-family", "p5"), requires(f"{AWS}/instance-size", "48xlarge", "24xlarge")]
+    (finding,) = judge(KARPENTER, node_pool(SPOT, *families))
+    assert "Admitted are family p5; sizes 24xlarge, 48xlarge." in finding.detail
+    (finding,) = judge(KARPENTER, node_pool(SPOT, requires(f"{AWS}/instance-family", "p5", "p5e")))
+    assert "Admitted are families p5, p5e." in finding.detail
+    (finding,) = judge(KARPENTER, node_pool(SPOT, requires(f"{AWS}/instance-generation", "5")))
+    assert "Admitted are generation 5." in finding.detail
+
+
 def test_azures_machines_have_no_generation_in_their_name() -> None:
     azure = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "general"}
     (finding,) = judge(
@@ -256,6 +280,11 @@ def test_an_instance_type_that_nobody_knows_is_said() -> None:
 
 # Budgets.
 
+
+def with_budgets(*budgets: Any) -> JSON:
+    return node_pool(requires(CAPACITY, "on-demand"), budgets=list(budgets))
+
+
 ALWAYS = "a budget of 0 nodes without a schedule blocks voluntary disruption always"
 DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
 
@@ -290,6 +319,90 @@ DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
 )
 def test_the_most_restrictive_active_budget_wins(budgets: Any, reasons: list[str]) -> None:
     assert [each.reason for each in judge_budgets(budgets, WARN)] == reasons
+
+
+@pytest.mark.parametrize(
+    ("budget", "field", "said"),
+    [
+        ({"nodes": "abc"}, "nodes", "is 'abc', not a number of nodes, or a percentage up to 100%"),
+        ({"nodes": "-1"}, "nodes", "is '-1', not a number of nodes, or a percentage up to 100%"),
+        ({"nodes": "150%"}, "nodes", "is '150%', not a number of nodes, or a percentage up to 100%"),
+        ({"nodes": "1.5"}, "nodes", "is '1.5', not a number of nodes, or a percentage up to 100%"),
+        ({"nodes": ""}, "nodes", "is '', not a number of nodes, or a percentage up to 100%"),
+        ({"duration": "8"}, "duration", "is '8', not a duration of hours and minutes"),
+        ({"duration": "90s"}, "duration", "is '90s', not a duration of hours and minutes"),
+        ({"duration": 8}, "duration", "is 8, not a duration of hours and minutes"),
+        ({"reasons": ["Spot"]}, "reasons", 'is ["Spot"], not a list of Underutilized, Empty, Drifted'),
+        ({"reasons": "Empty"}, "reasons", "is 'Empty', not a list of Underutilized, Empty, Drifted"),
+        ({"reasons": [{}]}, "reasons", "is [{}], not a list of Underutilized, Empty, Drifted"),
+    ],
+)
+def test_a_budget_that_karpenters_schema_refuses_is_denied(budget: JSON, field: str, said: str) -> None:
+    found = judge(KARPENTER, with_budgets({"nodes": "1", **DAILY, **budget}))
+    assert told(found) == [(DENY, f"spec.disruption.budgets[0].{field}", f"disruption.budgets[0].{field} {said}")]
+    copied = yaml.safe_load(found[0].fix.partition(":\n")[2])["spec"]["disruption"]["budgets"]
+    assert judge(KARPENTER, with_budgets(*copied)) == []
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        *("", "daily", "@often", "@every 1h", "0 9 * *", "0 9 * * 1-5 2026", "60 * * * *", "0 24 * * *", "0 0 0 * *"),
+        *(
+            "0 0 32 * *",
+            "0 0 * 13 *",
+            "0 0 * * 7",
+            "0 0 * * fry",
+            "5-1 * * * *",
+            "*/0 * * * *",
+            "a * * * *",
+            "1,, * * * *",
+        ),
+        *("0 0 * * mon-", "\u0661 * * * *", 9),
+    ],
+)
+def test_a_schedule_that_karpenter_cannot_read_is_denied(schedule: object) -> None:
+    found = judge(KARPENTER, with_budgets({"nodes": "0", "duration": "8h", "schedule": schedule}))
+    assert (DENY, "spec.disruption.budgets[0].schedule") in [(each.outcome, each.field) for each in found]
+    assert any("disrupts nothing at any time" in each.detail for each in found)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["@daily", "0 9 * * 1-5", "*/15 0,12 1-15/2 JAN-mar Mon", "5/10 ? * * SUN,6", "59 23 31 12 0", " 0  9 * * * "],
+)
+def test_a_schedule_that_karpenter_can_read_is_right(schedule: str) -> None:
+    assert judge(KARPENTER, with_budgets({"nodes": "0", "duration": "1h30m", "schedule": schedule})) == []
+
+
+@pytest.mark.parametrize("odd", ["0", None, 3, ["nodes"]])
+def test_a_budget_that_is_no_map_is_denied(odd: object) -> None:
+    found = judge(KARPENTER, with_budgets({"nodes": "10%"}, odd))
+    assert (DENY, "spec.disruption.budgets[1]") in [(each.outcome, each.field) for each in found]
+
+
+@given(
+    budgets=st.lists(
+        st.dictionaries(
+            st.sampled_from(("nodes", "schedule", "duration", "reasons")),
+            st.one_of(st.text(max_size=12), st.integers(), st.none(), st.booleans(), st.lists(st.text(max_size=4))),
+        ),
+        max_size=3,
+    )
+)
+def test_no_budget_is_passed_over(budgets: list[JSON]) -> None:
+    found = judge(KARPENTER, with_budgets(*budgets))
+    for index, budget in enumerate(budgets):
+        schedule, duration = budget.get("schedule"), budget.get("duration")
+        if bool(schedule) != bool(duration) or isinstance(budget.get("nodes"), int):
+            assert found
+        elif any(isinstance(value, bool | int) for value in budget.values()):
+            assert [each for each in found if each.field.startswith(f"spec.disruption.budgets[{index}]")]
+
+
+def test_a_budget_without_nodes_is_one_of_ten_percent() -> None:
+    (found,) = judge_budgets([{"reasons": ["Empty"]}, {"nodes": "20%", "reasons": ["Empty"], **DAILY}], WARN)
+    assert found.reason == "the budget of 20% (schedule 0 0 * * *) never has effect"
 
 
 # Counting, against a list of all machines that there are.
@@ -376,6 +489,9 @@ def judge_deployment(new: JSON, old: JSON | None = None) -> list[Any]:
         ({"args": ["--interruption-queue", "karpenter"]}, False),
         ({"command": ["/karpenter", "--interruption-queue=karpenter"]}, False),
         ({"args": ["--cluster-name=a"]}, True),
+        ({"args": ["--interruption-queue="]}, True),
+        ({"command": ["/karpenter", "--interruption-queue="], "args": ["--cluster-name=a"]}, True),
+        ({"args": ["--interruption-queue=", "--interruption-queue=karpenter"]}, False),
         ({"envFrom": [{"configMapRef": {"name": "settings"}}]}, False),
         ({"image": "mcr.microsoft.com/aks/karpenter/controller:1.6.0"}, False),
     ],

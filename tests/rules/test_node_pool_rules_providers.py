@@ -125,7 +125,10 @@ def test_other_pools_of_gke_are_right(spec: JSON) -> None:
 @pytest.mark.parametrize(
     ("resource", "spec"),
     [
-        (ACK, {"capacityType": "SPOT", "instanceTypes": ["m5.xlarge"], "scalingConfig": {"desiredSize": 1}}),
+        (
+            ACK,
+            {"capacityType": "SPOT", "instanceTypes": ["m5.xlarge", "m6i.xlarge"], "scalingConfig": {"desiredSize": 1}},
+        ),
         (CAPA, {"capacityType": "spot", "instanceType": "m5.xlarge", "scaling": {"minSize": 1}}),
     ],
 )
@@ -134,6 +137,48 @@ def test_eks_taints_no_spot_pool(resource: tuple[str, str], spec: JSON) -> None:
     assert (finding.outcome, finding.field) == (WARN, "spec.taints")
     copied = yaml.safe_load(finding.fix.partition(":\n")[2])["spec"]
     assert judge(resource, named({**spec, **copied})) == []
+
+
+def test_a_spot_node_group_of_one_type_is_warned_of() -> None:
+    taint = [{"key": "example.com/spot", "effect": "NO_SCHEDULE"}]
+    one = {"capacityType": "SPOT", "instanceTypes": ["m5.xlarge"], "scalingConfig": {"desiredSize": 1}, "taints": taint}
+    reason = "a spot node group of one instance type is reclaimed all at once: m5.xlarge"
+    assert told(judge(ACK, named(one))) == [(WARN, "spec.instanceTypes", reason)]
+    assert judge(ACK, named({**one, "capacityType": "ON_DEMAND"})) == []
+    assert judge(ACK, named({**one, "instanceTypes": ["m5.xlarge", "m6i.xlarge"]})) == []
+    assert judge(ACK, named({**one, "scalingConfig": {"desiredSize": 2}}), named(one)) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "field", "value", "reason"),
+    [
+        (ACK, "instanceTypes", "m5.xlarge", "spec.instanceTypes is a string, not an array"),
+        (CAPA, "instanceType", ["m5.xlarge"], "spec.instanceType is an array, not a string"),
+        (ASO, "vmSize", ["Standard_D4s_v5"], "spec.vmSize is an array, not a string"),
+        (CAPZ, "sku", ["Standard_D4s_v5"], "spec.sku is an array, not a string"),
+        (CAPG, "instanceType", ["n1-standard-4"], "spec.instanceType is an array, not a string"),
+        (CAPG, "machineType", ["n1-standard-4"], "spec.machineType is an array, not a string"),
+    ],
+)
+def test_a_list_of_one_type_is_no_type(resource: tuple[str, str], field: str, value: object, reason: str) -> None:
+    assert (DENY, f"spec.{field}", reason) in told(judge(resource, named({field: value})))
+
+
+def test_a_machine_type_of_config_connector_is_a_string() -> None:
+    reason = "spec.nodeConfig.machineType is an array, not a string"
+    for resource in (CONFIG_CONNECTOR, ("container.cnrm.cloud.google.com", "containerclusters")):
+        found = told(judge(resource, named({"nodeConfig": {"machineType": ["n1-standard-4"]}})))
+        assert (DENY, "spec.nodeConfig.machineType", reason) in found
+
+
+def test_a_system_pool_that_a_machine_pool_of_Azure_service_operator_holds_cannot_be_spot() -> None:
+    held: JSON = {"kind": "ManagedClustersAgentPool", "spec": {"vmSize": "Standard_D4s_v5", "mode": "System"}}
+    spot = {**held, "spec": {**held["spec"], "scaleSetPriority": "Spot"}}
+    resource = ("infrastructure.cluster.x-k8s.io", "azureasomanagedmachinepools")
+    assert told(judge(resource, named({"resources": [spot]}))) == [
+        (DENY, "spec.resources", "a system pool can't be spot")
+    ]
+    assert judge(resource, named({"resources": [held]})) == []
 
 
 @pytest.mark.parametrize(("mode", "priority"), [("system", "spot"), ("SYSTEM", "SPOT")])

@@ -19,10 +19,11 @@ from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
 from webhook.kube.pod import Pod
-from webhook.policy.common import SpecError
+from webhook.policy.errors import SpecError
 from webhook.policy.facts import CapacityProviderSpec
 from webhook.review import GroupVersionResource
-from webhook.rules.on_demand_fallback import KIND, OnDemandFallback, OnDemandFallbackSpec
+from webhook.rules.on_demand_fallback import KIND, OnDemandFallback
+from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts
 
 POLICIES = Path(__file__).parents[2] / "policies"

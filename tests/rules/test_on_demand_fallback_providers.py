@@ -14,7 +14,8 @@ from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Violation
 from webhook.kube.pod import Pod
 from webhook.review import GroupVersionResource
-from webhook.rules.on_demand_fallback import KIND, OnDemandFallback, OnDemandFallbackSpec
+from webhook.rules.on_demand_fallback import KIND, OnDemandFallback
+from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts
 
 if TYPE_CHECKING:
@@ -105,6 +106,39 @@ NO_STANDARD = (DENY, "GPU spot pool ContainerNodePool infra/l4-spot has no on-de
 NO_GPU = (WARN, "GPU spot pool ContainerNodePool infra/l4-spot has no on-demand fallback")
 
 
+def gke_cluster(name: str = "prod", *, removed: bool = False, **spec: Any) -> Json:
+    annotations = {"cnrm.cloud.google.com/remove-default-node-pool": "true"} if removed else {}
+    return {
+        "apiVersion": "container.cnrm.cloud.google.com/v1beta1",
+        "kind": "ContainerCluster",
+        "metadata": {"name": name, "namespace": "infra", "annotations": annotations},
+        "spec": {"initialNodeCount": 1, **spec},
+    }
+
+
+def test_the_default_pool_of_a_cluster_is_its_standard_pool() -> None:
+    assert said(judge(GKE_SPOT, None, [gke_cluster(), GKE_GPU])) == []
+    assert said(judge(GKE_SPOT, None, [gke_cluster("test"), GKE_GPU])) == [NO_STANDARD]
+    (found,) = judge(GKE_SPOT, None, [gke_cluster(removed=True), GKE_GPU])
+    assert "ContainerCluster infra/prod: its default pool is removed once it is made" in found.detail
+
+
+def test_a_cluster_takes_its_spot_pools_along() -> None:
+    assert judge(None, gke_cluster(), [gke_cluster(), GKE_SPOT, GKE_GPU]) == []
+    (found,) = judge(gke_cluster(nodeConfig={"spot": True}), gke_cluster(), [gke_cluster(), GKE_SPOT, GKE_GPU])
+    assert (found.outcome, found.field) == (DENY, "spec.nodeConfig.spot")
+    assert found.reason == f"ContainerCluster infra/prod is the last on-demand pool without GPUs of {L4_SPOT}"
+
+
+def test_a_cluster_does_not_begin_with_GPU_spot_nodes() -> None:
+    cluster = gke_cluster(nodeConfig={**GPU, "spot": True})
+    found = judge(cluster, None, [])
+    assert [each.outcome for each in found] == [DENY, WARN]
+    assert found[0].fix == (
+        "let the cluster begin with an on-demand pool without GPUs, and declare this pool by itself, after it"
+    )
+
+
 @pytest.mark.parametrize(
     ("others", "found"),
     [
@@ -171,6 +205,21 @@ def test_the_same_accelerator_is_the_same_type() -> None:
     assert judge(spot, None, [t4("a", "n1-standard-4", "nvidia-tesla-t4")], rule) == []
     (found,) = judge(spot, None, [t4("a", "n1-standard-8", "nvidia-tesla-v100")], rule)
     assert "its GPUs are nvidia-tesla-v100, not nvidia-tesla-t4" in found.detail
+
+
+@pytest.mark.parametrize(
+    "written", ["nvidia-l4", [{}], [{"type": "nvidia-l4"}], {"type": "nvidia-l4"}, [{"count": "1"}]]
+)
+def test_a_spot_pool_with_accelerators_that_nobody_can_read_needs_a_fallback_all_the_same(written: Any) -> None:
+    spot = gke_pool("odd", nodeConfig={"machineType": "n1-standard-4", "spot": True, "guestAccelerator": written})
+    (found,) = judge(spot, None, [], rule_of(requireByProvider={"gke": "gpu"}))
+    named = isinstance(written, list) and "type" in written[0]
+    kind = "GPU spot pool" if named else "spot pool"
+    assert (found.outcome, found.reason) == (DENY, f"{kind} ContainerNodePool infra/odd has no on-demand fallback")
+    assert "Not readable: spec.nodeConfig.guestAccelerator" in found.detail
+    assert "is in no list" not in found.detail
+    create = "create an on-demand pool first: a ContainerNodePool like odd that is not spot"
+    assert found.fix.startswith(create if named else f"mend what can't be read; if it has GPUs, {create}")
 
 
 def node_pool(name: str, capacity: tuple[str, ...], types: tuple[str, ...] = ("p5.48xlarge",), **spec: Any) -> Json:
@@ -345,6 +394,27 @@ def test_the_last_fallback_of_cluster_API_can_be_neither_deleted_nor_made_spot()
     assert said(judge(None, FLEET_GPU, FLEET)) == [(DENY, LAST)]
     assert DENY in [each.outcome for each in judge(fleet_pool("od", capacityType="spot"), FLEET_GPU, FLEET)]
     assert judge(fleet_pool("od", labels={"a": "b"}), FLEET_GPU, FLEET) == []
+
+
+def aso_pool(name: str, priority: str) -> Json:
+    spec = {"vmSize": "Standard_NC24ads_A100_v4", "scaleSetPriority": priority, "mode": "User"}
+    return {
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1",
+        "kind": "AzureASOManagedMachinePool",
+        "metadata": {"name": name, "namespace": "fleet", "labels": {"cluster.x-k8s.io/cluster-name": "w1"}},
+        "spec": {"resources": [{"kind": "ManagedClustersAgentPool", "spec": spec}]},
+    }
+
+
+def test_a_pool_that_holds_one_of_Azure_service_operator_needs_a_fallback_too() -> None:
+    spot, fallback = aso_pool("spot", "Spot"), aso_pool("od", "Regular")
+    sizing = machine_pool("od")
+    sizing["spec"]["template"]["spec"]["infrastructureRef"]["kind"] = "AzureASOManagedMachinePool"
+    assert said(judge(spot, None, [])) == [
+        (DENY, "GPU spot pool AzureASOManagedMachinePool fleet/spot has no on-demand fallback")
+    ]
+    assert judge(spot, None, [fallback, sizing]) == []
+    assert [each.outcome for each in judge(None, fallback, [spot, fallback, sizing])] == [DENY]
 
 
 def test_where_the_pools_are_unknown_so_is_what_a_request_takes_away() -> None:

@@ -114,6 +114,7 @@ _pools = (
     | st.lists(_other_shape, min_size=1, max_size=4).map(_other_pools)
     | _several_providers
 )
+_spot_shown = st.sampled_from(((), (), ("eks",), ("gke",), ("eks", "gke")))
 _namespaces: st.SearchStrategy[JSON] = st.sampled_from(({}, SPOT, PREFERRED))
 
 
@@ -121,14 +122,15 @@ def _target(pod: JSON, view: ClusterView, *, tolerating: bool) -> Any:
     return target_of(_decoded(pod), view.namespaces["team-a"], view, ALL, tolerating=tolerating)
 
 
-@given(_pods, _pools, _namespaces, st.booleans())
+@given(_pods, _pools, _spot_shown, _namespaces, st.booleans())
 def test_nothing_there_is_lost_and_the_answer_stays_the_same(
     pod: JSON,
     pools: tuple[Pool, ...],
+    spot_shown: tuple[str, ...],
     namespace: JSON,
     tolerating: bool,  # noqa: FBT001
 ) -> None:
-    view = view_of(*pools, namespace=namespace)
+    view = view_of(*pools, spot_shown=spot_shown, namespace=namespace)
     before = _target(pod, view, tolerating=tolerating)
     result, patch, _ = placed(pod, view, rule(ALL, toleratingIsTargeting=tolerating))
     after = _target(result, view, tolerating=tolerating)
@@ -137,11 +139,12 @@ def test_nothing_there_is_lost_and_the_answer_stays_the_same(
     if not isinstance(before, Target):
         assert patch == []
         return
-    assert (after.because, after.preferred, after.providers, after.pools, after.gpu) == (
+    assert (after.because, after.preferred, after.providers, after.pools, after.nodes, after.gpu) == (
         before.because,
         before.preferred,
         before.providers,
         before.pools,
+        before.nodes,
         before.gpu,
     )
     spec, given_spec = result["spec"], pod["spec"]
@@ -171,11 +174,11 @@ def test_what_is_added_is_narrow_and_needed(pod: JSON, pools: tuple[Pool, ...], 
             assert "nvidia.com/" in msgspec.json.encode(pod["spec"]).decode()
 
 
-@given(_pods, _pools, _namespaces)
+@given(_pods, _pools, _spot_shown, _namespaces)
 def test_a_placed_pod_runs_on_its_pools_and_on_no_other_known_node(
-    pod: JSON, pools: tuple[Pool, ...], namespace: JSON
+    pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON
 ) -> None:
-    _runs_where_it_should(pod, pools, namespace)
+    _runs_where_it_should(pod, pools, spot_shown, namespace)
 
 
 _one_of_each = st.tuples(*(st.tuples(st.just(each), _other_shape) for each in (EKS, KARPENTER, KARPENTER))).map(
@@ -189,12 +192,12 @@ def test_a_pod_for_pools_of_several_providers_runs_on_each_of_them_and_on_no_oth
     own: JSON,
     pools: tuple[Pool, ...],
 ) -> None:
-    _runs_where_it_should(pod_of(labels=SPOT, gpu=gpu, **own), pools, {})
+    _runs_where_it_should(pod_of(labels=SPOT, gpu=gpu, **own), pools, (), {})
 
 
-def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], namespace: JSON) -> None:
+def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON) -> None:
     """As the scheduler sees it, on nodes that have the labels they are known to have, and no others."""
-    view = view_of(*pools, namespace=namespace)
+    view = view_of(*pools, spot_shown=spot_shown, namespace=namespace)
     before = _target(pod, view, tolerating=False)
     result, _, violations = placed(pod, view, rule(ALL))
     if not isinstance(before, Target) or before.preferred or not before.pools or violations or _keeps(pod):
@@ -202,6 +205,12 @@ def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], namespace: JSON) -
     own, final = _decoded(pod).spec, _decoded(result).spec
     marks = {label.key for provider in ALL.values() for label in provider.spot_labels}
     keys = {key for pool in pools for key in pool.labels} | {"kubernetes.io/arch"} | marks
+    for name in set(spot_shown).difference(pool.provider for pool in pools):
+        label = ALL[name].spot_labels[0]
+        lands = any(nodes.pool is None and nodes.provider.name == name for nodes in before.nodes)
+        spot = {label.key: label.value, "kubernetes.io/arch": "amd64"}
+        assert admits(terms_of(final), spot, keys) is (admits(terms_of(own), spot, keys) if lands else Answer.NO)
+        assert admits(terms_of(final), {"kubernetes.io/arch": "amd64"}, keys) is Answer.NO
     for pool, labels, is_spot in _nodes(pools):
         ours = is_spot and any(pool is each for each in before.pools)
         admitted = admits(terms_of(final), labels, keys)

@@ -331,7 +331,7 @@ def test_what_an_init_container_fetches_it_fetches_again() -> None:
 
 def test_node_termination_handler_beside_karpenter() -> None:
     handler = template(containers=[{"name": "h", "image": "public.ecr.aws/aws-ec2/aws-node-termination-handler:v1.25"}])
-    rule = POLICY_KIND.compile(POLICY_KIND.spec(), Facts({"karpenter": KARPENTER}))
+    rule = POLICY_KIND.compile(POLICY_KIND.model()(), Facts({"karpenter": KARPENTER}))
     assert isinstance(rule, SpotSuitability)
     subject = subject_of({"metadata": {}, **handler}, template=True)
     subject.request.object = msgspec.Raw(b"{}")
@@ -375,6 +375,47 @@ def test_a_template_that_an_update_leaves_alone_is_not_judged_again() -> None:
     before, after = service(1), service(1) | {"metadata": {"name": "web", "labels": {"a": "b"}}}
     assert said(after, old=before) == []
     assert reasons(service(1, labels={"version": "2"}), old=before) == ["it has one replica"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        pytest.param(6, 1, ["it has one replica"], id="to one"),
+        pytest.param(6, 2, ["it has 2 replicas"], id="to too few"),
+        pytest.param(2, 1, ["it has one replica"], id="fewer than too few"),
+        pytest.param(0, 1, ["it has one replica", "no container has a readiness probe"], id="from none"),
+        pytest.param(6, 3, [], id="to enough"),
+        pytest.param(1, 6, [], id="to more"),
+        pytest.param(1, 2, [], id="to more, and still too few"),
+        pytest.param(6, 0, [], id="to none"),
+        pytest.param(1, 1, [], id="as before"),
+    ],
+)
+def test_an_update_of_replicas_alone_is_told_of_what_it_changes(before: int, after: int, found: list[str]) -> None:
+    unready: JSON = {
+        "containers": [{**READY, "readinessProbe": None}],
+        "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+    }
+    assert reasons(service(after, **unready), old=service(before, **unready), view=with_budgets()) == found
+
+
+def test_a_stateful_service_that_becomes_a_singleton_is_told() -> None:
+    assert reasons(service(1, "StatefulSet"), old=service(6, "StatefulSet")) == ["its only replica holds state"]
+
+
+def test_fewer_replicas_may_make_a_budget_block_every_eviction() -> None:
+    view = with_budgets({"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 3})
+    (found,) = said(service(3), view, old=service(4))
+    assert found.reason.startswith("PodDisruptionBudget budget-0 blocks every eviction")
+    assert found.field == "spec.template.metadata.labels"
+    assert said(service(4), view, old=service(5)) == []
+
+
+def test_other_policies_are_not_asked_of_a_template_that_stays() -> None:
+    bad = {"qos.coreweave.cloud/interruptible": "true"}
+    assert (
+        judged(service(2, labels=bad), "ReservedLabels", old=service(3, labels=bad), domains=["coreweave.cloud"]) == []
+    )
 
 
 def test_a_pool_without_spot_has_nothing_to_be_said_of() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -46,9 +47,10 @@ class Budgets:
 
     def of(self, target: Target) -> Budget | None:
         """The strictest budget that may apply to a Pod; None where no provider is in play."""
-        if target.pools:
-            return min((self._of_pool(pool) for pool in target.pools), key=_seconds)
-        return min((self._by_provider[each.name] for each in target.providers), key=_seconds, default=None)
+        pools = target.pools or ()
+        seen = {pool.provider for pool in pools}
+        unseen = (self._by_provider[each.name] for each in target.providers if each.name not in seen)
+        return min(chain(map(self._of_pool, pools), unseen), key=_seconds, default=None)
 
     def _of_pool(self, pool: Pool) -> Budget:
         budget = self._by_provider[pool.provider]

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from webhook.capacity.fallback import Need
 from webhook.capacity.grace import Grace, PoolGrace, Window
+from webhook.capacity.limits import Least
 from webhook.capacity.machines import TYPE_LABEL, Kinds, Machines
 from webhook.capacity.pool import CapacityType, Taint
 from webhook.capacity.provider import Label, Provider, TaintPattern, Timeline
 from webhook.capacity.query import Query
-from webhook.capacity.reader import Accelerators, Capacity, PoolReader
+from webhook.capacity.reader import Accelerators, Capacity, PoolReader, Unusable
 from webhook.capacity.sizes import Sizer
 from webhook.decision import Outcome
 from webhook.globs import Globs
@@ -18,7 +19,7 @@ from webhook.globs import Globs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webhook.policy.facts import CapacityProviderSpec, LabelSpec, TaintPatternSpec
+    from webhook.policy.facts import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
     from webhook.policy.pools import NodePoolReaderSpec
 
 
@@ -28,11 +29,13 @@ def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
     return Provider(
         name=name,
         title=spec.title,
-        spot_labels=_labels(spec.spot_node_labels),
+        spot_labels=_spot_labels(spec.spot_node_labels),
         spot_taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.spot_node_taints),
+        taints_declared_pools=any(taint.declared_pools for taint in spec.spot_node_taints),
         pool_label=spec.pool_name_label,
         forbidden_taints=_patterns(spec.never_tolerate),
         gpu_taints=_patterns(spec.gpu.taints),
+        taints_gpus=any(taint.automatic for taint in spec.gpu.taints),
         gpu_resources=Globs(spec.gpu.resources),
         hands_off_schedulers=Globs(spec.hands_off_schedulers),
         hands_off_selectors=frozenset(spec.hands_off_selectors),
@@ -54,7 +57,11 @@ def _labels(specs: Sequence[LabelSpec]) -> tuple[Label, ...]:
     return tuple(Label(label.key, label.value) for label in specs)
 
 
-def _patterns(specs: tuple[TaintPatternSpec, ...]) -> tuple[TaintPattern, ...]:
+def _spot_labels(specs: Sequence[SpotLabelSpec]) -> tuple[Label, ...]:
+    return tuple(Label(label.key, label.value, label.spot_only) for label in specs)
+
+
+def _patterns(specs: Sequence[TaintPatternSpec]) -> tuple[TaintPattern, ...]:
     return tuple(TaintPattern(taint.key, taint.value, taint.effect) for taint in specs)
 
 
@@ -72,6 +79,7 @@ def _machines(spec: CapacityProviderSpec) -> Machines:
         never_spot=Globs(spec.instance_types.never_spot),
         labels=tuple(labels.items()),
         gpu_labels=Globs(spec.gpu.labels),
+        domains=frozenset(each.key.partition("/")[0] for each in spec.machine_labels),
     )
 
 
@@ -82,7 +90,6 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         pool_label=provider.pool_name_label,
         this_cluster=provider.this_cluster,
         machines=machines,
-        gpu_resources=Globs(provider.gpu.resources),
         group=spec.group,
         versions=spec.versions,
         kind=spec.kind,
@@ -92,9 +99,10 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         when=_query(spec.when),
         capacity=Capacity(
             query=Query(capacity.from_ or spec.requirements or ""),
-            label=capacity.label,
+            label=capacity.label or "",
             values={value.casefold(): CapacityType(meant) for value, meant in capacity.values.items()},
             default=CapacityType(capacity.default),
+            words=tuple(capacity.values),
             on_demand=next((value for value, meant in capacity.values.items() if meant == "on-demand"), ""),
         ),
         pool_name=_query(spec.pool_name),
@@ -107,8 +115,14 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         autoscaling=_query(size.autoscaling),
         maximum=_query(size.maximum),
         limits=_query(size.limits),
+        least=Least(
+            machine=size.least.machine,
+            gpu_machine=size.least.gpu_machine,
+            gpu_resources=Globs(provider.gpu.resources),
+            counted=size.least.counted,
+        ),
         unlimited=size.unlimited,
-        sizer=_sizer(spec),
+        sizer=_sizer(spec, provider.this_cluster),
         taints=_query(spec.taints),
         taint_texts=spec.taint_texts,
         taint_effects=spec.taint_effects,
@@ -118,11 +132,11 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         grace=_grace(provider, spec),
         cluster=_query(spec.cluster),
         cluster_namespace=_query(spec.cluster_namespace),
-        unusable=tuple((Query(item.when), item.because) for item in spec.unusable),
+        unusable=tuple(Unusable(Query(item.when), item.because, item.passing) for item in spec.unusable),
     )
 
 
-def _sizer(spec: NodePoolReaderSpec) -> Sizer | None:
+def _sizer(spec: NodePoolReaderSpec, this_cluster: str) -> Sizer | None:
     by = spec.size.sized_by
     if by is None:
         return None
@@ -136,6 +150,8 @@ def _sizer(spec: NodePoolReaderSpec) -> Sizer | None:
         pool=Query(by.pool),
         desired=Query(by.desired),
         autoscaling=_query(by.autoscaling),
+        cluster=_query(by.cluster),
+        this_cluster=this_cluster,
     )
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from webhook.capacity.clusters import same_cluster
 from webhook.capacity.pool import CapacityType, Gpu
+from webhook.capacity.requirements import ANYTHING
 from webhook.decision import Outcome
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.pool import Pool
     from webhook.capacity.provider import Provider
+    from webhook.capacity.requirements import LabelValues
 
 Require = Literal["any", "standard", "gpu", "same-type"]
 """What counts: any on-demand pool, one without GPUs, one with GPUs, or one of the same instance type."""
@@ -50,6 +53,7 @@ class Demand(msgspec.Struct, frozen=True):
     gpu: Gpu
     gpu_type: str
     instance_type: str
+    machines: tuple[tuple[str, LabelValues], ...]
 
 
 class Supply(msgspec.Struct, frozen=True):
@@ -59,6 +63,7 @@ class Supply(msgspec.Struct, frozen=True):
     gpu: Gpu
     gpu_type: str
     instance_type: str
+    machines: tuple[tuple[str, LabelValues], ...]
     zones: frozenset[str]
 
 
@@ -81,7 +86,7 @@ def demand_of(pool: Pool | None) -> Demand | None:
     """
     if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT or pool.gpu not in _MAY_HAVE_GPUS:
         return None
-    return Demand(pool.identity, pool.cluster, pool.gpu, pool.gpu_type, pool.instance_type)
+    return Demand(pool.identity, pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines)
 
 
 class Fallbacks(msgspec.Struct, frozen=True):
@@ -114,13 +119,13 @@ class Fallbacks(msgspec.Struct, frozen=True):
         """What a pool gives; None: it is nobody's fallback."""
         if pool is None or self._why_nobodys(pool):
             return None
-        return Supply(pool.cluster, pool.gpu, pool.gpu_type, pool.instance_type, pool.zones)
+        return Supply(pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones)
 
     def why_not(self, spot: Pool, pool: Pool, require: Require) -> str:
         """Why a pool is not what this spot pool needs; empty when it is."""
-        if pool.cluster != spot.cluster or (pool.cluster and pool.provider != spot.provider):
+        if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             whose = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
-            return f"it belongs to cluster {pool.cluster}{whose}" if pool.cluster else "it belongs to this cluster"
+            return f"it belongs to cluster {pool.cluster_id}{whose}" if pool.cluster else "it belongs to this cluster"
         if (why := self._why_nobodys(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
         if pool.gpu is (Gpu.YES if require == "standard" else Gpu.NO):
@@ -163,7 +168,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         known: dict[tuple[object, ...], Cover] = {}
 
         def cover(spot: Pool, require: Require) -> Cover:
-            key = (spot.cluster, spot.provider, spot.gpu_type, spot.instance_type, spot.zones, require)
+            same_type = (spot.gpu_type, spot.instance_type, spot.machines)
+            key = (spot.cluster, spot.cluster_path, spot.provider, same_type, spot.zones, require)
             if key not in known:
                 known[key] = self.cover(spot, usable, require)
             return known[key]
@@ -188,11 +194,18 @@ class Fallbacks(msgspec.Struct, frozen=True):
 def _why_other_type(spot: Pool, pool: Pool) -> str:
     """Why a pool with GPUs is not of the spot pool's type: of accelerator where both name one, else of machine.
 
-    Of several types that a spot pool may have, the other may have all, and more.
+    Of several types that a spot pool may have, the other may have all, and more. Where types are not named, that goes
+    for the labels that describe machines: whatever the other pool requires of one, the spot pool requires too.
     """
     if pool.gpu_type and spot.gpu_type:
         return "" if pool.gpu_type == spot.gpu_type else f"its GPUs are {pool.gpu_type}, not {spot.gpu_type}"
     if spot.instance_type and _types(spot) <= _types(pool):
+        return ""
+    if spot.machines and pool.machines and not (spot.instance_type and pool.instance_type):
+        required = dict(spot.machines)
+        for key, values in pool.machines:
+            if not (its := required.get(key, ANYTHING)).within(values):
+                return f"it requires {key} {values}, {spot} {its if key in required else 'does not'}"
         return ""
     return f"its instance type is {pool.instance_type or 'not known'}, not {spot.instance_type or 'a known one'}"
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.pool import Gpu
-from webhook.kube.affinity import Answer, admits
 from webhook.kube.containers import requests_any
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from webhook.capacity.pool import Pool, Taint
     from webhook.capacity.provider import Provider
@@ -30,7 +29,8 @@ class Landing(msgspec.Struct, frozen=True):
     """Where a Pod can land.
 
     Attributes:
-        nodes: the spot nodes of those pools; or, where no pool is one, of the providers whose pools can't be seen.
+        nodes: the spot nodes of those pools; and of providers whose pools can't be seen, where no pool is one, or where
+            the cluster shows that they have spot nodes.
         refused: the other spot pools, each with why the Pod can't land there.
         gpu: it requests GPUs; None: a resource claim may be for one.
     """
@@ -41,7 +41,12 @@ class Landing(msgspec.Struct, frozen=True):
 
 
 def land(
-    pod: Pod, terms: tuple[Term, ...], named: str | None, supply: Supply, in_play: tuple[Provider, ...]
+    pod: Pod,
+    terms: tuple[Term, ...],
+    named: str | None,
+    supply: Supply,
+    in_play: tuple[Provider, ...],
+    spot_shown: frozenset[str],
 ) -> Landing:
     """Where a Pod that targets spot can land.
 
@@ -51,6 +56,7 @@ def land(
         named: the pool that its annotation names; None: it names none.
         supply: what there is.
         in_play: the providers whose nodes count.
+        spot_shown: names of those whose spot Nodes the cluster shows.
     """
     gpu = _wants_gpu(pod, in_play)
     names = {provider.name for provider in in_play}
@@ -59,12 +65,12 @@ def land(
     refused: list[tuple[Pool, str]] = []
     for nodes in supply.spot:
         pool = nodes.pool
-        if pool is None or pool.provider not in names or (named is not None and pool.name != named):
+        if pool is None or pool.provider not in names or (named is not None and not pool.is_named(named)):
             continue
         wasted = gpu is False and nodes.gpu is Gpu.YES
         if because := nodes.closed or _unable(pod, nodes, gpu=gpu):
             refused.append((pool, because))
-        elif admits(terms, nodes.labels, nodes.absent) is Answer.NO:
+        elif not nodes.admitted(terms, nodes.absent):
             refused.append((pool, _GPU if wasted else EXCLUDED))
         elif wasted:
             unsuited.append(nodes)
@@ -74,22 +80,49 @@ def land(
         selected = _named(terms, named, found, unsuited, supply)
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
         refused += [(nodes.pool, _GPU) for nodes in unsuited if nodes.pool and nodes not in selected]
-    if not found and named is None:
-        found = [
-            nodes
-            for nodes in supply.unseen
-            if nodes.provider.name in names and admits(terms, nodes.labels, nodes.absent) is not Answer.NO
-        ]
+    if named is None:
+        found += _unseen(terms, names & spot_shown if found else names, supply, beside_pools=bool(found))
     return Landing(tuple(found), tuple(refused), gpu)
+
+
+def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, beside_pools: bool) -> list[SpotNodes]:
+    """The spot nodes of these providers, whose pools nobody sees.
+
+    Beside pools that are seen they are not taken to have the labels of those: where a Pod demands one, it means them.
+    """
+    given = supply.given if beside_pools else frozenset()
+    return [
+        nodes for nodes in supply.unseen if nodes.provider.name in names and nodes.admitted(terms, nodes.absent | given)
+    ]
 
 
 def kept_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
     """Do a Pod's own constraints demand what tells spot from other capacity, and admit no other nodes than these?"""
     return (
         all(term.demands(supply.telling) for term in terms)
-        and all(admits(terms, labels, supply.telling) is Answer.NO for labels in supply.other)
-        and all(each in nodes or admits(terms, each.labels, supply.telling) is Answer.NO for each in supply.spot)
+        and not any(other.admitted(terms, supply.telling) for other in supply.other)
+        and all(each in nodes or not each.admitted(terms, supply.telling) for each in supply.spot)
+        and all(_spot_alone(term, each) for each in nodes if each.pool is None for term in terms)
     )
+
+
+def _spot_alone(term: Term, unseen: SpotNodes) -> bool:
+    """Of a provider's nodes, which nobody sees, does this term admit spot ones at most?"""
+    return demands_spot(term, unseen.provider) or not unseen.admitted((term,), unseen.absent)
+
+
+def demands_spot(term: Term, provider: Provider) -> bool:
+    """Does it demand a spot label of this provider, so that no other of its nodes is admitted?"""
+    for label in provider.spot_labels:
+        for each in term.requirements:
+            if each.key != label.key:
+                continue
+            if each.operator == "Exists" and label.spot_only:
+                return True
+            values = set(each.values or ())
+            if each.operator == "In" and label.value in values and (label.spot_only or len(values) == 1):
+                return True
+    return False
 
 
 def gpu_only(pod: Pod, nodes: SpotNodes) -> Taint | None:
@@ -127,7 +160,7 @@ def _named(
         return unsuited
 
     def selects(nodes: SpotNodes, keys: frozenset[str]) -> bool:
-        return any(term.demands(keys) and term.admits(nodes.labels, supply.telling) is not Answer.NO for term in terms)
+        return any(term.demands(keys) and nodes.admitted((term,), supply.telling) for term in terms)
 
     by_name = [nodes for nodes in unsuited if selects(nodes, frozenset((nodes.provider.pool_label,)))]
     if by_name or any(selects(nodes, supply.given) for nodes in fit):

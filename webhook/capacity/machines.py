@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,6 +12,7 @@ from webhook.capacity.pool import Gpu
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from webhook.capacity.pool import Pool
     from webhook.capacity.requirements import LabelValues, Requirements
     from webhook.globs import Globs
 
@@ -43,12 +45,14 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         never_spot: instance types that can't be spot.
         labels: node labels that name the type, family or category of a machine, and what their values say.
         gpu_labels: keys of labels that only nodes with GPUs have.
+        domains: of the labels that describe machines: ``karpenter.k8s.aws``.
     """
 
     types: Kinds
     never_spot: Globs
     labels: tuple[tuple[str, Kinds], ...]
     gpu_labels: Globs
+    domains: frozenset[str]
 
     def classify(self, instance_types: Iterable[str]) -> Gpu:
         """What machines of these types have: ``any`` where some have GPUs and others none."""
@@ -57,10 +61,25 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
             return Gpu.UNKNOWN
         return found.pop() if len(found) == 1 else Gpu.ANY
 
+    def unlisted(self, pool: Pool) -> bool:
+        """Has the pool an instance type that is in no list, so that nobody knows whether it has GPUs?"""
+        if pool.gpu is not Gpu.UNKNOWN or not pool.instance_type:
+            return False
+        return self.classify(pool.instance_type.split(", ")) is Gpu.UNKNOWN
+
     def superchip(self, instance_types: Iterable[str]) -> bool:
         """Is there a type among these, and can none of them be spot?"""
         types = list(instance_types)
         return bool(types) and all(self.never_spot.match(each.casefold()) for each in types)
+
+    def described(self, requirements: Requirements) -> tuple[tuple[str, LabelValues], ...]:
+        """What is required of the labels that describe machines, by key: those of the domains of labels known here."""
+        described = (
+            (key, values)
+            for key, values in requirements.labels.items()
+            if key == TYPE_LABEL or key.partition("/")[0] in self.domains
+        )
+        return tuple(sorted(described, key=itemgetter(0)))
 
     def required(self, requirements: Requirements) -> Gpu:
         """What machines have that meet requirements; unknown also where none can."""

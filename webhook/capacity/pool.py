@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from webhook.capacity.requirements import LabelValues, Requirements  # noqa: TC001 - msgspec reads the annotations
 
 
 class CapacityType(StrEnum):
@@ -48,12 +47,14 @@ class Size(msgspec.Struct, frozen=True):
         pool: kind, namespace and name of the pool.
         desired: nodes that it should have; None: it does not say.
         autoscaling: an autoscaler sets ``desired``.
+        cluster: the cluster of both, as `Pool.cluster`; empty: it does not say.
     """
 
     by: tuple[str, str, str]
     pool: tuple[str, str, str]
     desired: int | None
     autoscaling: bool
+    cluster: str = ""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,23 +64,28 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         provider: name of the `CapacityProvider` whose reader read it.
         kind: kind of its resource, e.g. ``NodePool``.
         name: name of its resource; with ``namespace`` (empty: cluster-scoped) and ``kind`` it is its identity.
+        pool_name: its name in its provider, which the pool-name label of its nodes has; empty: it is not known.
         capacity: spot, on-demand, both, unknown.
         gpu: whether its nodes have GPUs.
         gpu_type: the accelerator, where it says one apart from the instance type: ``nvidia-tesla-t4``.
         gpu_count: how many each node has; None: it does not say.
         instance_type: for ``same-type``; several are separated by commas; empty when unknown.
+        machines: the same where it requires labels that describe machines: by key, what each may be.
         superchip: its instance type can never be spot.
         autoscaling: the autoscaler sizes it, up to ``maximum`` nodes; else it has ``desired``. None: it does not say.
         unlimited: it is autoscaled without a maximum.
         size: what another object says of its size; None: no other does.
-        blocked: why its status says that it gets no nodes; empty when it does not.
+        blocked: why it gets no nodes, as its status says, or its limits and requirements; empty when they do not.
+        passing: what ``blocked`` says passes by itself, as a lack of capacity does.
         taints: what its nodes are tainted with, as far as it says.
+        requirements: what the labels of its nodes may be, where it says that; its own labels included.
         labels: what its nodes are labelled with, as far as it says, the pool-name label included. A label that is not
             here is unknown, not absent.
         zones: where its nodes are, empty when it does not say.
         grace_seconds: a limit of its own on Pods' grace periods, in seconds.
         safety_margin_seconds: what to subtract from that; None: the provider's.
         cluster: the cluster it belongs to, when it describes another than the one it is stored in; else empty.
+        cluster_path: the same as the provider has it, where the pool names it so; see `webhook.capacity.clusters`.
         deleting: it has a deletionTimestamp.
         problems: what could not be read in it, each with its field.
     """
@@ -88,11 +94,13 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     namespace: str = ""
+    pool_name: str = ""
     capacity: CapacityType = CapacityType.UNKNOWN
     gpu: Gpu = Gpu.UNKNOWN
     gpu_type: str = ""
     gpu_count: int | None = None
     instance_type: str = ""
+    machines: tuple[tuple[str, LabelValues], ...] = ()
     superchip: bool = False
     autoscaling: bool = False
     desired: int | None = None
@@ -100,12 +108,15 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     unlimited: bool = False
     size: Size | None = None
     blocked: str = ""
+    passing: bool = False
     taints: tuple[Taint, ...] = ()
+    requirements: Requirements | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     zones: frozenset[str] = frozenset()
     grace_seconds: int | None = None
     safety_margin_seconds: int | None = None
     cluster: str = ""
+    cluster_path: str = ""
     deleting: bool = False
     problems: tuple[str, ...] = ()
 
@@ -115,26 +126,41 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return (self.provider, self.kind, self.namespace, self.name)
 
     @property
+    def cluster_id(self) -> str:
+        """Its cluster, as exactly as it says."""
+        return self.cluster_path or self.cluster
+
+    @property
     def spot(self) -> bool:
         """Its nodes are spot, and nothing but spot."""
         return self.capacity is CapacityType.SPOT
 
     @property
     def unusable(self) -> str:
-        """Why it gives no nodes, now or at most; empty when it can."""
+        """Why it gives no nodes, now or at most, or does not say how many; empty when it can."""
+        return self.closed or self.blocked or self._unsized
+
+    @property
+    def closed(self) -> str:
+        """Why it has no nodes and gets none unless somebody changes it; empty where it may."""
         if self.deleting:
             return "it is being deleted"
-        return self.blocked or (self._too_small_by_autoscaling() if self.autoscaling else self._too_small())
+        if self.blocked and not self.passing:
+            return self.blocked
+        if self.autoscaling:
+            return "it is autoscaled to at most 0 nodes" if self.maximum is not None and self.maximum <= 0 else ""
+        return "it has 0 nodes and no autoscaling" if self.desired is not None and self.desired <= 0 else ""
 
-    def _too_small(self) -> str:
-        if self.desired is None:
-            return "it does not say how many nodes it has"
-        return "it has 0 nodes and no autoscaling" if self.desired <= 0 else ""
+    @property
+    def _unsized(self) -> str:
+        if self.autoscaling:
+            unsaid = self.maximum is None and not self.unlimited
+            return "it is autoscaled and does not say its maximum size" if unsaid else ""
+        return "it does not say how many nodes it has" if self.desired is None else ""
 
-    def _too_small_by_autoscaling(self) -> str:
-        if self.maximum is None:
-            return "" if self.unlimited else "it is autoscaled and does not say its maximum size"
-        return "it is autoscaled to at most 0 nodes" if self.maximum <= 0 else ""
+    def is_named(self, name: str) -> bool:
+        """Is this its name, or that of its resource?"""
+        return bool(name) and name in {self.name, self.pool_name}
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A node label."""
+    """A node label; ``spot_only``: nodes that are not spot have none of its key, whatever its value."""
 
     key: str
     value: str
+    spot_only: bool = False
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -39,9 +40,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         title: for people, e.g. ``CoreWeave CKS``.
         spot_labels: the labels it gives every spot node, the preferred one first; empty where it has none (CKS).
         spot_taints: the taints it puts on spot nodes of its own accord.
+        taints_declared_pools: it puts one of these on the spot nodes of pools that somebody declares, too.
         pool_label: key of the label that names a node's pool.
         forbidden_taints: what must never be tolerated: a taint whose key (and value, effect, where given) matches.
         gpu_taints: taints that keep Pods without GPUs off GPU nodes.
+        taints_gpus: it puts one of these on every node with GPUs of its own accord.
         gpu_resources: extended resources that are GPUs.
         hands_off_schedulers: scheduler names whose Pods are never touched (SUNK).
         hands_off_selectors: keys of node labels; Pods that select by them are never touched (GKE's ComputeClasses).
@@ -58,9 +61,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     spot_labels: tuple[Label, ...]
     spot_taints: tuple[Taint, ...]
+    taints_declared_pools: bool
     pool_label: str
     forbidden_taints: tuple[TaintPattern, ...]
     gpu_taints: tuple[TaintPattern, ...]
+    taints_gpus: bool
     gpu_resources: Globs
     hands_off_schedulers: Globs
     hands_off_selectors: frozenset[str]

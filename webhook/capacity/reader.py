@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.capacity.grace import Grace
+    from webhook.capacity.limits import Least
     from webhook.capacity.machines import Machines
     from webhook.capacity.pool import CapacityType, Pool
     from webhook.capacity.query import Query
     from webhook.capacity.sizes import Sizer
-    from webhook.globs import Globs
 
 _BOOLEANS: Final[Mapping[str, object]] = {"true": True, "false": False}
 """Values of a field that is a boolean; a document has them as texts."""
@@ -30,6 +30,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
         label: the field is the list of requirements, and this the label that counts; empty: it is the value.
         values: casefolded value -> what it means.
         default: what an absent or empty one means.
+        words: the values as the provider spells them.
         on_demand: how on-demand is spelt; empty where no single value says so.
     """
 
@@ -37,6 +38,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     values: Mapping[str, CapacityType]
     default: CapacityType
+    words: tuple[str, ...]
     on_demand: str
 
 
@@ -54,21 +56,35 @@ class Accelerators(msgspec.Struct, frozen=True, kw_only=True):
     when: Query | None = None
 
 
+class Unusable(msgspec.Struct, frozen=True):
+    """Something that a pool's status may say.
+
+    Attributes:
+        when: holds where it gets no nodes.
+        because: what a person is told.
+        passing: it passes by itself: Pods can wait for it.
+    """
+
+    when: Query
+    because: str
+    passing: bool
+
+
 class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of node-pool resource, and where its fields are.
 
     Attributes:
         when: holds for the objects that it reads, where another provider reads the same resource.
         this_cluster: the name of the cluster it is read in, as ``cluster`` says it; empty: it is in no such field.
-        gpu_resources: extended resources that are GPUs.
         pool_name: of the label that names a node's pool; None: the name of the resource.
         requirements: a list of requirements on the labels of its nodes.
         limits: the most that its nodes have together, by resource.
+        least: what a machine has at least of what these limit.
         unlimited: without a maximum the autoscaler gives it as many nodes as are needed.
         sizer: another resource that says ``desired``.
         taint_texts: taints are written ``key=value:Effect``.
         taint_effects: effect as it is written -> as Kubernetes has it.
-        unusable: expressions that say it gets no nodes, each with what a person is told.
+        unusable: where it says that it gets no nodes.
         known_labels: labels its nodes get without being listed.
         grace: limits on a Pod's grace period.
         cluster: the cluster it belongs to, in ``cluster_namespace``; there is none: in its own.
@@ -78,7 +94,6 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
     pool_label: str
     this_cluster: str
     machines: Machines
-    gpu_resources: Globs
     group: str
     versions: tuple[str, ...]
     kind: str
@@ -95,6 +110,7 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
     autoscaling: Query | None
     maximum: Query | None
     limits: Query | None
+    least: Least
     unlimited: bool
     sizer: Sizer | None
     taints: Query | None
@@ -106,7 +122,12 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
     grace: Grace
     cluster: Query | None
     cluster_namespace: Query | None
-    unusable: tuple[tuple[Query, str], ...]
+    unusable: tuple[Unusable, ...]
+
+    @property
+    def is_cluster(self) -> bool:
+        """Is the object the cluster itself, with a pool in it? All pools of the cluster go with it."""
+        return self.cluster is not None and self.cluster.text == "metadata.name"
 
     def read(self, value: Mapping[str, Any]) -> Pool:
         """The pool that a resource of this kind declares. Never raises for what is in it."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.capacity.clusters import cluster_of
+from webhook.capacity.limits import within_limits
 from webhook.capacity.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.requirements import read_requirements
+from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
     from webhook.capacity.grace import PoolGrace
     from webhook.capacity.query import Query
@@ -22,9 +26,6 @@ if TYPE_CHECKING:
 
 _TAINT: Final = re.compile(r"([^=:]+)(?:=([^:]*))?:([^:]+)")
 """A taint as kubectl writes it: ``key=value:Effect`` or ``key:Effect``."""
-
-_ZERO: Final = re.compile(r"[+-]?(0+(\.0*)?|\.0+)([A-Za-z]*|[eE][+-]?[0-9]+)")
-"""A Kubernetes quantity of nothing."""
 
 _SHOWN: Final = 60
 """How much of a value that makes no sense is repeated."""
@@ -52,30 +53,38 @@ class Reading:
         types = self._instance_types(requirements)
         capacity = self._capacity(requirements)
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
-        gpu, blocked = self._limited(gpu)
+        gpu, blocked = self._limited(gpu, requirements)
+        status, passing = self._status()
+        blocked = blocked or self._impossible(requirements)
         grace = self._grace()
+        cluster, cluster_path = self._cluster(namespace, name)
         return Pool(
             provider=reader.provider,
             kind=reader.kind,
             name=name,
             namespace=namespace,
+            pool_name=labels.get(reader.pool_label, ""),
             capacity=capacity,
             gpu=gpu,
             gpu_type=gpu_type,
             gpu_count=gpu_count,
             instance_type=", ".join(types),
+            machines=reader.machines.described(requirements) if requirements is not None else (),
             superchip=reader.machines.superchip(types),
             autoscaling=self._flag(reader.autoscaling),
             desired=self._number(reader.desired),
             maximum=self._number(reader.maximum),
             unlimited=reader.unlimited,
-            blocked=blocked or self._blocked(requirements),
+            blocked=blocked or status,
+            passing=passing and not blocked,
             taints=self._taints(),
+            requirements=requirements,
             labels=labels,
             zones=self._zones(requirements),
             grace_seconds=grace.seconds if grace is not None else None,
             safety_margin_seconds=grace.margin if grace is not None else None,
-            cluster=self._cluster(namespace, name),
+            cluster=cluster,
+            cluster_path=cluster_path,
             deleting=bool(metadata.get("deletionTimestamp")),
             problems=tuple(self._problems),
         )
@@ -129,7 +138,7 @@ class Reading:
         meant = capacity.values.get(str(written).casefold()) if isinstance(written, bool | str) else None
         if meant is not None:
             return meant
-        self._problems.append(f"{capacity.query.field} is {_shown(written)}, not one of {', '.join(capacity.values)}")
+        self._problems.append(f"{capacity.query.field} is {_shown(written)}, not one of {', '.join(capacity.words)}")
         return CapacityType.UNKNOWN
 
     def _required_capacity(self, capacity: Capacity, requirements: Requirements) -> CapacityType:
@@ -140,7 +149,7 @@ class Reading:
         values = requirements.of(capacity.label)
         for odd in sorted((values.values or frozenset()).difference(capacity.values)):
             problem = f"{capacity.query.field} has {capacity.label} {odd[:_SHOWN]!r}, not one of "
-            self._problems.append(problem + ", ".join(capacity.values))
+            self._problems.append(problem + ", ".join(capacity.words))
         found = {meant for value, meant in capacity.values.items() if values.admits(value)}
         if not found:
             return CapacityType.UNKNOWN
@@ -177,7 +186,7 @@ class Reading:
             self._note(f"{field} has no accelerators with a type and a count")
         return bool(fields)
 
-    def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
+    def _limited(self, gpu: Gpu, requirements: Requirements | None) -> tuple[Gpu, str]:
         """What is left of the GPUs within the pool's limits, and why these leave no nodes at all."""
         query = self._reader.limits
         limits = self._ask(query)
@@ -186,20 +195,23 @@ class Reading:
         if not isinstance(limits, dict):
             self._problems.append(f"{query.field} is not a map")
             return gpu, ""
-        nothing = sorted(key for key, limit in limits.items() if _is_zero(limit))
-        without_gpus = [key for key in nothing if self._reader.gpu_resources.match(key)]
-        if others := [key for key in nothing if key not in without_gpus]:
-            return gpu, f"its limits allow 0 of {others[0]}"
-        if not without_gpus or gpu is Gpu.NO:
-            return gpu, ""
-        if gpu is Gpu.ANY:
-            return Gpu.NO, ""
-        return gpu, f"its limits allow 0 of {without_gpus[0]}"
+        amounts: dict[str, Decimal] = {}
+        for resource, limit in limits.items():
+            if (amount := amount_of(limit)) is None:
+                self._problems.append(f"{query.field}[{str(resource)[:_SHOWN]!r}] is not a quantity")
+            else:
+                amounts[str(resource)] = amount
+        return within_limits(amounts, gpu, self._reader.least, requirements)
 
-    def _blocked(self, requirements: Requirements | None) -> str:
-        if requirements is not None and (key := requirements.impossible):
-            return f"no node can meet its requirements on {key}"
-        return next((because for when, because in self._reader.unusable if when(self._value)), "")
+    def _impossible(self, requirements: Requirements | None) -> str:
+        key = requirements.impossible if requirements is not None else ""
+        return f"no node can meet its requirements on {key}" if key else ""
+
+    def _status(self) -> tuple[str, bool]:
+        """Why its status says that it gets no nodes, and whether that passes; what does not is said first."""
+        held = [each for each in self._reader.unusable if each.when(self._value)]
+        found = min(held, key=lambda each: each.passing, default=None)
+        return (found.because, found.passing) if found is not None else ("", False)
 
     def _flag(self, query: Query | None) -> bool:
         found = self._ask(query)
@@ -286,36 +298,30 @@ class Reading:
             self._ask(query)
         return grace.of(self._value, self._problems)
 
-    def _cluster(self, namespace: str, name: str) -> str:
-        """The cluster that it belongs to, below its namespace; empty: this one, or the pool does not say.
+    def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
+        """The cluster that it belongs to, as `cluster_of` has it; empty: this one, or the pool does not say.
 
         Where that can't be read it is in a cluster of its own: it is nobody's fallback, and has none.
         """
         query = self._reader.cluster
         if query is None:
-            return ""
-        unknown = f"{namespace}/? of {name}"
+            return "", ""
+        unknown = f"{namespace}/? of {name}", ""
         if self._out_of_reach(query):
             return unknown
         found = query(self._value)
         if found is None or found == "":
-            return ""
-        if not isinstance(found, str):
-            self._problems.append(f"{query.field} is not a string")
+            return "", ""
+        if not isinstance(found, str) or not found.strip("/"):
+            self._problems.append(
+                f"{query.field} is {'no name of a cluster' if isinstance(found, str) else 'not a string'}"
+            )
             return unknown
         other = self._ask(where := self._reader.cluster_namespace)
         if where is not None and not isinstance(other, str | None):
             self._problems.append(f"{where.field} is not a string")
             return unknown
-        namespace = other or namespace
-        full = found if "/" in found or not namespace else f"{namespace}/{found}"
-        return "" if self._reader.this_cluster in {found, full} else full
-
-
-def _is_zero(limit: object) -> bool:
-    if isinstance(limit, str):
-        return _ZERO.fullmatch(limit) is not None
-    return isinstance(limit, int | float) and not isinstance(limit, bool) and limit == 0
+        return cluster_of(found, other or namespace, self._reader.this_cluster)
 
 
 def _text(value: object) -> str:

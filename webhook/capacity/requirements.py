@@ -8,18 +8,26 @@ Source: https://karpenter.sh/docs/concepts/nodepools/#spectemplatespecrequiremen
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
+
+    from webhook.kube.pod import Requirement
 
 _SHOWN: Final = 40
 """How much of an unknown operator is repeated."""
 
 _MOST_DIGITS: Final = 18
 """Of a bound; a 64-bit integer has one more."""
+
+_REMEMBERED: Final = 16
+"""Terms of Pods kept at hand: those of one Pod, which is compared with every pool."""
 
 _ALIASES: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
@@ -62,6 +70,13 @@ class LabelValues(msgspec.Struct, frozen=True):
             present=True if contradicts else present,
         )
 
+    def __str__(self) -> str:
+        if (values := self.values) is not None:
+            return ", ".join(sorted(values)) or "(none)"
+        bounds = (f"{sign} {bound}" for sign, bound in ((">=", self.least), ("<=", self.most)) if bound is not None)
+        excluded = [f"not {', '.join(sorted(self.excluded))}"] if self.excluded else []
+        return " ".join([*bounds, *excluded]) or "(any)"
+
     def admits(self, value: str) -> bool:
         """May the label be this?"""
         if self.present is False or value in self.excluded or (self.listed is not None and value not in self.listed):
@@ -87,6 +102,20 @@ class LabelValues(msgspec.Struct, frozen=True):
             return frozenset()
         return None if self.listed is None else frozenset(filter(self.admits, self.listed))
 
+    def within(self, other: LabelValues) -> bool:
+        """Is all that the label may be, something that ``other`` lets it be? False where that can't be told."""
+        if self.admits_none and not other.admits_none:
+            return False
+        if (values := self.values) is not None:
+            return all(map(other.admits, values))
+        return (
+            other.listed is None
+            and other.present is not False
+            and other.excluded <= self.excluded
+            and (other.least is None or (self.least is not None and self.least >= other.least))
+            and (other.most is None or (self.most is not None and self.most <= other.most))
+        )
+
     @property
     def admits_some(self) -> bool:
         """Is there a value that it may be?"""
@@ -97,6 +126,28 @@ class LabelValues(msgspec.Struct, frozen=True):
         # A span that is longer than the list of excluded values can't be excluded as a whole.
         end = min(self.most, self.least + len(self.excluded))
         return any(self.admits(str(number)) for number in range(self.least, end + 1))
+
+    @property
+    def lowest(self) -> int | None:
+        """The least integer that it may be; None: it may be none, or nobody can tell."""
+        if (values := self.values) is None:
+            return self.least
+        numbers = [_integer(value) for value in values]
+        return min((each for each in numbers if each is not None), default=None)
+
+    def meets(self, other: LabelValues) -> bool:
+        """May a label be, or not be there, as both of these say?"""
+        if self.admits_none and other.admits_none:
+            return True
+        listed = self.listed if other.listed is None else other.listed
+        if listed is None:
+            return (self & other).admits_some
+        return any(self.admits(value) and other.admits(value) for value in listed)
+
+    @property
+    def possible(self) -> bool:
+        """May there be a node at all, with the label or without?"""
+        return self.admits_none or self.admits_some
 
 
 ANYTHING: Final = LabelValues()
@@ -133,10 +184,35 @@ class Requirements(msgspec.Struct, frozen=True):
         """Can't anybody tell what a label may be?"""
         return key in self.unreadable or None in self.unreadable
 
+    def admits(self, others: tuple[Requirement, ...]) -> bool:
+        """May a node that meets these meet all of a Pod's too? What can't be read rules out nothing."""
+        return all(
+            wanted.possible if (own := self.labels.get(key)) is None else own.meets(wanted)
+            for key, wanted in _wanted(others).items()
+        )
+
+    def narrowed(self, labels: Mapping[str, LabelValues]) -> Requirements:
+        """These, and more of some labels."""
+        return replace(self, labels={**self.labels, **{key: self.of(key) & each for key, each in labels.items()}})
+
     @property
     def impossible(self) -> str:
         """The key of a label for which no node can meet all; empty where there is none."""
-        return min((key for key, each in self.labels.items() if not (each.admits_none or each.admits_some)), default="")
+        return min((key for key, each in self.labels.items() if not each.possible), default="")
+
+
+NO_REQUIREMENTS: Final = Requirements({})
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _wanted(requirements: tuple[Requirement, ...]) -> Mapping[str, LabelValues]:
+    """What a Pod's requirements together let each label be."""
+    labels: dict[str, LabelValues] = {}
+    for each in requirements:
+        key = _ALIASES.get(each.key, each.key)
+        if isinstance(wanted := _values_of(each.operator, each.values), LabelValues):
+            labels[key] = labels.get(key, ANYTHING) & wanted
+    return labels
 
 
 def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Requirements:
@@ -172,12 +248,16 @@ def _read(item: Any, key: object) -> LabelValues | str:  # noqa: ANN401 - JSON
     """What a requirement says, or what is wrong with it."""
     if not isinstance(key, str) or not key:
         return "has no key"
-    operator, values = item.get("operator"), item.get("values")
+    return _values_of(item.get("operator"), item.get("values"))
+
+
+def _values_of(operator: object, values: object) -> LabelValues | str:
+    """What an operator and its values let a label be, or what is wrong with them."""
     if operator in _LONE:
         return LabelValues(present=operator == "Exists")
-    if operator not in OPERATORS:
+    if not isinstance(operator, str) or operator not in OPERATORS:
         return f"has {_named(operator)}, not one of {', '.join(OPERATORS)}"
-    if not isinstance(values, list) or not values or not all(isinstance(each, str) for each in values):
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(each, str) for each in values):
         return f"has operator {operator}, and no list of strings as values"
     if operator in _LISTING:
         return _of_list(values) if operator == "In" else LabelValues(excluded=frozenset(values))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.provider import Label
-    from webhook.capacity.supply import SpotNodes, Supply
+    from webhook.capacity.supply import Nodes, SpotNodes, Supply
 
 _REMEMBERED: Final = 64
 """Answers kept at hand: there are as many as kinds of Pods (with GPUs, without, for one pool ...)."""
@@ -37,7 +37,7 @@ def select(
         supply: what there is.
         named: labels that the policy names.
     """
-    outside = [*supply.other, *(nodes.labels for nodes in supply.spot if nodes not in chosen)]
+    outside = [*supply.other, *(nodes for nodes in supply.spot if nodes not in chosen)]
     if in_common := _select(chosen, outside, supply, named):
         return (in_common,)
     by_provider: dict[str, list[SpotNodes]] = {}
@@ -50,7 +50,7 @@ def select(
 
 
 def _select(
-    chosen: tuple[SpotNodes, ...], outside: list[Mapping[str, str]], supply: Supply, named: tuple[Label, ...]
+    chosen: tuple[SpotNodes, ...], outside: list[Nodes], supply: Supply, named: tuple[Label, ...]
 ) -> tuple[Requirement, ...]:
     """What must hold together to admit all of the chosen and nothing outside; empty: nothing does that."""
     inside = [nodes.labels for nodes in chosen]
@@ -62,7 +62,7 @@ def _select(
             return (spot,)
         if any(nodes.pool is not None and nodes.pool.capacity is CapacityType.BOTH for nodes in chosen):
             base = (spot,)
-            outside = [labels for labels in outside if _has(spot, labels)]
+            outside = [nodes for nodes in outside if nodes.may_be(spot)]
     for requirement in _candidates(chosen, inside, supply, named):
         if _tells_apart(requirement, inside, outside) and all(_has(each, labels) for each in base for labels in inside):
             return (*base, requirement)
@@ -89,12 +89,10 @@ def _has(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     return labels.get(requirement.key) in (requirement.values or ())
 
 
-def _tells_apart(
-    requirement: Requirement, inside: Sequence[Mapping[str, str]], outside: Sequence[Mapping[str, str]]
-) -> bool:
+def _tells_apart(requirement: Requirement, inside: Sequence[Mapping[str, str]], outside: Sequence[Nodes]) -> bool:
     """Do all inside have it, and none outside? What the API server would refuse tells nothing apart."""
     return (
         all(_has(requirement, labels) for labels in inside)
-        and not any(_has(requirement, labels) for labels in outside)
+        and not any(nodes.may_be(requirement) for nodes in outside)
         and all(is_label(requirement.key, value) for value in requirement.values or ())
     )

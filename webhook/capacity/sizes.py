@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from webhook.capacity.clusters import cluster_of
 from webhook.capacity.pool import Pool, Size
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
         pool: name of the pool that an object sizes; no result: it sizes none of that kind.
         desired: how many nodes that should have.
         autoscaling: holds where an autoscaler sets that.
+        cluster: the cluster that both belong to; ``this_cluster``: how that of the policies is written.
     """
 
     group: str
@@ -34,6 +36,8 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
     pool: Query
     desired: Query
     autoscaling: Query | None
+    cluster: Query | None
+    this_cluster: str
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
         """The size that an object gives; None: to no pool of this kind. Never raises for what is in it."""
@@ -42,11 +46,15 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(name, str) or not name or not isinstance(metadata, dict):
             return None
         namespace = str(metadata.get("namespace") or "")
+        cluster = self.cluster(value) if self.cluster is not None else None
         return Size(
             by=(self.kind, namespace, str(metadata.get("name") or "")),
             pool=(self.pool_kind, namespace, name),
             desired=desired if isinstance(desired, int) and not isinstance(desired, bool) else None,
             autoscaling=self.autoscaling is not None and bool(self.autoscaling(value)),
+            cluster=cluster_of(cluster, namespace, self.this_cluster)[0]
+            if isinstance(cluster, str) and cluster
+            else "",
         )
 
 
@@ -88,6 +96,7 @@ def resized(pool: Pool, size: Size) -> Pool:
         autoscaling=pool.autoscaling or size.autoscaling,
         unlimited=unlimited,
         size=size,
+        cluster=pool.cluster or size.cluster,
     )
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.pool import CapacityType, Gpu
+from webhook.capacity.requirements import NO_REQUIREMENTS, LabelValues
+from webhook.kube.affinity import Answer
 from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
 
 if TYPE_CHECKING:
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
 
     from webhook.capacity.pool import Pool, Taint
     from webhook.capacity.provider import Provider
+    from webhook.capacity.requirements import Requirements
     from webhook.cluster.protocol import ClusterView
-    from webhook.kube.pod import Toleration
+    from webhook.kube.affinity import Term
+    from webhook.kube.pod import Requirement, Toleration
 
 _REMEMBERED: Final = 4
 """States of node pools kept at hand: the newest, and those of requests under way."""
@@ -46,14 +50,47 @@ Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
 """
 
 
-class SpotNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Nodes of one kind, as far as anybody knows their labels.
+
+    Attributes:
+        labels: those that they have.
+        requirements: what others may be.
+    """
+
+    labels: Mapping[str, str]
+    requirements: Requirements = NO_REQUIREMENTS
+
+    def admitted(self, terms: Iterable[Term], absent: frozenset[str]) -> bool:
+        """May one of these terms admit such nodes?
+
+        Args:
+            terms: a Pod's own constraints.
+            absent: keys of labels that nodes do not have unless something says that they may.
+        """
+        absent -= self.requirements.labels.keys()
+        return any(
+            term.admits(self.labels, absent) is not Answer.NO and self.requirements.admits(term.requirements)
+            for term in terms
+        )
+
+    def may_be(self, requirement: Requirement) -> bool:
+        """May such nodes meet an ``In``? Where nobody says that they have the label, they have not."""
+        values = requirement.values or ()
+        if (value := self.labels.get(requirement.key)) is not None:
+            return value in values
+        return requirement.key in self.requirements.labels and any(
+            map(self.requirements.of(requirement.key).admits, values)
+        )
+
+
+class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """The spot nodes of a pool; or all of a provider's, where its pools can't be seen.
 
     Attributes:
         provider: whose they are.
         pool: None where the provider's own labels and taints stand for its pools.
         gpu: whether they have GPUs.
-        labels: as far as anybody says.
         absent: keys of labels that they do not have, as only other providers mark nodes by them.
         closed: why no Pod is placed there, as a phrase; empty where that is not so.
         gpu_only: taints that keep Pods off that request no GPUs.
@@ -64,7 +101,6 @@ class SpotNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     provider: Provider
     pool: Pool | None
     gpu: Gpu
-    labels: Mapping[str, str]
     absent: frozenset[str]
     closed: str
     gpu_only: tuple[Taint, ...]
@@ -80,7 +116,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         pools: all of them.
         spot: the spot nodes of each pool that has any that Pods can be kept to.
         unseen: spot nodes of providers that label them, and have no pool here.
-        other: labels of all kinds of nodes that are not spot, or are not known to be.
+        other: all kinds of nodes that are not spot, or are not known to be.
         given: keys of labels that spot pools give their nodes; not those that describe the machine.
         telling: keys that tell spot from other capacity. A node not known to have such a label does not have it.
         taints: those that only spot nodes have, each with the name of its provider.
@@ -90,7 +126,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pools: tuple[Pool, ...]
     spot: tuple[SpotNodes, ...]
     unseen: tuple[SpotNodes, ...]
-    other: tuple[Mapping[str, str], ...]
+    other: tuple[Nodes, ...]
     given: frozenset[str]
     telling: frozenset[str]
     taints: tuple[tuple[Taint, str], ...]
@@ -141,7 +177,7 @@ def _supply(same_pools: _Same, same_providers: _Same) -> Supply:
             for provider in providers.values()
             if provider.spot_labels and provider.name not in seen
         ),
-        other=tuple(pool.labels for pool in pools if not pool.spot),
+        other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
         given=given,
         telling=given | every_mark,
         taints=tuple(_spot_taints(pools, providers)),
@@ -172,6 +208,7 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str]) -
         pool=pool,
         gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
         labels=labels,
+        requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
         absent=absent,
         closed=_closed(pool, forbidden),
         gpu_only=tuple(taint for taint in gpu if taint.effect in HARD_EFFECTS),
@@ -180,9 +217,20 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str]) -
     )
 
 
+def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
+    """The nodes of a pool that are not spot: they have no spot label, or another value of it."""
+    marked = {
+        label.key: LabelValues(present=False) if label.spot_only else LabelValues(excluded=frozenset((label.value,)))
+        for label in provider.spot_labels
+    }
+    return Nodes(labels=pool.labels, requirements=(pool.requirements or NO_REQUIREMENTS).narrowed(marked))
+
+
 def _closed(pool: Pool | None, forbidden: list[Taint]) -> str:
-    if pool is not None and pool.deleting:
-        return "it is being deleted"
+    if pool is not None and pool.closed:
+        return pool.closed
+    if pool is not None and pool.superchip:
+        return f"its instance type, {pool.instance_type}, is never spot"
     hard = next((taint for taint in forbidden if taint.effect in HARD_EFFECTS), None)
     return f"its taint {hard} must never be tolerated" if hard is not None else ""
 

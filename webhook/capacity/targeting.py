@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.landing import kept_to, land
+from webhook.capacity.landing import demands_spot, kept_to, land
 from webhook.capacity.supply import supply_of
-from webhook.kube.affinity import Answer, admits, constrained, terms_of
+from webhook.kube.affinity import constrained, terms_of
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.tolerations import tolerates
 
@@ -61,8 +61,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         providers: those of the pools that it can land on, or that stand in for them; else all that are in play.
         pools: the spot pools it can land on; empty: none of those that are known. None: the pools are not known
             (or the provider's can't be seen in a cluster) and the providers' own labels and taints stand for them.
-        nodes: the spot nodes of ``pools``, or of the providers that stand for them; empty: there are none, or it is
-            not known where the Pod can land.
+        nodes: the spot nodes of ``pools``, and of the providers whose pools can't be seen; empty: there are none, or it
+            is not known where the Pod can land.
         refused: the other spot pools that were looked at, each with why the Pod can't land there.
         gpu: it requests GPUs; None: a resource claim may be for one.
         pinned: its own nodeSelector or affinity keeps it to these nodes. Unlike the rest, injection changes this.
@@ -131,7 +131,8 @@ def target_of(
     if asked is None and named is None and not tolerating and not constrained(pod.spec):
         return _SILENT
     supply = supply_of(view, providers)
-    question = _Question(_kind(pod, named), asked, said is None, named, view.providers, provider, tolerating)
+    shown = (view.providers, view.spot_providers)
+    question = _Question(_kind(pod, named), asked, said is None, named, *shown, provider, tolerating)
     remembered = _remembered(supply)
     target = remembered.get(question)
     if target is None:
@@ -152,6 +153,7 @@ class _Question(msgspec.Struct, frozen=True):
         inherited: the Pod itself does not say so.
         named: the pool that its annotation names.
         shown: providers that the cluster shows.
+        spot_shown: those whose spot Nodes it shows.
         provider: see `target_of`; ``tolerating`` as well.
     """
 
@@ -160,6 +162,7 @@ class _Question(msgspec.Struct, frozen=True):
     inherited: bool
     named: str | None
     shown: frozenset[str]
+    spot_shown: frozenset[str]
     provider: str
     tolerating: bool
 
@@ -200,7 +203,7 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
             return own
         because = own
 
-    landing = land(pod, terms, named, supply, in_play)
+    landing = land(pod, terms, named, supply, in_play, question.spot_shown)
     pools = tuple(nodes.pool for nodes in landing.nodes if nodes.pool is not None)
     stand_in = bool(landing.nodes) and not pools
     return Target(
@@ -247,7 +250,7 @@ def own_choice(
     """How a Pod targets spot by its annotation, or else by its own nodeSelector or affinity, as a phrase."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
-        if supply.known and not any(nodes.pool is not None and nodes.pool.name == named for nodes in supply.spot):
+        if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(named) for nodes in supply.spot):
             return _NO_SPOT_POOL
         return f"annotation {NODE_POOL_ANNOTATION}: {named}"
     return _own_selector(terms, supply, providers) if constrained(pod.spec) else _SILENT
@@ -259,8 +262,7 @@ def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[st
     if not supply.known:
         pool_labels = {each.pool_label for each in providers.values()}
         return _UNKNOWN if terms and all(term.demands(pool_labels) for term in terms) else _SILENT
-    admitted = (admits(terms, nodes.labels, supply.telling) is not Answer.NO for nodes in supply.spot)
-    if any(admitted) and kept_to(terms, supply.spot, supply):
+    if any(nodes.admitted(terms, supply.telling) for nodes in supply.spot) and kept_to(terms, supply.spot, supply):
         return "its own nodeSelector or affinity admits only spot"
     return _SILENT
 
@@ -269,15 +271,7 @@ def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tup
     """The providers whose spot label the Pod's own constraints demand, whichever of their terms holds."""
     found: dict[str, Provider] = {}
     for term in terms:
-        demanded = {
-            name: provider
-            for name, provider in providers.items()
-            for label in provider.spot_labels
-            if any(
-                each.key == label.key and each.operator == "In" and set(each.values or ()) == {label.value}
-                for each in term.requirements
-            )
-        }
+        demanded = {name: each for name, each in providers.items() if demands_spot(term, each)}
         if not demanded:
             return ()
         found |= demanded

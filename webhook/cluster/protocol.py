@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping  # noqa: TC003 - as the next
+from typing import Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from webhook.capacity.pool import Pool
-    from webhook.kube.disruption import DisruptionBudget
+from webhook.capacity.pool import Pool  # noqa: TC001 - msgspec reads the annotations of recorded views
+from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 
 
 class UnusableCredentialsError(Exception):
@@ -53,6 +51,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         remedy: what makes them known, as an instruction ("pass --state with the node pools' manifests").
         namespaces: labels of each namespace by its name; a name that is not there is an unknown namespace.
         providers: names of the providers that the cluster shows, by their pools or by labels of its Nodes.
+        spot_providers: names of those whose spot label a Node has.
         api_server: (major, minor) of its API server; None: not known.
         oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
         budgets: the PodDisruptionBudgets by namespace, where there is any; None: unknown.
@@ -63,6 +62,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = "ask who runs spotgate to start it with --in-cluster, --kubeconfig or --state"
     namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     providers: frozenset[str] = frozenset()
+    spot_providers: frozenset[str] = frozenset()
     api_server: tuple[int, int] | None = None
     oldest_kubelet: tuple[int, int] | None = None
     budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None

@@ -29,10 +29,12 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
     Attributes:
         providers: names of those whose nodes have such labels.
+        spot_providers: names of those whose spot nodes have such labels.
         kubelet: (major, minor); None: it does not say.
     """
 
     providers: frozenset[str]
+    spot_providers: frozenset[str]
     kubelet: tuple[int, int] | None
 
 
@@ -43,8 +45,10 @@ def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
 
 def node_facts(labels: Mapping[str, str], kubelet_version: str, providers: Iterable[Provider]) -> NodeFacts:
     """What a Node with these labels and this ``status.nodeInfo.kubeletVersion`` says."""
-    shown = frozenset(provider.name for provider in providers if _is_node_of(provider, labels))
-    return NodeFacts(shown, version_of(kubelet_version))
+    known = list(providers)
+    spot = frozenset(provider.name for provider in known if _is_spot(provider, labels))
+    pooled = frozenset(provider.name for provider in known if provider.pool_label in labels)
+    return NodeFacts(spot | pooled, spot, version_of(kubelet_version))
 
 
 def version_of(text: str) -> tuple[int, int] | None:
@@ -66,8 +70,10 @@ def cluster_view(
     """The cluster of these parts; see there for what they are. Disruption budgets are given by namespace and name."""
     kubelets: set[tuple[int, int]] = set()
     shown = {pool.provider for pool in pools or () if not pool.cluster}
+    spot: set[str] = set()
     for node in nodes:
         shown |= node.providers
+        spot |= node.spot_providers
         if node.kubelet is not None:
             kubelets.add(node.kubelet)
     return ClusterView(
@@ -76,6 +82,7 @@ def cluster_view(
         remedy=remedy,
         namespaces=namespaces,
         providers=frozenset(shown),
+        spot_providers=frozenset(spot),
         api_server=api_server,
         oldest_kubelet=min(kubelets, default=None),
         budgets=None if budgets is None else _by_namespace(budgets),
@@ -89,5 +96,5 @@ def _by_namespace(budgets: Mapping[tuple[str, str], DisruptionBudget]) -> dict[s
     return {namespace: tuple(each) for namespace, each in found.items()}
 
 
-def _is_node_of(provider: Provider, labels: Mapping[str, str]) -> bool:
-    return provider.pool_label in labels or any(labels.get(each.key) == each.value for each in provider.spot_labels)
+def _is_spot(provider: Provider, labels: Mapping[str, str]) -> bool:
+    return any(labels.get(each.key) == each.value for each in provider.spot_labels)

@@ -16,7 +16,7 @@ import msgspec
 from webhook.kube.pod import Requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from webhook.kube.pod import NodeSelector, PodSpec
 
@@ -99,20 +99,24 @@ def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collectio
     return answer
 
 
-def refusal(spec: PodSpec, labels: Mapping[str, str], absent: Collection[str] = ()) -> tuple[str, str]:
-    """Why a Pod's own constraints do not admit nodes with these labels: the field, and what it demands.
+def refusal(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str, str]:
+    """Why a Pod's own constraints do not admit some nodes: the field, and what it demands.
 
     Both are empty where they may admit them.
+
+    Args:
+        spec: of the Pod.
+        suits: may a term admit these nodes?
     """
     for key, value in (spec.nodeSelector or {}).items():
-        if _holds(Requirement(key, "In", (value,)), labels, absent) is Answer.NO:
+        if not suits(Term((Requirement(key, "In", (value,)),))):
             return f'spec.nodeSelector["{key}"]', f"{key}: {value}"
-    if admits(terms_of(spec), labels, absent) is not Answer.NO:
+    if any(map(suits, terms_of(spec))):
         return "", ""
     required = _required(spec)
     for number, term in enumerate(required.nodeSelectorTerms if required is not None else ()):
         for index, requirement in enumerate(term.matchExpressions or ()):
-            if _holds(requirement, labels, absent) is Answer.NO:
+            if not suits(Term((requirement,))):
                 field = f"{REQUIRED}.nodeSelectorTerms[{number}].matchExpressions[{index}]"
                 return field, describe(requirement)
     return f"{REQUIRED}.nodeSelectorTerms", "terms that no node suits"

@@ -18,23 +18,21 @@ _LENGTH: Final = 24
 """Characters of a quantity that is computed with: the greatest there is, 2**63 - 1, has 19 digits."""
 
 
+def amount_of(value: object) -> Decimal | None:
+    """How much a quantity is; None: it is none."""
+    found = _read(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    return found[0] if found is not None else None
+
+
 def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
     """The quantity in its canonical form, rounded up to a thousandth; what is no quantity comes back as it is.
 
     ``0.5`` becomes ``500m``, the number 1000 ``1k``, ``2048Mi`` ``2Gi``; ``1500Mi`` stays.
     """
-    text = str(value)
-    found = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH else None
+    found = _read(value)
     if found is None:
         return value
-    number, binary, decimal, exponent = found.groups()
-    amount = Decimal(number)
-    if binary:
-        amount *= 1024 ** _BINARY.index(binary)
-    elif exponent:
-        amount = amount.scaleb(int(exponent))
-    else:
-        amount = amount.scaleb(3 * (_DECIMAL.index(decimal) - _ONE))
+    amount, binary, exponent = found
     thousandths = int(amount.scaleb(3).to_integral_value(ROUND_UP))
     if not thousandths:
         return "0"
@@ -47,6 +45,23 @@ def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
     if exponent and power != _ONE:
         return f"{whole}e{3 * (power - _ONE)}"
     return f"{whole}{_DECIMAL[power]}"
+
+
+def _read(value: object) -> tuple[Decimal, bool, bool] | None:
+    """The amount, and whether it is written with a binary suffix, or with an exponent."""
+    text = str(value)
+    found = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH else None
+    if found is None:
+        return None
+    number, binary, decimal, exponent = found.groups()
+    amount = Decimal(number)
+    if binary:
+        amount *= 1024 ** _BINARY.index(binary)
+    elif exponent:
+        amount = amount.scaleb(int(exponent))
+    else:
+        amount = amount.scaleb(3 * (_DECIMAL.index(decimal) - _ONE))
+    return amount, bool(binary), bool(exponent)
 
 
 def _divide(number: int, by: int, most: int) -> tuple[int, int]:

@@ -39,6 +39,42 @@ def resource_of(group: str, kind: str) -> Resource | None:
     return _BUILT_IN.get((group, kind))
 
 
+def resource_named(group: str, plural: str) -> Resource | None:
+    """The built-in resource of this name; None: there is none."""
+    return _BY_NAME.get((group, plural))
+
+
+def built_in_names(group: str) -> list[str]:
+    """The built-in resources of an API group, by their plurals."""
+    return [plural for of, plural in _BY_NAME if of == group]
+
+
+def groups_with(plural: str) -> list[str]:
+    """The API groups of Kubernetes' own that have a resource of this name."""
+    return [group for group, name in _BY_NAME if name == plural]
+
+
+def is_built_in(group: str) -> bool:
+    """Is the API group one of Kubernetes' own, so that all its resources are known?"""
+    return group in _NAMESPACED or group in _CLUSTER_SCOPED
+
+
+def operations_on(group: str, subresource: str) -> frozenset[str] | None:
+    """The operations that the API server asks webhooks about; None: it depends on who serves the resource.
+
+    Args:
+        group: the API group.
+        subresource: empty for the resource itself.
+    """
+    if subresource in {"status", "scale"}:
+        return frozenset({"UPDATE"})
+    if not is_built_in(group):
+        return None
+    if not subresource:
+        return frozenset({"CREATE", "UPDATE", "DELETE"})
+    return frozenset(_SUBRESOURCES.get(subresource, "").split())
+
+
 def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
     """The resource that a CustomResourceDefinition makes; None where the document does not say."""
     match crd:
@@ -99,9 +135,26 @@ def plural_of(kind: str) -> str:
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
+_SUBRESOURCES: Final = {
+    "approval": "UPDATE",
+    "attach": "CONNECT",
+    "binding": "CREATE",
+    "ephemeralcontainers": "UPDATE",
+    "eviction": "CREATE",
+    "exec": "CONNECT",
+    "finalize": "UPDATE",
+    "portforward": "CONNECT",
+    "proxy": "CONNECT",
+    "resize": "UPDATE",
+    "token": "CREATE",
+}
+"""Beside ``status`` and ``scale``; and ``log``, which is only read."""
+
 _BUILT_IN: Final = {
     (group, kind): Resource(group, kind, plural_of(kind), namespaced)
     for table, namespaced in ((_NAMESPACED, True), (_CLUSTER_SCOPED, False))
     for group, kinds in table.items()
     for kind in kinds.split()
 }
+
+_BY_NAME: Final = {(each.group, each.plural): each for each in _BUILT_IN.values()}

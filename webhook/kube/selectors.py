@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +22,11 @@ class LabelSelector:
     def __hash__(self) -> int:
         return hash(self._requirements)
 
+    @property
+    def requirements(self) -> tuple[tuple[str, str, frozenset[str]], ...]:
+        """What it was made of."""
+        return self._requirements
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         """True where all requirements hold. As in Kubernetes, NotIn also holds where the label is absent."""
         for key, operator, values in self._requirements:
@@ -38,3 +43,19 @@ class LabelSelector:
             if not holds:
                 return False
         return True
+
+
+def selected_keys(value: object) -> set[str]:
+    """The label keys that the selectors in an object name, which find nothing any more when such a key is renamed."""
+    keys: set[str] = set()
+    pending: list[tuple[Any, bool]] = [(value, False)]
+    while pending:  # as deep as a user nests it
+        part, selecting = pending.pop()
+        if isinstance(part, list):
+            pending += [(each, selecting) for each in part]
+        elif isinstance(part, dict):
+            if selecting:
+                keys.update(part)
+                keys.add(str(part.get("key")))
+            pending += [(each, selecting or name.lower().endswith("selector")) for name, each in part.items()]
+    return keys

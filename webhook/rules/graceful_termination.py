@@ -32,21 +32,19 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pydantic import BeforeValidator, Field
 
 from webhook.capacity.budget import Budgets
 from webhook.capacity.targeting import NotTargeting, kept, target_of
-from webhook.capacity.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS, derive_class
+from webhook.capacity.workload_class import CLASS_LABEL, derive_class
 from webhook.cluster.protocol import Needs
 from webhook.globs import Globs
 from webhook.kube.containers import is_windows, longest_sleep, without_pre_stop
 from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
-from webhook.policy.common import Flag, Glob, Model, PolicySpec, Seconds, SpecError
-from webhook.policy.loader import did_you_mean
+from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules.graceful_termination_plan import Plan
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 
@@ -59,80 +57,11 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Handler, Pod
+    from webhook.rules.graceful_termination_spec import ClassSpec, GracefulTerminationSpec
     from webhook.rules.protocol import Facts, Subject
 
 NATIVE_SLEEP: Final = (1, 30)
 """From when on ``lifecycle.preStop.sleep`` is on by default, in API server and kubelet alike."""
-
-MOST_GRACE: Final = 86400
-"""A day, as for every number of seconds in a policy."""
-
-
-def _check_grace(value: object) -> object:
-    if value != "budget" and (type(value) is not int or not 1 <= value <= MOST_GRACE):
-        raise ValueError(f"{value!r} is neither a number of seconds from 1 to {MOST_GRACE} nor the word `budget`")
-    return value
-
-
-GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
-ClassName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-
-
-class ClassSpec(Model):
-    """How the Pods of one workload class stop."""
-
-    grace_seconds: GraceSeconds = Field(
-        description="Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."
-    )
-    pre_stop_seconds: Seconds = Field(
-        description="Sleep before SIGTERM, while endpoints are removed; less than graceSeconds. 0: none."
-    )
-
-
-DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
-    name: ClassSpec.model_validate({"graceSeconds": grace, "preStopSeconds": sleep})
-    for name, grace, sleep in (
-        (STATELESS, 60, 5),
-        (QUEUE_WORKER, 120, 5),
-        (CHECKPOINTING, "budget", 0),
-        (BATCH, 30, 0),
-    )
-}
-
-
-class GracefulTerminationSpec(PolicySpec):
-    """Injects preStop sleeps, and fits grace periods to the provider's budget and the workload's class."""
-
-    provider: str = Field(
-        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
-    )
-    tolerating_is_targeting: Flag = Field(
-        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
-    )
-    untuned: Literal["fit-budget", "raise-only"] = Field(
-        default="fit-budget",
-        description="What a Pod at Kubernetes' default of 30 s gets: its class's grace period, at most the budget; "
-        "`raise-only`: the same, but never less than 30 s.",
-    )
-    over_budget: Literal["warn", "clamp", "deny"] = Field(
-        default="warn",
-        description="What comes of a grace period that the user has set and that is longer than the budget. `clamp` "
-        "lowers it to the budget, unless a lifecycle hook sleeps that long.",
-    )
-    method: Literal["auto", "sleep", "exec"] = Field(
-        default="auto",
-        description="How a preStop sleeps: Kubernetes' own `sleep` (1.30), `exec` of a shell, or what the cluster has "
-        "(auto). Windows Pods never get `exec`.",
-    )
-    classes: dict[ClassName, ClassSpec] = Field(
-        default=dict(DEFAULT_CLASSES),
-        description="Workload classes. These are there without being listed; those listed are added or replaced.",
-    )
-    training_operators: tuple[Glob, ...] = Field(
-        default=tuple(f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")),
-        description="Owners whose Pods are `checkpointing` if they request GPUs, as `Kind.group` (globs). Jobs of any "
-        "group (Kubernetes, JobSet, Volcano) need not be listed.",
-    )
 
 
 class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,7 +194,7 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
             raise SpecError(("classes", name, "preStopSeconds"), f"{problem}; it must be less than graceSeconds")
     return GracefulTermination(
         spec=spec,
-        classes={**DEFAULT_CLASSES, **spec.classes},
+        classes=spec.classes,
         training_operators=Globs(spec.training_operators),
         providers=providers,
         budgets=Budgets(providers),
@@ -274,7 +203,6 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
 
 KIND: Final = PolicyKind(
     name="GracefulTermination",
-    spec=GracefulTerminationSpec,
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True),

@@ -14,7 +14,7 @@ from webhook.capacity.workload_class import CLASS_LABEL
 from webhook.decision import Outcome, Violation
 from webhook.kube.containers import hook_sleeps, longest_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
-from webhook.policy.loader import did_you_mean
+from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.capacity.pool import Gpu
 from webhook.decision import Outcome, Violation
-from webhook.policy.loader import did_you_mean
+from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules_checks import as_yaml
 
 if TYPE_CHECKING:
@@ -23,16 +23,9 @@ _WILD: Final = frozenset("*?[")
 
 
 class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks; the outcome is the most that each may become, None switches it off.
-
-    Attributes:
-        spares_declared: providers whose own spot taint is not on the pools that somebody declares.
-        taints_gpus: providers that taint nodes with GPUs themselves.
-    """
+    """The checks; the outcome is the most that each may become, None switches it off."""
 
     providers: Mapping[str, Provider]
-    spares_declared: frozenset[str]
-    taints_gpus: frozenset[str]
     superchip: Outcome | None
     taint: Outcome | None
     unknown_type: Outcome | None
@@ -53,10 +46,8 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             yield self._superchip(reader, pool, self.superchip)
         if self.taint is not None and self._untainted(pool) and not (before is not None and self._untainted(before)):
             yield self._taint(reader, pool, self.taint)
-        if self.unknown_type is not None and _unknown_type(reader, pool) not in {
-            "",
-            before and _unknown_type(reader, before),
-        }:
+        told = {before.instance_type} if before is not None and reader.machines.unlisted(before) else set()
+        if self.unknown_type is not None and reader.machines.unlisted(pool) and pool.instance_type not in told:
             yield self._unknown_type(reader, pool, self.unknown_type)
         was = before.problems if before is not None else ()
         new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
@@ -67,9 +58,8 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
         """Does nothing keep Pods that never asked for spot off its nodes? A superchip on spot gets none."""
         if not pool.spot or pool.superchip or any(each.effect in _KEEPS_OFF for each in pool.taints):
             return False
-        if pool.gpu is Gpu.YES and pool.provider in self.taints_gpus:
-            return False
-        return pool.provider in self.spares_declared or not self.providers[pool.provider].spot_taints
+        provider = self.providers[pool.provider]
+        return not provider.taints_declared_pools and not (pool.gpu is Gpu.YES and provider.taints_gpus)
 
     def _superchip(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
         where, on_demand = reader.capacity.query, reader.capacity.on_demand
@@ -116,12 +106,6 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
 
 def _superchip(pool: Pool) -> bool:
     return pool.spot and pool.superchip
-
-
-def _unknown_type(reader: PoolReader, pool: Pool) -> str:
-    if pool.gpu is not Gpu.UNKNOWN or reader.machines.classify(pool.instance_type.split(", ")) is not Gpu.UNKNOWN:
-        return ""
-    return pool.instance_type
 
 
 def _unreadable(pool: Pool, problems: list[str], outcome: Outcome) -> Violation:

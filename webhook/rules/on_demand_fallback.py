@@ -28,16 +28,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pydantic import Field
 
-from webhook.capacity.fallback import Cover, Fallbacks, Require, demand_of
+from webhook.capacity.fallback import Cover, Fallbacks, demand_of
 from webhook.capacity.pool import CapacityType, Gpu, Pool
 from webhook.capacity.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.sizes import resized, sizes_in, unsized
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
-from webhook.policy.common import NonEmpty, PolicySpec, SpecError
-from webhook.policy.loader import did_you_mean
+from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules.on_demand_fallback_findings import Change, Findings, unknown_pools, unreadable_capacity
 from webhook.rules.protocol import PolicyKind, ResourceRule
 
@@ -52,20 +50,8 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.review import Request
+    from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
     from webhook.rules.protocol import Facts, Subject
-
-
-class OnDemandFallbackSpec(PolicySpec):
-    """Denies GPU spot pools without on-demand fallback."""
-
-    require: Require = Field(
-        default="gpu",
-        description="What counts as a fallback: any on-demand pool, one without GPUs (standard), one with GPUs, or one "
-        "of the same type. Most clusters come with an on-demand CPU pool, so 'any' hardly ever denies.",
-    )
-    require_by_provider: dict[NonEmpty, Require] = Field(
-        default={}, description="The same for one provider's spot pools: name of its CapacityProvider -> requirement."
-    )
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):
@@ -163,6 +149,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if after is not None and after.deleting:
             subject.trace.say("%s is being deleted: its updates are not judged", after)
             return
+        if after is None and change.reader.is_cluster:
+            subject.trace.say("%s is the cluster itself: its spot pools go with it", before)
+            return
         if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
             yield self.findings.superchip(change, after)
             return
@@ -257,11 +246,11 @@ def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) 
     if before is None or after is None:
         return reader.capacity.query.field if before is None else ""
     for query, old, new in (
-        (reader.cluster, before.cluster, after.cluster),
+        (reader.cluster, before.cluster_id, after.cluster_id),
         (reader.capacity.query, before.capacity, after.capacity),
         (reader.instance_type, before.instance_type, after.instance_type),
         (reader.accelerators.type, before.gpu_type, after.gpu_type),
-        (reader.requirements, (before.gpu, before.instance_type), (after.gpu, after.instance_type)),
+        (reader.requirements, (before.gpu, before.machines), (after.gpu, after.machines)),
         (reader.taints, before.taints, after.taints),
         (reader.zones or reader.requirements, before.zones, after.zones),
         (reader.autoscaling, before.autoscaling, after.autoscaling),
@@ -304,7 +293,6 @@ def _scale_rule(group: str, resource: str, *, scale: bool) -> list[ResourceRule]
 
 KIND: Final = PolicyKind(
     name="OnDemandFallback",
-    spec=OnDemandFallbackSpec,
     compile=_compile,
     rules=_rules,
     needs=Needs(pools=True, fresh=True),

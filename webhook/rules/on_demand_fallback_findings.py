@@ -9,7 +9,7 @@ import yaml
 
 from webhook.capacity.pool import CapacityType, Gpu, Pool
 from webhook.decision import Outcome, Violation
-from webhook.policy.loader import did_you_mean
+from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,15 +66,19 @@ class Findings(msgspec.Struct, frozen=True):
             need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool takes them.",
             f"The policy wants {_WANTED[need.require]}, and there is none that can be used.",
         ]
-        if spot.gpu is Gpu.UNKNOWN and spot.instance_type:
+        if change.reader.machines.unlisted(spot):
             detail.append(f"{spot.instance_type} is in no list of CapacityProvider {spot.provider}: it counts as GPU.")
         if spot.problems:
             detail.append(f"Not readable: {'; '.join(spot.problems)}.")
         fix = f"create an on-demand pool first{self._example(spot, need)}"
+        if change.reader.is_cluster:
+            fix = "let the cluster begin with an on-demand pool without GPUs, and declare this pool by itself, after it"
         if spot.capacity is CapacityType.UNKNOWN:
             fix = f"{_capacity_remedy(change.reader)}; if the pool is spot, {fix}"
-        elif _unlisted(spot, need):
+        elif need.require == "gpu" and change.reader.machines.unlisted(spot):
             fix = f"{self._type_remedy(spot, pools)}; if it has GPUs, {fix}"
+        elif spot.gpu is Gpu.UNKNOWN and spot.problems:
+            fix = f"mend what can't be read; if it has GPUs, {fix}"
         return Violation(
             reason=f"{_spot_pools([spot])} has no {_named(need)}",
             field=change.field,
@@ -141,10 +145,13 @@ class Findings(msgspec.Struct, frozen=True):
         for reader in self.readers:
             if (reader.provider, reader.kind) != (spot.provider, spot.kind):
                 continue
+            unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
+            if reader.machines.classify(spot.instance_type.split(", ")) is Gpu.NO:
+                break  # Its GPUs are in fields of their own, of which no example can be made.
             manifest = reader.on_demand_manifest(
                 name=f"{_stem(spot)}-fallback",
                 namespace=spot.namespace,
-                instance_type=(not _unlisted(spot, need) and spot.instance_type) or "<an instance type with GPUs>",
+                instance_type=(not unlisted and spot.instance_type) or "<an instance type with GPUs>",
                 maximum=max(1, (spot.maximum if spot.autoscaling else spot.desired) or 0),
             )
             if manifest is not None:
@@ -164,12 +171,7 @@ def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
 
 
 def _capacity_remedy(reader: PoolReader) -> str:
-    return f"write one of: {', '.join(reader.capacity.values)}"
-
-
-def _unlisted(spot: Pool, need: Need) -> bool:
-    """Can't another pool of this type be what is needed, as nobody knows whether it has GPUs?"""
-    return need.require == "gpu" and spot.gpu is Gpu.UNKNOWN and bool(spot.instance_type)
+    return f"write one of: {', '.join(reader.capacity.words)}"
 
 
 def _stem(pool: Pool) -> str:

@@ -33,7 +33,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pydantic import Field
 
 from webhook.capacity.pool import Taint
 from webhook.capacity.provider import Label
@@ -42,10 +41,8 @@ from webhook.capacity.supply import supply_of
 from webhook.capacity.targeting import NotTargeting, kept, target_of
 from webhook.cluster.protocol import Needs
 from webhook.kube.affinity import terms_of
-from webhook.kube.tolerations import any_covers, is_label
-from webhook.policy.common import Flag, PolicySpec, SpecError
-from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
-from webhook.policy.loader import did_you_mean
+from webhook.kube.tolerations import any_covers
+from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules import spot_placement_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement_findings import Plan
@@ -62,6 +59,7 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.spot_placement_spec import SpotPlacementSpec
 
 WEIGHT: Final = 100
 """The most a preference can weigh: spot first, as far as the scheduler lets a preference decide."""
@@ -69,22 +67,6 @@ WEIGHT: Final = 100
 TERMS_AT_MOST: Final = 64
 """Of a required node affinity that is multiplied by providers. People write one or two, and the scheduler compares each
 with every node."""
-
-
-class SpotPlacementSpec(PolicySpec):
-    """Finds Pods that target spot, and injects tolerations and a nodeSelector."""
-
-    provider: str = Field(
-        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
-    )
-    tolerating_is_targeting: Flag = Field(
-        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
-    )
-    selector_labels: tuple[LabelSpec, ...] = Field(
-        default=(),
-        description="Node labels to select spot pools by, the preferred one first. One is taken where all pools that "
-        "the Pod can land on give it to their nodes and no other pool does.",
-    )
 
 
 class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,9 +186,6 @@ def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
         known = ", ".join(sorted(facts.providers))
         hint = did_you_mean(spec.provider, facts.providers)
         raise SpecError(("provider",), f"there is no CapacityProvider `{spec.provider}`{hint}; there are: {known}")
-    for number, label in enumerate(spec.selector_labels):
-        if not is_label(label.key, label.value):
-            raise SpecError(("selectorLabels", number), f"`{label.key}: {label.value}` can't be a label of a node")
     return SpotPlacement(
         provider=spec.provider,
         tolerating=spec.tolerating_is_targeting,
@@ -218,7 +197,6 @@ def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
 KIND: Final = PolicyKind(
     name="SpotPlacement",
     order=0,
-    spec=SpotPlacementSpec,
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True),

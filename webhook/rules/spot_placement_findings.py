@@ -17,7 +17,7 @@ from webhook.capacity.targeting import (
 )
 from webhook.decision import Outcome, Violation
 from webhook.kube.affinity import REQUIRED, describe, terms_of
-from webhook.policy.loader import did_you_mean
+from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -125,19 +125,24 @@ def choice(pod: Pod) -> str:
 
 def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[Violation]:
     """Why an annotation names no spot pool; nothing where it names one."""
-    spot = {nodes.pool.name: nodes for nodes in supply.spot if nodes.pool is not None}
-    if name in spot:
+    spot = [(nodes.pool, nodes.closed) for nodes in supply.spot if nodes.pool is not None]
+    if any(pool.is_named(name) for pool, _ in spot):
         return
-    usable = [each for each, nodes in spot.items() if not nodes.closed]
-    named = next((pool for pool in supply.pools if pool.name == name), None)
-    elsewhere = next((pool for pool in view.pools or () if pool.name == name), None)
+    usable = [pool for pool, closed in spot if not closed]
+    names = [each for pool in usable for each in (pool.name, pool.pool_name) if each]
+    named = next((pool for pool in supply.pools if pool.is_named(name)), None)
+    elsewhere = next((pool for pool in view.pools or () if pool.is_named(name)), None)
     if named is not None:
         reason = f"{named} is not a spot pool: its capacity is {named.capacity}"
     elif elsewhere is not None:
         reason = f"{elsewhere} belongs to another cluster, {elsewhere.cluster}"
     else:
-        reason = f"there is no node pool `{name[:_LONGEST]}`{did_you_mean(name[:_LONGEST], usable)}"
-    known = f"Spot pools that take Pods: {listed(usable)}." if usable else "No spot pool of this cluster takes Pods."
+        reason = f"there is no node pool `{name[:_LONGEST]}`{did_you_mean(name[:_LONGEST], names)}"
+    known = (
+        f"Spot pools that take Pods: {listed(pool.name for pool in usable)}."
+        if usable
+        else "No spot pool of this cluster takes Pods."
+    )
     yield finding(
         reason,
         _ANNOTATION,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.capacity.landing import EXCLUDED, gpu_only
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from webhook.capacity.targeting import Target
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Violation
+    from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod
 
 
@@ -41,7 +43,7 @@ def nowhere(pod: Pod, target: Target, view: ClusterView, supply: Supply) -> Viol
         if not target.gpu and (taint := gpu_only(pod, chosen[0])) is not None:
             return _for_gpus_only(pod, chosen[0], taint)
     for nodes in _excluded_alone(target, supply):
-        field, demand = refusal(pod.spec, nodes.labels, nodes.absent)
+        field, demand = refusal(pod.spec, partial(_suits, nodes))
         if field:
             return _excluded(pod, target, supply, field=field, demand=demand)
     if not target.refused:
@@ -59,14 +61,17 @@ def nowhere(pod: Pod, target: Target, view: ClusterView, supply: Supply) -> Viol
     )
 
 
+def _suits(nodes: SpotNodes, term: Term) -> bool:
+    return nodes.admitted((term,), nodes.absent)
+
+
 def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
     """The refused pools that the Pod names: by annotation, or with the pool-name label in its own selector."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
     for nodes in _of(target.refused, supply):
-        labels, key = nodes.labels, nodes.provider.pool_label
-        by_label = any(term.demands((key,)) and term.admits(labels, nodes.absent) is not Answer.NO for term in terms)
-        if by_label if named is None else nodes.pool is not None and nodes.pool.name == named:
+        by_label = any(term.demands((nodes.provider.pool_label,)) and _suits(nodes, term) for term in terms)
+        if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
 
 

@@ -41,11 +41,9 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.volumes import on_the_node, writable_claim
 from webhook.kube.workload import Surroundings, surroundings_of
-from webhook.policy.common import SpecError
-from webhook.policy.loader import did_you_mean
+from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules import spot_suitability_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
-from webhook.rules.spot_suitability_spec import FindingsSpec, SpotSuitabilitySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.pod import OwnerReference, Pod
     from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.spot_suitability_spec import SpotSuitabilitySpec
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
@@ -91,7 +90,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _find(self, subject: Subject, context: Context) -> Iterator[tuple[str, Violation]]:
         pod, say = subject.pod, subject.trace.say
-        if subject.template and self.karpenters & context.view.providers:
+        if subject.template and not subject.kept and self.karpenters & context.view.providers:
             yield from self._termination_handlers(pod)
         controller = None if subject.template else pod.controller
         if controller is not None and self._is_told(controller):
@@ -118,17 +117,29 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             say("left alone: what there is to say is said of the %s that makes it", around.controller.kind)
             return
         say("targets spot: %s", target.because)
+        case = self._case(subject, pod, inherited, around)
+        if not subject.kept:
+            yield from self._judge(subject, case, context)
+            return
+        before = self._case(subject, pod, inherited, surroundings_of(subject.request.old_object))
+        known = {violation.reason for _, violation in self._judge(subject, before, context)}
+        yield from (each for each in self._judge(subject, case, context) if each[1].reason not in known)
+
+    def _case(self, subject: Subject, pod: Pod, inherited: Mapping[str, str], around: Surroundings) -> findings.Case:
         replicas = self._replicas(subject, around)
-        case = findings.Case(
+        return findings.Case(
             pod=pod,
             workload=subject.request.kind.kind if subject.template else "",
             name=around.name if subject.template else pod.metadata.name,
-            namespace=namespace,
+            namespace=subject.request.namespace,
             replicas=replicas,
             serves=bool(replicas) and pod.labels.get(CLASS_LABEL) not in _DONE_AGAIN,
             labelled=CAPACITY_LABEL in pod.labels or CAPACITY_LABEL in inherited,
             match_labels=around.match_labels,
         )
+
+    def _judge(self, subject: Subject, case: findings.Case, context: Context) -> Iterator[tuple[str, Violation]]:
+        pod = case.pod
         yield from self._place(subject, case)
         yield from self._budgets(case, context)
         for key, value in self.spec.protections.items():
@@ -218,7 +229,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         known = ", ".join(sorted(providers))
         hint = did_you_mean(spec.provider, providers)
         raise SpecError(("provider",), f"there is no CapacityProvider `{spec.provider}`{hint}; there are: {known}")
-    levels = {name: level for name in FindingsSpec.model_fields if (level := getattr(spec.findings, name)) != "off"}
+    levels = {name: level for name, level in vars(spec.findings).items() if level != "off"}
     told: set[tuple[str, str]] = set()
     if spec.controller_created == "warn":
         for workload in facts.workloads:
@@ -242,10 +253,10 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
 
 KIND: Final = PolicyKind(
     name="SpotSuitability",
-    spec=SpotSuitabilitySpec,
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True, budgets=True),
     order=2,
     template_outcome=Outcome.DENY,
+    counts_replicas=True,
 )

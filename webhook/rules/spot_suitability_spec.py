@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Self
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import ConfigDict, Field, StrictInt, model_validator
 
-from webhook.policy.common import Enforcement, EnforcementWord, Flag, Glob, Level, Model, NonEmpty, PolicySpec
+from webhook.policy.common import EnforcementWord, Flag, Glob, Level, Model, NonEmpty, PolicySpec
 from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
+from webhook.policy.meanings import at_least_one
+from webhook.policy.terms import Enforcement
 
 
 class DriverSpec(Model):
     """Pods that lead the work of others, told by a label or by where their template is."""
+
+    model_config = ConfigDict(json_schema_extra=at_least_one("label", "member"))
 
     name: NonEmpty = Field(description="For people: Spark driver.")
     label: LabelSpec | None = Field(default=None, description="A label that such Pods carry.")
@@ -64,10 +68,10 @@ class SpotSuitabilitySpec(PolicySpec):
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.WARN,
-        description="deny | warn | audit (only recorded) | off. Unlike other kinds, warn by default.",
+        description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
     )
     findings: FindingsSpec = Field(
-        default=FindingsSpec(), description="deny | warn | off for single findings; enforcement lowers them further."
+        default=FindingsSpec(), description="The most that single findings may become; enforcement lowers them further."
     )
     provider: str = Field(
         default="", description="The CapacityProvider of this cluster, where the cluster does not show it."

@@ -1,0 +1,434 @@
+"""Where Pods land on pools that require labels of their nodes, against nodes that are tried one by one."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.capacity.test_targeting import expression, pod_of
+from tests.pools import cks_pool, other_pool, view_of
+from tests.rules.conftest import shipped_provider, subject_of
+from tests.rules.placement import SPOT, placed, rule
+from webhook.capacity.budget import Budgets
+from webhook.capacity.targeting import NotTargeting, Target, target_of
+from webhook.cluster.protocol import ClusterView
+from webhook.cluster.view import cluster_view, node_facts
+from webhook.kube.affinity import Answer, admits, terms_of
+from webhook.kube.pod import Pod, PodSpec, decode_pod
+
+if TYPE_CHECKING:
+    from webhook.capacity.pool import Pool
+
+NAMES = ("aks", "cks", "eks", "gke", "karpenter")
+ALL = {name: shipped_provider(name) for name in NAMES}
+KARPENTER = ALL["karpenter"]
+(READER,) = KARPENTER.readers
+CAPACITY = "karpenter.sh/capacity-type"
+POOL = "karpenter.sh/nodepool"
+ARCH, ZONE, FAMILY = "kubernetes.io/arch", "topology.kubernetes.io/zone", "karpenter.k8s.aws/instance-family"
+CPUS, TEAM = "karpenter.k8s.aws/instance-cpu", "example.com/team"
+
+
+def karpenter(name: str, *requirements: dict[str, Any], capacity: tuple[str, ...] = ("spot",), **more: Any) -> Pool:
+    required = [expression(CAPACITY, "In", *capacity)] if capacity else []
+    spec = {"requirements": [*required, *requirements], **more}
+    return READER.read({"metadata": {"name": name}, "spec": {"template": {"spec": spec}}})
+
+
+def target(pod: Pod, *pools: Pool, view: ClusterView | None = None) -> Target | NotTargeting:
+    return target_of(pod, {}, view or view_of(*pools), ALL)
+
+
+def landing(pod: Pod, *pools: Pool, view: ClusterView | None = None) -> list[str]:
+    found = target(pod, *pools, view=view)
+    assert isinstance(found, Target), found
+    return [str(nodes.pool.name if nodes.pool else nodes.provider.name) for nodes in found.nodes]
+
+
+def asking(*terms: list[dict[str, Any]], selector: dict[str, str] | None = None, **more: Any) -> Pod:
+    return pod_of(labels=SPOT, selector=selector, terms=list(terms) or None, **more)
+
+
+AMD64 = karpenter("amd64", expression(ARCH, "In", "amd64"))
+ARM64 = karpenter("arm64", expression(ARCH, "In", "arm64"), expression(ZONE, "NotIn", "a"))
+BOTH = karpenter("both", expression(ARCH, "In", "amd64", "arm64"), expression(FAMILY, "In", "m7g", "m7i"))
+BARE = karpenter("bare", expression(ARCH, "DoesNotExist"), expression(CPUS, "Gt", "7"))
+POOLS = (AMD64, ARM64, BARE, BOTH)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (asking(), ["amd64", "arm64", "bare", "both"]),
+        (asking(selector={ARCH: "arm64"}), ["arm64", "both"]),
+        (asking(selector={"beta.kubernetes.io/arch": "arm64"}), ["arm64", "both"]),
+        (asking(selector={ARCH: "s390x"}), []),
+        (asking(selector={ZONE: "a"}), ["amd64", "bare", "both"]),
+        (asking(selector={FAMILY: "c7g"}), ["amd64", "arm64", "bare"]),
+        (asking(selector={TEAM: "unheard-of"}), ["amd64", "arm64", "bare", "both"]),
+        (asking([expression(ARCH, "In", "s390x", "amd64")]), ["amd64", "both"]),
+        (asking([expression(ARCH, "NotIn", "arm64")]), ["amd64", "bare", "both"]),
+        (asking([expression(ARCH, "Exists")]), ["amd64", "arm64", "both"]),
+        (asking([expression(ARCH, "DoesNotExist")]), ["bare"]),
+        (asking([expression(CPUS, "Lt", "8")]), ["amd64", "arm64", "both"]),
+        (asking([expression(CPUS, "Lt", "9")]), ["amd64", "arm64", "bare", "both"]),
+        (asking([expression(CPUS, "Gt", "64")]), ["amd64", "arm64", "bare", "both"]),
+        (asking([expression(CPUS, "Gt", "many")]), ["amd64", "arm64", "bare", "both"]),
+        # Each alone suits some of a pool's nodes, and both together none.
+        (asking([expression(ARCH, "In", "amd64", "s390x"), expression(ARCH, "NotIn", "amd64")]), []),
+        (asking([expression(ARCH, "In", "amd64")], selector={ARCH: "arm64"}), []),
+        (asking([expression(ARCH, "In", "amd64")], [expression(FAMILY, "In", "m7g")]), ["amd64", "arm64", "bare", "both"]),
+        (asking([expression(ARCH, "In", "amd64")], [expression(ARCH, "In", "s390x")]), ["amd64", "both"]),
+    ],
+)  # fmt: skip
+def test_a_pod_lands_only_where_some_node_meets_the_requirements_of_both(pod: Pod, expected: list[str]) -> None:
+    assert landing(pod, *POOLS) == expected
+
+
+def test_a_pool_that_the_pod_cannot_land_on_neither_shortens_its_grace_period_nor_gives_it_tolerations() -> None:
+    taints = [{"key": "example.com/arm", "value": "true", "effect": "NoSchedule"}]
+    strict = karpenter("strict", expression(ARCH, "In", "arm64"), terminationGracePeriod="20s", taints=taints)
+    pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [], "nodeSelector": {ARCH: "amd64"}}}
+    view = view_of(AMD64, strict)
+
+    found = target(subject_of(pod).pod, view=view)
+    assert isinstance(found, Target)
+    budget = Budgets(ALL).of(found)
+    assert budget is not None
+    assert budget.seconds == 105
+    result, _, violations = placed(pod, view, rule(ALL))
+    assert violations == []
+    assert "tolerations" not in result["spec"]
+    assert result["spec"]["nodeSelector"] == {ARCH: "amd64", POOL: "amd64"}
+
+
+def test_what_a_pool_requires_is_said_where_no_pool_admits_the_pod() -> None:
+    pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [], "nodeSelector": {ARCH: "s390x"}}}
+    result, patch, (violation,) = placed(pod, view_of(*POOLS), rule(ALL))
+    assert (result, patch) == (pod, [])
+    assert violation.reason == "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool"
+    assert violation.field == 'spec.nodeSelector["kubernetes.io/arch"]'
+    assert "demands `kubernetes.io/arch: s390x`" in violation.detail
+
+
+def test_a_label_that_another_pool_may_give_its_nodes_does_not_tell_pools_apart() -> None:
+    ours = READER.read(
+        {
+            "metadata": {"name": "ours"},
+            "spec": {
+                "template": {
+                    "metadata": {"labels": {TEAM: "a"}},
+                    "spec": {"requirements": [expression(CAPACITY, "In", "spot"), expression(ARCH, "In", "arm64")]},
+                }
+            },
+        }
+    )
+    theirs = karpenter("theirs", expression(TEAM, "In", "a", "b"), expression(ARCH, "In", "amd64"))
+    pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [], "nodeSelector": {ARCH: "arm64"}}}
+    result, _, violations = placed(pod, view_of(ours, theirs), rule(ALL))
+    assert violations == []
+    assert result["spec"]["nodeSelector"] == {ARCH: "arm64", POOL: "ours"}
+
+
+PAID = karpenter("paid", capacity=("on-demand",))
+MIXED = karpenter("mixed", capacity=("spot", "on-demand"))
+EITHER = karpenter("either", capacity=())
+
+
+@pytest.mark.parametrize(
+    ("pod", "pools", "expected"),
+    [
+        (pod_of(selector={CAPACITY: "spot"}), (AMD64, PAID, MIXED, EITHER), True),
+        (pod_of(selector={CAPACITY: "on-demand"}), (AMD64, PAID, MIXED, EITHER), False),
+        (pod_of(terms=[[expression(CAPACITY, "In", "spot", "on-demand")]]), (AMD64, PAID), False),
+        (pod_of(terms=[[expression(CAPACITY, "In", "spot", "reserved")]]), (AMD64, PAID), True),
+        (pod_of(terms=[[expression(CAPACITY, "In", "spot", "reserved")]]), (AMD64, EITHER), False),
+        (pod_of(terms=[[expression(CAPACITY, "Exists")]]), (AMD64, PAID), False),
+        (pod_of(terms=[[expression(POOL, "In", "amd64", "paid"), expression(ARCH, "In", "amd64")]]), (AMD64, PAID), False),
+        (
+            pod_of(terms=[[expression(POOL, "In", "amd64", "paid"), expression(ARCH, "In", "amd64")]]),
+            (AMD64, karpenter("paid", expression(ARCH, "In", "arm64"), capacity=("on-demand",))),
+            True,
+        ),
+    ],
+)  # fmt: skip
+def test_a_selector_targets_spot_where_no_other_node_can_meet_it(
+    pod: Pod, pools: tuple[Pool, ...], *, expected: bool
+) -> None:
+    assert isinstance(target(pod, *pools), Target) is expected
+
+
+GKE_SPOT = "cloud.google.com/gke-spot"
+PROVISIONING = "cloud.google.com/gke-provisioning"
+
+
+@pytest.mark.parametrize("view", [ClusterView(), view_of(), view_of(shown=("gke",))])
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        (expression(GKE_SPOT, "In", "true"), True),
+        (expression(GKE_SPOT, "Exists"), True),
+        (expression(GKE_SPOT, "In", "true", "yes"), True),
+        (expression(GKE_SPOT, "In", "false"), False),
+        (expression(GKE_SPOT, "NotIn", "false"), False),
+        (expression(GKE_SPOT, "DoesNotExist"), False),
+        # Nodes that are not spot have a value of their own.
+        (expression(PROVISIONING, "Exists"), False),
+        (expression(PROVISIONING, "In", "spot", "standard"), False),
+        (expression(CAPACITY, "Exists"), False),
+    ],
+)
+def test_a_label_that_only_spot_nodes_have_targets_spot_by_being_there(
+    view: ClusterView, term: dict[str, Any], *, expected: bool
+) -> None:
+    found = target(pod_of(terms=[[term]]), view=view)
+    assert isinstance(found, Target) is expected
+    if isinstance(found, Target):
+        assert found.because == "its own nodeSelector or affinity demands a spot label"
+        assert [nodes.provider.name for nodes in found.nodes] == ["gke"]
+        assert found.pinned
+
+
+def gke_pool(spec: dict[str, Any], name: str = "pool") -> Pool:
+    reader = next(each for each in ALL["gke"].readers if each.kind == "ContainerNodePool")
+    spot = {"spot": spec.pop("spot", True), "machineType": "n2-standard-4"}
+    return reader.read({"metadata": {"name": name}, "spec": {"nodeConfig": spot, **spec}})
+
+
+def test_beside_pools_that_are_seen_it_targets_spot_too() -> None:
+    pools = (gke_pool({"nodeCount": 1}), gke_pool({"nodeCount": 1, "spot": False}, "paid"))
+    assert landing(pod_of(terms=[[expression(GKE_SPOT, "Exists")]]), *pools) == ["pool"]
+    assert isinstance(target(pod_of(terms=[[expression(PROVISIONING, "Exists")]]), *pools), NotTargeting)
+
+
+def cks_with(**spec: Any) -> Pool:
+    (reader,) = ALL["cks"].readers
+    status = spec.pop("status", {})
+    whole = {"computeClass": "spot", "instanceType": "turin-gp", "targetNodes": 1, **spec}
+    return reader.read({"metadata": {"name": "pool"}, "spec": whole, "status": status})
+
+
+NO_CAPACITY: dict[str, Any] = {"currentNodes": 0, "conditions": [{"type": "Capacity", "reason": "NoneAvailable"}]}
+INVALID: dict[str, Any] = {"currentNodes": 0, "conditions": [{"type": "Validated", "reason": "Invalid"}]}
+
+
+@pytest.mark.parametrize(
+    ("pool", "because"),
+    [
+        (cks_with(targetNodes=0), "it has 0 nodes and no autoscaling"),
+        (cks_with(autoscaling=True, targetNodes=0, maxNodes=0), "it is autoscaled to at most 0 nodes"),
+        (cks_with(status=INVALID), "its Validated condition says Invalid"),
+        (cks_with(status={"conditions": [*NO_CAPACITY["conditions"], *INVALID["conditions"]]}), "its Validated condition says Invalid"),
+        (cks_with(instanceType="gb200-4x"), "its instance type, gb200-4x, is never spot"),
+        (gke_pool({"nodeCount": 0}), "it has 0 nodes and no autoscaling"),
+        (karpenter("pool", expression(ARCH, "In", "a"), expression(ARCH, "In", "b")), "no node can meet its requirements on kubernetes.io/arch"),
+        (READER.read({"metadata": {"name": "pool"}, "spec": {"limits": {"cpu": "0"}, "template": {"spec": {"requirements": [expression(CAPACITY, "In", "spot")]}}}}), "its limits allow 0 of cpu"),
+        (READER.read({"metadata": {"name": "pool"}, "spec": {"replicas": 0, "template": {"spec": {"requirements": [expression(CAPACITY, "In", "spot")]}}}}), "it has 0 nodes and no autoscaling"),
+    ],
+)  # fmt: skip
+def test_a_pool_that_gets_no_nodes_is_no_place_to_land(pool: Pool, because: str) -> None:
+    gpu = pool.instance_type == "gb200-4x"
+    found = target(pod_of(labels=SPOT, gpu=gpu), pool)
+    assert isinstance(found, Target)
+    assert (found.pools, found.refused) == ((), ((pool, because),))
+
+    resources = {"limits": {"nvidia.com/gpu": "1"}} if gpu else {}
+    pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a", "resources": resources}]}}
+    result, patch, (violation,) = placed(pod, view_of(pool), rule(ALL))
+    assert (result, patch) == (pod, [])
+    assert violation.reason == "the Pod targets spot, and there is no spot pool that it can land on"
+    assert f"{pool}: {because}." in violation.detail
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        cks_with(autoscaling=True, targetNodes=0, maxNodes=3),
+        cks_with(status=NO_CAPACITY),
+        cks_with(targetNodes=None),
+        gke_pool({}),
+        gke_pool({"nodeCount": 0, "autoscaling": {"maxNodeCount": 3}}),
+    ],
+)
+def test_a_pool_that_may_get_nodes_later_is_one(pool: Pool) -> None:
+    """A pool whose nodes are all reclaimed refills by itself; a Pod can't be placed anew when it does."""
+    assert landing(asking(), pool) == ["pool"]
+
+
+@pytest.mark.parametrize("named", ["resource", "own-name"])
+@pytest.mark.parametrize(
+    ("provider", "kind", "spec"),
+    [
+        ("eks", "Nodegroup", {"name": "own-name", "capacityType": "SPOT", "instanceTypes": ["m5.large"]}),
+        ("gke", "ContainerNodePool", {"resourceID": "own-name", "nodeConfig": {"spot": True}}),
+        ("gke", "GCPManagedMachinePool", {"nodePoolName": "own-name", "spot": True}),
+        ("aks", "ManagedClustersAgentPool", {"azureName": "own-name", "scaleSetPriority": "Spot"}),
+        ("aks", "AzureManagedMachinePool", {"name": "own-name", "scaleSetPriority": "Spot", "sku": "Standard_D4s_v5"}),
+        ("eks", "AWSManagedMachinePool", {"eksNodegroupName": "own-name", "capacityType": "spot"}),
+    ],
+)
+def test_an_annotation_names_a_pool_by_its_resource_or_by_its_name_in_its_provider(
+    provider: str, kind: str, spec: dict[str, Any], named: str
+) -> None:
+    reader = next(each for each in ALL[provider].readers if each.kind == kind)
+    pool = reader.read({"metadata": {"name": "resource", "namespace": "infra"}, "spec": spec})
+    other = other_pool(KARPENTER, "other")
+    assert landing(pod_of(named=named), pool, other) == ["resource"]
+    assert isinstance(target(pod_of(named="own-nam"), pool, other), NotTargeting)
+
+    pod = {"metadata": {"name": "a", "annotations": {"spotgate.dev/node-pool": "own-nam"}}, "spec": {"containers": []}}
+    _, _, (violation,) = placed(pod, view_of(pool, other), rule(ALL))
+    assert violation.reason == "there is no node pool `own-nam`, did you mean `own-name`?"
+
+
+def test_no_pool_is_named_by_an_empty_annotation() -> None:
+    unnamed = msgspec.structs.replace(cks_pool("a", gpu=False), pool_name="")
+    assert isinstance(target(pod_of(named=""), unnamed), NotTargeting)
+
+
+EKS_SPOT = "eks.amazonaws.com/capacityType"
+
+
+@pytest.mark.parametrize(
+    ("pod", "spot_shown", "expected"),
+    [
+        (asking(), ("eks",), ["amd64", "eks"]),
+        (asking(), ("aks", "eks"), ["amd64", "aks", "eks"]),
+        (asking(), (), ["amd64"]),
+        (asking(selector={CAPACITY: "spot"}), ("eks",), ["amd64"]),
+        (asking(selector={EKS_SPOT: "SPOT"}), ("eks",), ["eks"]),
+        (asking(selector={EKS_SPOT: "SPOT"}), (), ["eks"]),
+        (asking(selector={POOL: "amd64"}), ("eks",), ["amd64"]),
+        (asking(selector={ARCH: "arm64"}), ("eks",), ["eks"]),
+        (pod_of(named="amd64"), ("eks",), ["amd64"]),
+    ],
+)
+def test_spot_nodes_of_a_provider_whose_pools_nobody_sees_count_beside_pools_of_another(
+    pod: Pod, spot_shown: tuple[str, ...], expected: list[str]
+) -> None:
+    assert landing(pod, view=view_of(AMD64, shown=("eks",), spot_shown=spot_shown)) == expected
+
+
+def test_only_a_node_with_a_spot_label_shows_that_there_are_spot_nodes() -> None:
+    system = {"eks.amazonaws.com/nodegroup": "system", EKS_SPOT: "ON_DEMAND"}
+    spot = {GKE_SPOT: "true"}
+    nodes = [node_facts(labels, "v1.34.1", ALL.values()) for labels in (system, spot, {})]
+    view = cluster_view(pools=(AMD64,), namespaces={}, nodes=nodes, why_unknown="", remedy="")
+    assert view.providers == {"eks", "gke", "karpenter"}
+    assert view.spot_providers == {"gke"}
+    assert landing(asking(), view=view) == ["amd64", "gke"]
+
+
+def test_a_label_of_the_pools_that_are_seen_means_these() -> None:
+    labelled = cks_pool("ours", gpu=False, labels={TEAM: "a"})
+    view = view_of(labelled, spot_shown=("eks",))
+    assert landing(asking(selector={TEAM: "a"}), view=view) == ["ours"]
+    assert landing(asking(), view=view) == ["ours", "eks"]
+
+
+def test_a_pod_for_both_gets_a_term_for_each_and_what_the_strictest_leaves() -> None:
+    view = view_of(AMD64, spot_shown=("aks",))
+    pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
+    result, _, violations = placed(pod, view, rule(ALL))
+    assert violations == []
+    spec = decode_pod(msgspec.json.encode(result)).spec
+    assert [[(each.key, each.values) for each in term.requirements] for term in terms_of(spec)] == [
+        [(CAPACITY, ("spot",))],
+        [("kubernetes.azure.com/scalesetpriority", ("spot",))],
+    ]
+    assert [toleration.key for toleration in spec.tolerations or ()] == ["kubernetes.azure.com/scalesetpriority"]
+    found = target(subject_of(result).pod, view=view)
+    assert isinstance(found, Target)
+    assert found.pinned
+    budget = Budgets(ALL).of(found)
+    assert budget is not None
+    assert budget.seconds == 25
+
+
+def test_a_selector_of_its_own_that_may_admit_on_demand_nodes_that_nobody_sees_is_narrowed() -> None:
+    terms = [[expression(POOL, "In", "amd64")], [expression("eks.amazonaws.com/nodegroup", "In", "workers")]]
+    found = target(asking(*terms), view=view_of(AMD64, spot_shown=("eks",)))
+    assert isinstance(found, Target)
+    assert (len(found.nodes), found.pinned) == (2, False)
+
+
+# Nodes one by one: of each label every value that anybody names here, one that nobody does, and none at all.
+KEYS = (ARCH, CPUS)
+VALUES: tuple[str | None, ...] = (None, *map(str, range(-1, 7)), "a", "b", "z")
+NODES = [
+    {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
+    for values in product(VALUES, repeat=len(KEYS))
+]
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> dict[str, Any]:
+    key = draw(st.sampled_from(KEYS))
+    operator = draw(st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")))
+    if operator in {"Exists", "DoesNotExist"}:
+        return expression(key, operator)
+    if operator in {"In", "NotIn"}:
+        return expression(key, operator, *draw(st.lists(st.sampled_from("01234ab"), min_size=1, max_size=3)))
+    return expression(key, operator, draw(st.sampled_from("0123")))
+
+
+terms = st.lists(expressions(), min_size=1, max_size=3)
+selectors = st.none() | st.dictionaries(st.sampled_from(KEYS), st.sampled_from("0123ab"), min_size=1, max_size=1)
+affinities = st.none() | st.lists(terms, min_size=1, max_size=2)
+
+
+def suit(spec: PodSpec, labels: dict[str, str]) -> bool:
+    """The oracle: `webhook.kube.affinity` on a node all of whose labels are known."""
+    return admits(terms_of(spec), labels, {*KEYS, CAPACITY, POOL}) is Answer.YES
+
+
+def nodes_of(requirements: list[dict[str, Any]], **labels: str) -> list[dict[str, str]]:
+    required = pod_of(terms=[requirements] if requirements else None).spec
+    return [{**node, **labels} for node in NODES if suit(required, node)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(expressions(), max_size=3), selectors, affinities)
+def test_a_pod_lands_on_a_pool_exactly_where_some_node_suits_both(
+    requirements: list[dict[str, Any]], selector: dict[str, str] | None, own: list[Any] | None
+) -> None:
+    pod = pod_of(labels=SPOT, selector=selector, terms=own)
+    nodes = nodes_of(requirements)
+    assert landing(pod, karpenter("a", *requirements)) == ["a"] * any(suit(pod.spec, node) for node in nodes)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((("spot",), ("spot",), ("on-demand",), ("spot", "on-demand"))),
+            st.lists(expressions(), max_size=2),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    selectors,
+    affinities,
+)
+def test_a_placed_pod_runs_on_spot_nodes_of_its_pools_alone(
+    shapes: list[Any], selector: dict[str, str] | None, own: list[Any] | None
+) -> None:
+    pools = [karpenter(f"p{number}", *found, capacity=capacity) for number, (capacity, found) in enumerate(shapes)]
+    pod = msgspec.to_builtins(pod_of(labels=SPOT, selector=selector, terms=own))
+    before = target(decode_pod(msgspec.json.encode(pod)), *pools)
+    assert isinstance(before, Target)
+    result, _, _ = placed(pod, view_of(*pools), rule(ALL))
+    if not before.pools:
+        assert result == pod
+        return
+    final = decode_pod(msgspec.json.encode(result)).spec
+    for pool, (capacities, requirements) in zip(pools, shapes, strict=True):
+        for capacity in capacities:
+            nodes = nodes_of(requirements, **{POOL: pool.name, CAPACITY: capacity})
+            runs = any(suit(final, node) for node in nodes)
+            assert runs is (capacity == "spot" and any(pool is each for each in before.pools))

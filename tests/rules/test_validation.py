@@ -1,0 +1,674 @@
+"""Validation: a team's own rule in the words of a ValidatingAdmissionPolicy, and never a pass where it has no result."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.pools import cks_pool, view_of
+from tests.rules.judged import CLUSTER, NAMESPACE, index_of, judged, pod, template, warned, workload
+from webhook import cel
+from webhook.bundle import load_bundle
+from webhook.cluster.protocol import ClusterView, Needs
+from webhook.context import Context, Phase
+from webhook.decision import Finding, Outcome
+from webhook.engine import decide, needs
+from webhook.policy.errors import PolicyErrors
+from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.rules.validation_compiler import Compiler
+from webhook.rules.validation_spec import ValidationSpec
+
+JSON = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/policies/validation.md").read_text()
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+UNKNOWN = ClusterView()
+
+PODS = {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["*"]}]}
+DEPLOYMENTS = {"resourceRules": [{"apiGroups": ["apps"], "resources": ["deployments"], "operations": ["*"]}]}
+
+
+def said(
+    value: JSON, *expressions: str | JSON, match: JSON = PODS, view: ClusterView = CLUSTER, **how: Any
+) -> list[Finding]:
+    validations = [{"expression": each} if isinstance(each, str) else each for each in expressions]
+    return judged(value, "Validation", match=match, validations=validations, view=view, **how)
+
+
+def reasons(findings: list[Finding]) -> list[str]:
+    return [finding.reason for finding in findings]
+
+
+def loading(folder: Path, **spec: Any) -> str:
+    document = {
+        "apiVersion": "spotgate.dev/v1",
+        "kind": "Validation",
+        "metadata": {"name": "own"},
+        "spec": {"match": PODS, "validations": [{"expression": "true"}], **spec},
+    }
+    file = folder / "own.yaml"
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    with pytest.raises(PolicyErrors) as error:
+        load_bundle([file])
+    return str(error.value).replace(str(file), "own.yaml")
+
+
+def decided(spec: JSON, request: JSON, *, view: ClusterView = CLUSTER) -> list[Finding]:
+    """Requests of any operation."""
+    raw = {key: msgspec.Raw(json.dumps(request.get(key)).encode()) for key in ("object", "oldObject")}
+    whole = Request(
+        uid="u",
+        operation=request["operation"],
+        kind=GroupVersionKind("", "v1", "Pod"),
+        resource=GroupVersionResource("", "v1", "pods"),
+        name=request.get("name", "web"),
+        namespace=request.get("namespace", NAMESPACE),
+        object=raw["object"],
+        old_object=raw["oldObject"],
+        user_info=UserInfo("jane", ("devs",)),
+        dry_run=request.get("dryRun"),
+    )
+    index = index_of("Validation", json.dumps({"match": PODS, **spec}, sort_keys=True))
+    return list(decide(whole, index, Context(phase=Phase.VALIDATE, now=NOW, view=view)).findings)
+
+
+# What is said
+
+
+def test_what_is_true_says_nothing() -> None:
+    assert said(pod(), "object.kind == 'Pod'", "object.spec.containers.size() == 1") == []
+
+
+def test_each_validation_that_is_false_is_a_finding() -> None:
+    findings = said(pod(), "object.kind == 'X'", "true", {"expression": "false", "message": " no "})
+    assert reasons(findings) == ["failed expression: object.kind == 'X'", "no"]
+    assert [finding.outcome for finding in findings] == [Outcome.DENY, Outcome.DENY]
+    assert findings[1].detail == "validations[2] is false."
+
+
+@pytest.mark.parametrize(
+    ("what", "rule", "message"),
+    [
+        ("the expression", {"messageExpression": "'Pod ' + object.metadata.name"}, "Pod web"),
+        ("without the space around it", {"messageExpression": "' a '"}, "a"),
+        (
+            "the message where it has no result",
+            {"messageExpression": "object.spec.x + ''", "message": "plain"},
+            "plain",
+        ),
+        ("the message where it is empty", {"messageExpression": "' '", "message": "plain"}, "plain"),
+        ("the message where it has line breaks", {"messageExpression": "'a\\nb'", "message": "plain"}, "plain"),
+        (
+            "the message where it is too long",
+            {
+                "messageExpression": "'%s%s'.format(['"
+                + "x" * 5000
+                + "', object.metadata.name + 'y'.replace('y', '"
+                + "y" * 200
+                + "')])",
+                "message": "plain",
+            },
+            "plain",
+        ),
+        ("the text where there is no message", {"messageExpression": "object.spec.x + ''"}, "failed expression: false"),
+    ],
+)
+def test_the_message_is(what: str, rule: JSON, message: str) -> None:
+    assert reasons(said(pod(), {"expression": "false", **rule})) == [message], what
+
+
+def test_enforcement_is_the_policys() -> None:
+    assert [each.outcome for each in said(pod(), "false", enforcement="warn")] == [Outcome.WARN]
+    assert [each.outcome for each in said(pod(), "object.x == 1", enforcement="warn")] == [Outcome.WARN]
+
+
+# What has no result
+
+
+def test_an_error_is_never_a_pass() -> None:
+    (finding,) = said(pod(), "object.spec.missing == 1")
+    assert finding.outcome is Outcome.DENY
+    assert finding.reason == "expression failed: no such key: missing"
+    assert finding.detail == "validations[0] is `object.spec.missing == 1`."
+    assert "has(object.spec.x)" in finding.fix
+
+
+def test_an_error_leaves_the_other_validations_alone() -> None:
+    assert reasons(said(pod(), "object.x == 1", "false", "true")) == [
+        "expression failed: no such key: x",
+        "failed expression: false",
+    ]
+
+
+@pytest.mark.parametrize("expression", ["object.spec.n", "object.spec.s", "[true][object.spec.n]", "object"])
+def test_what_is_no_boolean_is_never_true(expression: str) -> None:
+    """The type checker lets through what may be one."""
+    found = said(pod(n=1, s="true"), f"dyn({expression}) == true || dyn({expression}) && true")
+    assert found
+
+
+# matchConditions
+
+
+@pytest.mark.parametrize(
+    ("what", "conditions", "message"),
+    [
+        ("all true: it is judged", ["true", "object.kind == 'Pod'"], ["failed expression: false"]),
+        ("one false: it is not", ["true", "object.kind == 'X'"], []),
+        ("one false decides over an error", ["object.spec.x == 1", "false"], []),
+        (
+            "an error is a finding, and nothing is judged",
+            ["object.spec.x == 1", "true"],
+            ["expression failed: no such key: x"],
+        ),
+    ],
+)
+def test_match_conditions(what: str, conditions: list[str], message: list[str]) -> None:
+    named = [{"name": f"c{number}", "expression": each} for number, each in enumerate(conditions)]
+    assert reasons(said(pod(), "false", matchConditions=named)) == message, what
+
+
+def test_a_failing_match_condition_is_named() -> None:
+    (finding,) = said(pod(), "true", matchConditions=[{"name": "spot", "expression": "object.spec.x == 1"}])
+    assert finding.detail == "matchConditions[0] spot is `object.spec.x == 1`."
+
+
+# variables and params
+
+
+def test_variables_are_evaluated_in_order_and_where_they_are_read() -> None:
+    variables = [
+        {"name": "names", "expression": "object.spec.containers.map(c, c.name)"},
+        {"name": "first", "expression": "variables.names[0]"},
+        {"name": "broken", "expression": "object.spec.missing.x"},
+    ]
+    assert said(pod(), "variables.first == 'app'", "true || variables.broken == 1", variables=variables) == []
+    assert reasons(said(pod(), "variables.broken == 1", variables=variables)) == [
+        "expression failed: no such key: missing"
+    ]
+
+
+def test_a_variable_keeps_its_type() -> None:
+    variables = [
+        {"name": "limit", "expression": "quantity('1Gi')"},
+        {"name": "maybe", "expression": "object.spec.?x"},
+        {"name": "since", "expression": "timestamp('2026-11-21T00:00:00.123456789Z')"},
+        {"name": "nothing", "expression": "null"},
+    ]
+    assert (
+        said(
+            pod(),
+            "variables.limit.isGreaterThan(quantity('1G'))",
+            "!variables.maybe.hasValue()",
+            "variables.since.getMilliseconds() == 123",
+            "variables.nothing == null",
+            variables=variables,
+        )
+        == []
+    )
+
+
+def test_params_stand_in_the_policy() -> None:
+    params = {"max": 3, "names": ["app", "größe \"'\\\n\u2028"], "deep": {"a": [1.5, None, True]}}
+    assert (
+        said(
+            pod(),
+            "params.max == 3",
+            "object.spec.containers[0].name in params.names",
+            "params.names[1].size() == 11",
+            "params.deep.a == [1.5, null, true]",
+            params=params,
+        )
+        == []
+    )
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63) + 1, (1 << 63) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text("abc", max_size=3), each, max_size=3),
+)
+
+
+@given(JSON_VALUES)
+def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
+    expression = {"expression": "params.x == object"}
+    spec = ValidationSpec.model_validate({"validations": [expression], "params": {"x": value}})
+    compiled = Compiler(spec, cel.language()).compile("params.x == object", ("validations", 0), bool)
+    assert compiled.evaluate(cel.language().values({"object": value}, 0, 0)) is True
+
+
+# What expressions are shown
+
+
+def test_on_create_there_is_no_old_object_and_on_delete_no_object() -> None:
+    both = {"validations": [{"expression": "oldObject == null && object != null"}]}
+    assert decided(both, {"operation": "CREATE", "object": pod()}) == []
+    gone = {"validations": [{"expression": "object == null && oldObject.metadata.name == 'web'"}]}
+    assert decided(gone, {"operation": "DELETE", "oldObject": pod()}) == []
+    changed = {"validations": [{"expression": "object.metadata.name == oldObject.metadata.name"}]}
+    assert decided(changed, {"operation": "UPDATE", "object": pod(), "oldObject": pod("other")}) != []
+
+
+def test_the_request_is_shown_without_what_is_empty() -> None:
+    spec = {
+        "validations": [
+            {"expression": each}
+            for each in (
+                "request.operation == 'CREATE' && request.name == 'web' && request.namespace == 'team-a'",
+                "request.kind.kind == 'Pod' && request.resource.resource == 'pods' && request.resource.version == 'v1'",
+                "request.userInfo.username == 'jane' && 'devs' in request.userInfo.groups",
+                "!has(request.subResource) && !has(request.dryRun)",
+            )
+        ]
+    }
+    assert decided(spec, {"operation": "CREATE", "object": pod()}) == []
+    assert (
+        decided(
+            {"validations": [{"expression": "request.dryRun == true"}]},
+            {"operation": "CREATE", "object": pod(), "dryRun": True},
+        )
+        == []
+    )
+
+
+def test_the_namespace_is_shown_with_its_labels() -> None:
+    view = replace(CLUSTER, namespaces={NAMESPACE: {"tier": "gold"}})
+    assert said(pod(), "namespaceObject.metadata.labels.tier == 'gold'", view=view) == []
+    assert said(pod(), f"namespaceObject.metadata.name == '{NAMESPACE}'", view=UNKNOWN) == []
+
+
+def test_an_unknown_namespace_is_not_one_without_labels() -> None:
+    (finding,) = said(pod(), "!has(namespaceObject.metadata.labels.frozen)", view=UNKNOWN)
+    assert finding.outcome is Outcome.WARN
+    assert finding.reason == "namespaceObject is not known: validations[0] was not decided"
+    (finding,) = said(pod(), "!has(namespaceObject.metadata.labels.frozen)", view=UNKNOWN, offline=True)
+    assert finding.outcome is Outcome.INDETERMINATE
+    assert finding.fix == "pass the namespace's manifest with --state"
+
+
+def test_an_unknown_user_is_nobody_in_particular() -> None:
+    (finding,) = said(pod(), "request.userInfo.username != 'root'", user="", offline=True)
+    assert finding.outcome is Outcome.INDETERMINATE
+    assert (finding.detail, finding.fix) == ("Nothing says who asks.", "pass --user and --group")
+
+
+# Pools
+
+
+def test_pools_are_plain_values() -> None:
+    pool = cks_pool("gpu-spot", taints=("team=ml:NoSchedule",))
+    expressions = (
+        "pools.size() == 1",
+        "pools[0].provider == 'cks' && pools[0].kind == 'NodePool' && pools[0].name == 'gpu-spot'",
+        "pools[0].capacity == 'spot' && pools[0].gpu == 'yes' && !pools[0].superchip",
+        "pools[0].taints.exists(t, t.key == 'team' && t.value == 'ml' && t.effect == 'NoSchedule')",
+        "type(pools[0].labels) == map && type(pools[0].zones) == list",
+    )
+    assert said(pod(), *expressions, view=view_of(pool)) == []
+
+
+def test_unknown_pools_are_no_pass_and_no_accusation() -> None:
+    for expression in ("pools.exists(p, p.capacity == 'spot')", "pools.all(p, p.capacity != 'spot')", "pools == []"):
+        (finding,) = said(pod(), expression, view=UNKNOWN)
+        assert finding.outcome is Outcome.WARN
+        assert finding.reason == "pools is not known: validations[0] was not decided"
+        assert finding.detail == UNKNOWN.why_unknown
+        (finding,) = said(pod(), expression, view=UNKNOWN, offline=True)
+        assert finding.outcome is Outcome.INDETERMINATE
+
+
+def test_unknown_pools_do_not_matter_where_something_else_decides() -> None:
+    assert said(pod(), "object.kind == 'Pod' || pools.size() > 0", view=UNKNOWN) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        ({"validations": [{"expression": "object.kind == 'Pod'"}]}, Needs()),
+        ({"validations": [{"expression": "object.spec.pools.size() == 0"}]}, Needs()),
+        ({"validations": [{"expression": "'pools' == 'pools'"}]}, Needs()),
+        ({"validations": [{"expression": "pools.size() > 0"}]}, Needs(pools=True)),
+        ({"validations": [{"expression": "false", "messageExpression": "string(pools.size())"}]}, Needs(pools=True)),
+        (
+            {
+                "variables": [{"name": "n", "expression": "pools.size()"}],
+                "validations": [{"expression": "variables.n > 0"}],
+            },
+            Needs(pools=True),
+        ),
+        ({"validations": [{"expression": "namespaceObject.metadata.name == 'a'"}]}, Needs()),
+        ({"validations": [{"expression": "has(namespaceObject.metadata.labels.a)"}]}, Needs(namespaces=True)),
+    ],
+)
+def test_only_what_is_named_is_looked_up(spec: JSON, asked: Needs) -> None:
+    index = index_of("Validation", json.dumps({"match": PODS, **spec}, sort_keys=True))
+    request = Request(
+        uid="u", operation="CREATE", kind=GroupVersionKind(), resource=GroupVersionResource("", "v1", "pods")
+    )
+    assert needs(request, index, Phase.VALIDATE) == asked
+
+
+# Pod templates
+
+
+def test_a_template_is_judged_as_the_pod_it_will_become() -> None:
+    deployment = workload(of=template(metadata={"labels": {"app": "web"}}))
+    expressions = (
+        "object.kind == 'Pod' && object.apiVersion == 'v1' && object.metadata.labels.app == 'web'",
+        f"object.metadata.namespace == '{NAMESPACE}' && !has(object.metadata.name) && oldObject == null",
+        "object.metadata.ownerReferences[0].kind == 'ReplicaSet'",
+        "object.spec.containers[0].image == 'registry.example/app:1'",
+        "request.operation == 'CREATE' && request.resource.resource == 'pods' && request.kind.kind == 'Pod'",
+        "!has(request.name) && request.userInfo.username == 'jane'",
+    )
+    assert said(deployment, *expressions) == []
+
+
+def test_a_workload_is_refused_for_its_template() -> None:
+    (finding,) = said(workload(of=template()), {"expression": "false", "message": "no"})
+    assert (finding.outcome, finding.field) == (Outcome.DENY, "spec.template")
+
+
+def test_a_policy_for_workloads_sees_the_workload() -> None:
+    assert said(workload(of=template(), replicas=2), "object.spec.replicas == 2", match=DEPLOYMENTS) == []
+
+
+def test_a_template_is_shown_with_what_other_policies_inject(tmp_path: Path) -> None:
+    policies = [
+        {
+            "apiVersion": "spotgate.dev/v1",
+            "kind": "GracefulTermination",
+            "metadata": {"name": "graceful"},
+            "spec": {},
+        },
+        {
+            "apiVersion": "spotgate.dev/v1",
+            "kind": "Validation",
+            "metadata": {"name": "own"},
+            "spec": {
+                "match": PODS,
+                "validations": [
+                    {"expression": "object.spec.?terminationGracePeriodSeconds.orValue(0) == 60"},
+                    {"expression": "has(object.spec.containers[0].lifecycle.preStop)"},
+                ],
+            },
+        },
+    ]
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump_all(policies))
+    value = workload(of=template(metadata={"labels": {"spotgate.dev/capacity": "spot"}}), replicas=2)
+    raw = msgspec.Raw(json.dumps(value).encode())
+    request = Request(
+        uid="u",
+        operation="CREATE",
+        kind=GroupVersionKind("apps", "v1", "Deployment"),
+        resource=GroupVersionResource("apps", "v1", "deployments"),
+        namespace=NAMESPACE,
+        object=raw,
+    )
+    decision = decide(request, load_bundle([tmp_path]).index, Context(phase=Phase.VALIDATE, now=NOW, view=CLUSTER))
+    assert [each for each in decision.findings if each.policy == "own"] == []
+    assert json.loads(bytes(raw)) == value
+
+
+# Hostile objects
+
+
+BIG: JSON = {
+    "containers": [{"name": f"c{number}"} for number in range(900)],
+    "x": list(range(20_000)),
+    "s": "a" * 50_000,
+}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "object.spec.x.all(x, object.spec.x.all(y, object.spec.x.all(z, x + y + z >= 0)))",
+        "object.spec.containers.all(c, object.spec.x.all(x, object.spec.x.exists(y, x == y)))",
+        "object.spec.x.all(x, x in object.spec.x)",
+        "object.spec.containers.all(c, object.spec.x == object.spec.x)",
+        "object.spec.x.distinct().size() == 20000",
+        "sets.contains(object.spec.x, object.spec.x)",
+        "object.spec.containers.all(c, object.spec.s.contains('aaab') || true)",
+        "object.spec.containers.all(c, object.spec.x.sum() > 0)",
+        "object.spec.containers.map(c, object.spec.x).flatten().size() > 0",
+        "object.spec.containers.all(c, object.spec.s.replace('a', object.spec.s).size() > 0)",
+        "object.spec.x.all(x, x >= 0)",
+    ],
+)
+def test_no_object_makes_it_run_for_long(expression: str) -> None:
+    (finding,) = said(pod(**BIG), expression)
+    assert finding.outcome is Outcome.DENY
+    said_why = finding.reason.removeprefix("expression failed: ")
+    assert said_why.startswith(
+        ("its loops took more than 10000 rounds", "it compares lists with lists, which takes too long")
+    )
+
+
+def test_what_reads_everything_once_has_no_budget() -> None:
+    big: JSON = {"containers": [{"name": f"c{n}", "env": [{"name": "A", "value": "1"}] * 4} for n in range(990)]}
+    assert (
+        said(pod(**big), "object.spec.containers.all(c, c.env.all(e, has(e.value) && e.name.matches('^[A-Z]+$')))")
+        == []
+    )
+
+
+def test_the_budget_is_that_of_all_expressions_together() -> None:
+    some: JSON = {"x": list(range(900))}
+    findings = said(pod(**some), *["object.spec.x.all(x, x in object.spec.x)"] * 20)
+    assert all("it compares lists with lists, which takes too long" in reason for reason in reasons(findings))
+    assert 0 < len(findings) < 20
+
+
+def test_a_string_is_not_read_up_to_its_nul_character() -> None:
+    (finding,) = said(pod(x="a\0b"), "object.spec.x == 'a'")
+    assert finding.reason == "expression failed: object has a NUL character in it, and can't be judged"
+    assert said(pod(x="\\u0000"), "object.spec.x.size() == 6") == []
+
+
+@pytest.mark.parametrize("value", [1 << 64, -(1 << 70), 10**400])
+def test_a_number_of_more_than_64_bits_is_no_pass(value: int) -> None:
+    assert said(pod(x=value), "object.kind == 'Pod'")
+
+
+def test_a_deep_object_is_judged() -> None:
+    deep: Any = 1
+    for _ in range(500):
+        deep = {"a": deep}
+    assert said(pod(x=deep), "has(object.spec.x.a)") == []
+
+
+def test_a_large_object_is_not_judged() -> None:
+    (finding,) = said(pod(x="a" * 1_100_000), "true")
+    assert finding.reason == "expression failed: more than 1024 KiB are too much to judge"
+
+
+# Loading
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (
+            {"validations": [{"expression": "objet.kind == 'Pod'"}]},
+            "own.yaml:15:5: spec.validations[0].expression: there is no `objet` (at column 6), did you mean `object`?",
+        ),
+        (
+            {"validations": [{"expression": "object.x.isSortd()"}]},
+            "own.yaml:15:5: spec.validations[0].expression: there is no `isSortd` (at column 17), did you mean `isSorted`?",
+        ),
+        (
+            {"validations": [{"expression": "true", "messageExpression": "object.metadata.name"}]},
+            (
+                "own.yaml:16:5: spec.validations[0].messageExpression: it must give a string, and gives anything: "
+                "write `string(...)`"
+            ),
+        ),
+        (
+            {
+                "variables": [{"name": "images", "expression": "1"}],
+                "validations": [{"expression": "variables.image == 1"}],
+            },
+            (
+                "own.yaml:15:5: spec.validations[0].expression: there is no `variables.image` (at column 1), did you mean "
+                "`variables.images`?"
+            ),
+        ),
+        (
+            {"variables": [{"name": "a", "expression": "variables.b"}, {"name": "b", "expression": "1"}]},
+            "own.yaml:18:5: spec.variables[0].expression: there is no `variables.b` (at column 1)",
+        ),
+        (
+            {"variables": [{"name": "a", "expression": "1"}, {"name": "a", "expression": "1"}]},
+            "own.yaml:19:5: spec.variables[1].name: there is another variable 'a'",
+        ),
+        (
+            {"params": {"maximum": 1}, "validations": [{"expression": "params.maximun == 1"}]},
+            "own.yaml:15:5: spec.validations[0].expression: there is no `params.maximun`, did you mean `params.maximum`?",
+        ),
+        (
+            {"matchConditions": [{"name": "a", "expression": "object.spec.x"}]},
+            (
+                "own.yaml:18:5: spec.matchConditions[0].expression: it must give a bool, and gives anything: compare it, "
+                "as in `... == true`"
+            ),
+        ),
+        (
+            {"validations": [{"expression": "true &&\nfalse"}]},
+            "own.yaml:15:5: spec.validations[0]: an expression with line breaks needs a `message`, as in Kubernetes",
+        ),
+        (
+            {"validations": [{"expression": "true", "mesage": "x"}]},
+            "own.yaml:16:5: spec.validations[0].mesage: unknown field `mesage`, did you mean `message`?",
+        ),
+        ({"match": {}}, "own.yaml:6:3: spec.match.resourceRules: is missing: say what the policy looks at"),
+    ],
+)
+def test_a_mistake_is_found_when_the_policy_is_loaded(tmp_path: Path, spec: JSON, problem: str) -> None:
+    assert loading(tmp_path, **spec).split("\n")[0] == problem
+
+
+def test_without_the_library_the_policy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "cel_expr_python":
+            raise ModuleNotFoundError("no", name=name)
+        return real(name, *args, **kwargs)
+
+    real = builtins.__import__
+    cel.language.cache_clear()
+    monkeypatch.delitem(sys.modules, "webhook.cel.library", raising=False)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    try:
+        problem = loading(tmp_path)
+    finally:
+        cel.language.cache_clear()
+    assert problem == (
+        "own.yaml:14:3: spec.validations: needs an optional library (cel_expr_python): pip install 'spotgate[cel]'"
+    )
+
+
+def test_the_library_is_imported_only_for_policies_of_this_kind() -> None:
+    code = "import sys; from webhook.bundle import load_bundle; load_bundle(); print('cel_expr_python' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "False\n"
+
+
+# The page
+
+
+def worked_example() -> JSON:
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    document: JSON = yaml.safe_load(text)
+    return document
+
+
+def shown_blocks() -> list[str]:
+    return re.findall(r"\n\n```\n(.*?)```", PAGE, re.DOTALL)
+
+
+def on_the_page(value: JSON, **spec: Any) -> list[Finding]:
+    document = worked_example()
+    view = view_of(cks_pool("gpu-spot"))
+    return judged(value, "Validation", view=view, **{**document["spec"], **spec})
+
+
+def spot(*images: str, **container: Any) -> JSON:
+    containers = [{"name": f"c{number}", "image": image, **container} for number, image in enumerate(images)]
+    return workload(of=template(metadata={"labels": {"spotgate.dev/capacity": "spot"}}, containers=containers))
+
+
+def test_the_worked_example_holds() -> None:
+    ours = "registry.example.com/trainer:1"
+    assert on_the_page(spot(ours)) == []
+    assert on_the_page(spot(ours, resources={"limits": {"memory": "64Gi"}})) == []
+    assert on_the_page(workload(of=template())) == []
+    (finding,) = on_the_page(spot(ours, resources={"limits": {"memory": "65Gi"}}))
+    assert finding.reason == "a container on spot takes 64Gi of memory at most"
+    (finding,) = judged(spot(ours), "Validation", view=CLUSTER, **worked_example()["spec"])
+    assert finding.reason == "there is no spot pool with GPUs"
+
+
+def test_the_page_shows_what_is_said() -> None:
+    first, second, *others = shown_blocks()
+    assert not others
+    (finding,) = on_the_page(spot("registry.example.com/a:1", "docker.io/trainer:1"))
+    assert said_as(finding, "training-images") == first
+    (finding,) = on_the_page(
+        spot("registry.example.com/a:1"),
+        validations=[{"expression": "object.spec.containers.all(c, c.resources.limits.size() > 0)"}],
+    )
+    assert said_as(finding, "training-images") == second
+
+
+def said_as(finding: Finding, policy: str) -> str:
+    return warned([msgspec.structs.replace(finding, policy=policy, outcome=Outcome.WARN)])
+
+
+def test_every_field_of_a_pool_is_on_the_page() -> None:
+    table = PAGE.partition("| field of a pool | |")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`(\w+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if "|" in line)))
+    listing = "pools[0].map(key, key).sort().join(' ')"
+    pool = replace(cks_pool("a"), gpu_count=1, desired=1, maximum=1)
+    (finding,) = said(pod(), {"expression": "false", "messageExpression": listing}, view=view_of(pool))
+    assert set(finding.reason.split()) == named
+
+
+def test_every_function_is_on_the_page() -> None:
+    page = set(re.findall(r"`([\w.]+)(?:\(q\))?`", PAGE))
+    missing = {name.partition(".")[0] if name.startswith("ip.") else name for name in cel.language().functions} - page
+    assert missing <= {
+        *(
+            "bool",
+            "bytes",
+            "double",
+            "duration",
+            "int",
+            "string",
+            "timestamp",
+            "uint",
+            "optional",
+            "lists",
+            "sets",
+            "strings",
+        ),
+        *(name for name in missing if name.startswith("get") and name[3:4].isupper()),
+        "reverse",
+    }
