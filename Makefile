@@ -7,7 +7,7 @@ SOURCES := webhook certs tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test check bench bench-cluster lock
+.PHONY: help venv run serve cluster test check bench bench-cluster bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,10 +50,13 @@ bench: venv ## Measure latency and throughput
 bench-cluster: venv ## Measure at a real API server, beside a webhook in Go and the built-in policies
 	$(BIN)/python -m bench.cluster
 
+bench-peers: venv ## Measure `check` beside gator and kyverno, on the same manifests
+	$(BIN)/python -m bench.peers
+
 # Compiled for every platform and Python >= 3.11; dev holds runtime's very versions. `make lock UPGRADE=--upgrade` takes newer ones.
 LOCK := .lock-venv
 COMPILE = $(LOCK)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-header --no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
+	--extra cel --no-header --no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
 
 lock: ## Pin the dependencies with their hashes in requirements/
 	$(PYTHON) -m venv --clear $(LOCK)

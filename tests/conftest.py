@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
 from hypothesis import settings
 
+from tests.browser import browse  # noqa: F401 - a fixture for all
 from tests.controlplane.scheduling import pytest_xdist_make_scheduler  # noqa: F401 - the hook
+from tests.programs import gojq, helm, kustomize, pytest_collection_modifyitems  # noqa: F401 - fixtures and a hook
+
+if TYPE_CHECKING:
+    import pytest
 
 # The same examples on every machine, no database left behind; no deadline, as no test asserts a timing.
 settings.register_profile("spotgate", derandomize=True, deadline=None, database=None)
 settings.load_profile("spotgate")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the whole suite keep validated policies in one place, and nowhere else. Workers inherit it."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="spotgate-policies-")
+        os.environ["SPOTGATE_CACHE_DIR"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -191,6 +191,18 @@ def test_system_namespaces_are_never_touched(namespace: str) -> None:
     assert not mutate(both, request(POD, namespace=namespace)).patch
 
 
+def test_a_policy_that_names_a_system_namespace_may_warn_there_and_no_more() -> None:
+    include = {"namespaces": {"include": ["*", "kube-system"]}}
+    naming = index(policy(Tolerates(), matcher=Matcher(MatchSpec.model_validate(include))))
+    there = request(POD, namespace="kube-system")
+    assert [each.outcome for each in validate(naming, there).findings] == [Outcome.WARN]
+    assert not mutate(naming, there).patch
+    assert not validate(naming, request(POD, namespace="kube-node-lease")).findings
+    malformed = validate(naming, request({"metadata": 3}, namespace="kube-system"))
+    assert not malformed.findings
+    assert not malformed.malformed
+
+
 def test_an_edit_becomes_a_patch_that_names_its_policy_and_a_second_pass_makes_none() -> None:
     both = index(policy(Tolerates(), name="adds"))
     decision = mutate(both, request(POD))
@@ -304,7 +316,7 @@ def test_break_glass_on_delete_is_read_from_the_old_object() -> None:
 
 
 def exempt(**parts: Any) -> Exemption:
-    return Exemption(ExemptSpec.model_validate({"reason": "agreed", **parts}))
+    return Exemption(ExemptSpec.model_validate({"reason": "agreed", **parts}), "exempt[0]", "policy.yaml:9")
 
 
 @pytest.mark.parametrize(
@@ -481,7 +493,7 @@ def test_without_a_trace_a_decision_keeps_no_word_of_it() -> None:
         ({"operation": "DELETE"}, {"pods": "match.resourceRules names pods on CREATE, not on DELETE"}),
         (
             {"resource": "deployments", "group": "apps"},
-            {"excluded": "match.excludeResourceRules names deployments on CREATE"},
+            {"excluded": "match.excludeResourceRules[0] names deployments on CREATE"},
         ),
         ({"resource": "pools", "group": "example.com"}, {"pods": "", "updates": "", "excluded": ""}),
     ],

@@ -23,12 +23,12 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
-from webhook.policy.common import Enforcement, SpecError
-from webhook.policy.errors import PolicyErrors, Problem
-from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
-from webhook.policy.loader import load_documents, policy_files
+from webhook.policy.document import EXEMPTION, FACTS, policy_files
+from webhook.policy.errors import PolicyErrors, Problem, SpecError, did_you_mean
 from webhook.policy.match import Exemption, Matcher
-from webhook.rules.protocol import Facts, Mutator, PolicyKind, ResourceRule, Validator
+from webhook.policy.recall import Recall
+from webhook.policy.terms import Enforcement
+from webhook.rules.protocol import Asking, Facts, Mutator, PolicyKind, ResourceRule, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
     from webhook.capacity.provider import Provider
     from webhook.capacity.reader import PoolReader
-    from webhook.policy.common import PolicySpec, ResourceRuleSpec
-    from webhook.policy.loader import PolicyDocument
+    from webhook.policy.common import ExemptSpec, PolicySpec, ResourceRuleSpec
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.facts import WorkloadTemplatesSpec
 
 SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
 """The policies that ship with spotgate: beside the packages, in a checkout as in site-packages."""
@@ -47,17 +48,14 @@ _SHIPPED_FACTS: Final = (SHIPPED / "providers", SHIPPED / "workloads.yaml")
 
 DEFAULT_NAMESPACE: Final = "spotgate-system"
 
-_FACTS: Final[Mapping[str, type[BaseModel]]] = {
-    "CapacityProvider": CapacityProviderSpec,
-    "WorkloadTemplates": WorkloadTemplatesSpec,
-}
-
 
 @cache
 def policy_kinds() -> Mapping[str, PolicyKind]:
     """Every policy kind there is: the ``KIND`` of each module in `webhook.rules`, by name."""
     kinds: dict[str, PolicyKind] = {}
     for module in pkgutil.iter_modules(webhook.rules.__path__):
+        if module.name.endswith("_spec"):
+            continue  # models, which are slow to import and seldom needed
         kind = getattr(importlib.import_module(f"webhook.rules.{module.name}"), "KIND", None)
         if isinstance(kind, PolicyKind):
             kinds[kind.name] = kind
@@ -66,7 +64,15 @@ def policy_kinds() -> Mapping[str, PolicyKind]:
 
 def document_kinds() -> dict[str, type[BaseModel]]:
     """The model of ``spec`` for every kind of document that a policy file may hold."""
-    return {**_FACTS, **{name: kind.spec for name, kind in policy_kinds().items()}}
+    from webhook.policy.common import ExemptionSpec  # noqa: PLC0415 - slow, and not needed to recall
+    from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec  # noqa: PLC0415
+
+    return {
+        "CapacityProvider": CapacityProviderSpec,
+        "WorkloadTemplates": WorkloadTemplatesSpec,
+        EXEMPTION: ExemptionSpec,
+        **{name: kind.model() for name, kind in policy_kinds().items()},
+    }
 
 
 class Bundle(msgspec.Struct, frozen=True):
@@ -75,7 +81,7 @@ class Bundle(msgspec.Struct, frozen=True):
     Attributes:
         index: the compiled policies.
         hash: of all files it was made of; the same files give the same hash.
-        documents: the policies as they were written, for ``explain`` and the webhook configuration.
+        documents: policies, exemptions and facts as they were written.
     """
 
     index: Index
@@ -98,25 +104,60 @@ class Bundle(msgspec.Struct, frozen=True):
         return tuple(reader for provider in self.providers.values() for reader in provider.readers)
 
 
-def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundle:
+def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", recalled_in: Path | None = None) -> Bundle:
     """Load the policies in these files and folders; none given: the shipped ones.
 
     Args:
         paths: files, and folders of which every ``*.yaml`` below is read.
         own_namespace: where spotgate itself runs; default: the Pod's (``POD_NAMESPACE``), else spotgate-system.
+        recalled_in: the folder that keeps what validation made of policy files, to be faster the next time.
 
     Raises:
         PolicyErrors: everything that is wrong, with file, line and field.
     """
-    problems: list[Problem] = []
     files = policy_files(paths or (SHIPPED,))
     facts_files = [file for file in policy_files(_SHIPPED_FACTS) if file not in files]
-    documents = load_documents(files, document_kinds(), problems)
-    base = load_documents(facts_files, _FACTS, problems)
+    recall = Recall(recalled_in, [*facts_files, *files]) if recalled_in is not None else None
+    problems: list[Problem] = []
+    recalled = recall.documents() if recall is not None else None
+    if recalled is not None:
+        return _bundle(recalled, problems, own_namespace)
+    where = ", ".join(map(str, paths or (SHIPPED,)))
+    documents = _validated(files, facts_files, where, problems)
+    bundle = _bundle(documents, problems, own_namespace)
+    if recall is not None:
+        recall.keep(documents)
+    return bundle
+
+
+def _validated(
+    files: Sequence[Path], facts_files: Sequence[Path], where: str, problems: list[Problem]
+) -> list[PolicyDocument]:
+    """The documents of the files, and those of the shipped facts that they do not bring themselves."""
+    from webhook.policy.loader import load_documents  # noqa: PLC0415 - slow, and not needed to recall
+
+    kinds = document_kinds()
+    documents = load_documents(files, kinds, problems)
+    base = load_documents(facts_files, {name: kinds[name] for name in FACTS}, problems)
     brought = {(document.kind, document.name) for document in documents}
+    if not any(each.is_policy for each in documents) and not problems:
+        problems.append(Problem(where, 0, 0, "", _no_policy(documents)))
     documents = [*(each for each in base if (each.kind, each.name) not in brought), *documents]
-    if any(each.spec is None for each in documents if each.kind in _FACTS):
+    if any(each.spec is None for each in documents if each.kind in FACTS):
         raise PolicyErrors(problems)  # What policies say of facts that are not there is no mistake of theirs.
+    return documents
+
+
+def _no_policy(documents: Sequence[PolicyDocument]) -> str:
+    if not documents:
+        return "holds no policy; name a folder with policy files (*.yaml)"
+    what = "facts and exemptions" if any(each.kind == EXEMPTION for each in documents) else "facts"
+    return f"holds only {what}, and no policy; name the policies too: --policies can be given again"
+
+
+def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str) -> Bundle:
+    """The documents compiled and indexed, if nothing is wrong with any of them."""
+    names = [each.name for each in documents if each.is_policy]
     documents = [each for each in documents if each.spec is not None]
 
     providers = {
@@ -129,17 +170,17 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
         for item in _workloads(each)
     }
     facts = Facts(providers, tuple(workloads.values()))
-    written = [each for each in documents if each.kind not in _FACTS]
-    if not written and not problems:
-        where = ", ".join(map(str, paths or (SHIPPED,)))
-        text = "holds no policy; name a folder with policy files (*.yaml)"
-        if brought:
-            text = "holds only facts, and no policy; name the policies too: --policies can be given again"
-        problems.append(Problem(where, 0, 0, "", text))
+    written = [each for each in documents if each.kind in policy_kinds()]
+    exemptions = [each for each in documents if each.kind == EXEMPTION]
+    problems += _naming_nothing(exemptions, names)
+    shared = [
+        (Globs(each.spec.policies), _exemption(each, ("spec",), each.spec, f"{EXEMPTION} {each.name}"))
+        for each in exemptions
+    ]
     policies: list[Policy] = []
     for document in written:
         try:
-            policy = _compile(document, facts)
+            policy = _compile(document, facts, shared)
         except SpecError as error:
             problems.append(document.spec_problem(error))
             continue
@@ -157,7 +198,27 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
     )
 
 
-def _compile(document: PolicyDocument, facts: Facts) -> Policy:
+def _naming_nothing(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:
+    """What Exemption documents name and no policy is called."""
+    for document in exemptions:
+        for number, glob in enumerate(document.spec.policies):
+            if not any(map(Globs((glob,)).match, names)):
+                text = f"no policy is named {glob}{did_you_mean(glob, names)}"
+                yield document.problem(("spec", "policies", number), text)
+
+
+def _exemption(document: PolicyDocument, path: tuple[str | int, ...], spec: ExemptSpec, name: str) -> Exemption:
+    line, _ = document.document.position(path)
+    return Exemption(spec, name, f"{_shown(document)}:{line}")
+
+
+def _shown(document: PolicyDocument) -> str:
+    """The file as it was named; one that ships with spotgate without what its place is on this machine."""
+    file = Path(document.document.file)
+    return str(file.relative_to(SHIPPED.parent) if file.is_relative_to(SHIPPED) else file)
+
+
+def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Globs, Exemption]]) -> Policy:
     kind = policy_kinds()[document.kind]
     spec: PolicySpec = document.spec
     rule = kind.compile(spec, facts)
@@ -172,14 +233,21 @@ def _compile(document: PolicyDocument, facts: Facts) -> Policy:
         rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),
         exclude=tuple(map(_rule, spec.match.exclude_resource_rules)),
         matcher=Matcher(spec.match),
-        exemptions=tuple(map(Exemption, spec.exempt)),
+        exemptions=(
+            *(
+                _exemption(document, ("spec", "exempt", number), entry, f"exempt[{number}]")
+                for number, entry in enumerate(spec.exempt)
+            ),
+            *(exemption for policies, exemption in shared if policies.match(document.name)),
+        ),
         break_glass=Globs(spec.break_glass.groups if spec.break_glass else ()),
         controller_denies=spec.controller_created == "deny",
         mutator=mutator,
         validator=rule if isinstance(rule, Validator) else None,
-        needs=kind.needs,
+        needs=rule.needs if isinstance(rule, Asking) else kind.needs,
         template_outcome=kind.template_outcome,
         unknown_outcome=kind.unknown_outcome,
+        counts_replicas=kind.counts_replicas,
     )
 
 
@@ -189,6 +257,8 @@ def _rule(spec: ResourceRuleSpec) -> ResourceRule:
         api_versions=spec.api_versions,
         resources=spec.resources,
         operations=spec.operations,
+        resource_names=spec.resource_names,
+        scope=spec.scope,
     )
 
 

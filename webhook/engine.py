@@ -8,6 +8,7 @@ what is never touched, match, exemptions, enforcement, pod templates, controller
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,8 @@ from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import MIRROR_ANNOTATION, Pod, decode_pod, pod_from_template
 from webhook.kube.templates import pod_of
-from webhook.patch import Recorder, pointer
+from webhook.kube.workload import surroundings_of
+from webhook.patch import Recorder, apply_all, pointer
 from webhook.review import MalformedObjectError, decode_object, is_null
 from webhook.rules.protocol import NO_NEEDS
 
@@ -73,9 +75,9 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
     route = index.route(context.phase, request)
     if route is None:
         return NOTHING
-    evaluation = _Evaluation(request, index, context, versions=route.versions)
+    evaluation = _Evaluation(request, index, context, particular=route.particular)
     if index.system_namespace(request.namespace, context.view):
-        evaluation.trace.say("namespace %s is a system namespace: never touched", request.namespace)
+        evaluation.in_system_namespace(route.direct)
         return evaluation.decision()
     # A trace tells of the policies that are left out, too.
     direct, projected = (route.direct, route.projected) if context.trace else route.within(request.namespace)
@@ -115,6 +117,12 @@ def _why_lowered(policy: Policy, violation: Violation, subject: _Subject) -> str
     return ""
 
 
+def _remedy(policy: Policy, violation: Violation, subject: _Subject) -> tuple[Operation, ...]:
+    """What mends it, in the object of the request."""
+    where = pointer(subject.path)
+    return tuple(msgspec.structs.replace(each, path=where + each.path, policy=policy.name) for each in violation.remedy)
+
+
 def _readable(template: object) -> Pod | None:
     """What a pod template was before; None where it was not there, or could not be read: then all of it is new."""
     if template is None:
@@ -128,14 +136,20 @@ def _readable(template: object) -> Pod | None:
 class _Subject:
     """The object of the request, or one pod template in it, decoded when a rule first asks."""
 
-    __slots__ = ("_object", "_old_object", "_old_pod", "_pod", "operation", "path", "request", "template", "trace")
+    __slots__ = (
+        *("_object", "_old_object", "_old_pod", "_pod", "changes"),
+        *("kept", "memo", "operation", "path", "request", "template", "trace"),
+    )
 
     def __init__(self, request: Request, trace: Trace) -> None:
         self.request = request
         self.trace = trace
         self.operation = request.operation
         self.template = False
+        self.kept = False
         self.path: tuple[str | int, ...] = ()
+        self.memo: dict[str, Any] = {}
+        self.changes: list[Operation] = []
         self._pod: Pod | None = None
         self._old_pod: Pod | None = None
         self._object: dict[str, Any] | None = None
@@ -183,6 +197,20 @@ class _Subject:
             self._old_object = decode_object(self.request.old_object)
         return self._old_object
 
+    @property
+    def shown(self) -> dict[str, Any] | None:
+        if not self.template:
+            return self.object
+        # What is changed is decoded once more: the object is shown to others, too.
+        value: Any = decode_object(self.request.object) if self.changes else self.object
+        for part in self.path:
+            value = value[part]
+        metadata = self.pod.metadata
+        owners = msgspec.to_builtins(metadata.ownerReferences)
+        own = {"namespace": metadata.namespace, "ownerReferences": owners}
+        pod = {**value, "apiVersion": "v1", "kind": "Pod", "metadata": {**(value.get("metadata") or {}), **own}}
+        return apply_all(self.changes, pod)
+
     def labels(self) -> Iterator[Mapping[str, str]]:
         """Labels of the object and of the old one, as an object selector sees them."""
         if self.template:
@@ -215,9 +243,10 @@ def _decode_metadata(raw: msgspec.Raw) -> _Metadata:
 class _Evaluation:
     """One decision in the making."""
 
-    def __init__(self, request: Request, index: Index, context: Context, *, versions: bool) -> None:
+    def __init__(self, request: Request, index: Index, context: Context, *, particular: bool) -> None:
         self.request = request
-        self.versions = versions
+        self.particular = particular
+        self.only_warns = False
         self.index = index
         self.context = context
         self.recording = Recording() if context.trace else None
@@ -241,6 +270,18 @@ class _Evaluation:
             steps=steps,
         )
 
+    def in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
+        """Nothing there is ever changed or denied; a policy that names the namespace itself may warn."""
+        self.only_warns = True
+        named = tuple(policy for policy in policies if policy.matcher.names(self.request.namespace))
+        if not named or self.context.phase is Phase.MUTATE:
+            self.trace.say("namespace %s is a system namespace: never touched", self.request.namespace)
+            return
+        try:
+            self.validate(named)
+        except MalformedObjectError as error:
+            self.trace.say("not judged: the object can't be read: %s", error.problem)
+
     def mutate(self, policies: tuple[Policy, ...]) -> None:
         recorder = Recorder()
         self._mutate(policies, self.subject, recorder)
@@ -250,24 +291,32 @@ class _Evaluation:
         self._validate(policies, self.subject, "")
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
-        for found, subject in self._templates(workload):
+        for found, subject in self._templates(workload, ()):
             recorder = Recorder(pointer(found.path))
             self._mutate(policies, subject, recorder)
             self.operations += recorder.operations
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
-        for found, subject in self._templates(workload):
-            self._mutate(policies, subject, Recorder())
-            self._validate(policies, subject, field_path(found.path))
+        counting = tuple(policy for policy in policies if policy.counts_replicas)
+        for found, subject in self._templates(workload, counting):
+            recorder = Recorder()
+            self._mutate(policies, subject, recorder)
+            subject.changes = recorder.operations
+            self._validate(counting if subject.kept else policies, subject, field_path(found.path))
 
-    def _templates(self, workload: Workload) -> Iterator[tuple[FoundTemplate, _Subject]]:
-        """Each pod template as the Pod it will become. One that an UPDATE leaves as it is says nothing new."""
+    def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, _Subject]]:
+        """Each pod template as the Pod it will become.
+
+        One that an UPDATE leaves as it is says nothing new, but to policies that count how many Pods are made of it.
+        """
         templates = self._found(workload, self.subject.object)
         there = self._found(workload, self.subject.old_object)
+        recounted = bool(counting and there) and self._has_fewer_replicas()
         before = {found.identity: found.value for found in there}
         for found in templates:
             # Wherever it was: templates without names are numbered, and removing one moves those behind it.
-            if any(found.value == each.value for each in there):
+            kept = any(found.value == each.value for each in there)
+            if kept and not recounted:
                 self._say_of_template(found, "the request leaves it as it is: it is not judged again")
                 continue
             try:
@@ -279,7 +328,15 @@ class _Evaluation:
                 self._unreadable(error)
                 continue
             old_pod = _readable(before.get(found.identity))
-            yield found, _Subject.of_template(self.request, self.trace, pod, old_pod, path=found.path)
+            subject = _Subject.of_template(self.request, self.trace, pod, old_pod, path=found.path)
+            subject.kept = kept
+            yield found, subject
+
+    def _has_fewer_replicas(self) -> bool:
+        """Than before, or the first that there are: with more, what is too few was too few before."""
+        specs = (surroundings_of(raw).spec for raw in (self.request.old_object, self.request.object))
+        before, after = (1 if spec.replicas is None else spec.replicas for spec in specs)
+        return after < before or before == 0 < after
 
     def _say_of_template(self, found: FoundTemplate, text: str) -> None:
         if self.recording is not None:
@@ -325,25 +382,36 @@ class _Evaluation:
         if self.recording is not None:
             self.recording.policy = policy.name
             self.recording.where = field_path(subject.path)
-        if self.versions and not subject.template and not policy.matches_version(request):
-            self.trace.say("match.resourceRules does not name version %s", request.resource.version)
+        if self.particular and (why_not := policy.why_not_request(request, template=subject.template)):
+            self.trace.say("%s", why_not)
             return False
         if not policy.matcher.trivial:
-            why_not = policy.matcher.why_not(
-                request.namespace,
-                lambda: self.index.namespace_labels(request.namespace, self.context.view),
-                subject.labels,
-            )
+            why_not = policy.matcher.why_not(request.namespace, self._namespace_labels, subject.labels)
             if why_not:
                 self.trace.say("%s", why_not)
                 return False
-        for number, exemption in enumerate(policy.exemptions):
-            failing = exemption.failing(request, self.context.now.date())
+        for exemption in policy.exemptions:
+            failing = exemption.failing(request, subject.labels, self.context.now.date())
             if not failing:
-                self.trace.say("exempt: %s", exemption)
+                said = f"exempt: {exemption}, by {exemption.name} at {exemption.place}"
+                self.trace.say("%s", said)
+                self._record(policy.name, said)
                 return False
-            self.trace.say("not exempt, by exempt[%d].%s: %s", number, failing, exemption)
+            self.trace.say("not exempt, by %s.%s: %s", exemption.name, failing, exemption)
         return True
+
+    def _namespace_labels(self) -> Mapping[str, str]:
+        """As in Kubernetes, a Namespace that is made or changed has those that it will have."""
+        request = self.request
+        if (request.resource.group, request.path) == ("", "namespaces") and not is_null(request.object):
+            return next(self.subject.labels())
+        return self.index.namespace_labels(request.namespace, self.context.view)
+
+    def _record(self, policy: str, said: str) -> None:
+        """Keep for the audit log which exemption let something through; of several pod templates once."""
+        known = self.audit.get(policy, "")
+        if f"; {said};" not in f"; {known};":
+            self.audit[policy] = "; ".join(filter(None, (known, said)))
 
     def _settle(self, policy: Policy, violation: Violation, subject: _Subject, where: str) -> Finding:
         """Turn a bare violation into a finding: only ever downwards, and each step for a reason of its own."""
@@ -354,11 +422,14 @@ class _Evaluation:
         if violation.unknown:
             self.unknown += 1
             outcome = min(outcome, Outcome.INDETERMINATE if self.context.offline else policy.unknown_outcome)
+        if self.only_warns:
+            outcome = min(outcome, Outcome.WARN)
         if outcome is Outcome.DENY:
             lowered = self._why_not_denied(policy)
             if lowered:
                 outcome = Outcome.WARN
-                detail = " ".join(filter(None, (detail, f"Not denied: {lowered}.")))
+            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
+            detail = " ".join(filter(None, (detail, note)))
         field = ".".join(filter(None, (where, violation.field)))
         return Finding(
             policy=policy.name,
@@ -368,6 +439,7 @@ class _Evaluation:
             field=field,
             fix=violation.fix,
             lowered="" if self.recording is None else _why_lowered(policy, violation, subject),
+            remedy=violation.remedy and _remedy(policy, violation, subject),
         )
 
     def _why_not_denied(self, policy: Policy) -> str:
@@ -378,14 +450,32 @@ class _Evaluation:
         if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
             self.audit["controller-created"] = user
             return f"{user} replaces the Pods of workloads that may be older than the policy"
-        if not policy.break_glass:
-            return ""
-        raw = self.request.old_object if is_null(self.request.object) else self.request.object
-        reason = (_decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
-        if not reason:
-            return ""
-        if any(policy.break_glass.match(group) for group in self.request.user_info.groups or ()):
-            self.audit["break-glass"] = f"{user}: {reason}"
-            return f"break-glass by {user or 'an unknown user'}: {reason}"
-        self.audit["break-glass-refused"] = f"{user}: {reason}"
+        if self._emergency and self._emergency.strip() and self._may_break_glass(policy):
+            self.audit["break-glass"] = f"{user}: {self._emergency}"
+            return f"break-glass by {user or 'an unknown user'}: {self._emergency}"
         return ""
+
+    @cached_property
+    def _emergency(self) -> str | None:
+        """The reason that the object gives for break-glass; None: it does not ask for it."""
+        raw = self.request.old_object if is_null(self.request.object) else self.request.object
+        return None if is_null(raw) else (_decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
+
+    def _may_break_glass(self, policy: Policy) -> bool:
+        return any(policy.break_glass.match(group) for group in self.request.user_info.groups or ())
+
+    def _why_break_glass_fails(self, policy: Policy) -> str:
+        """For the one who asked for it in vain, as a sentence; empty: nobody did."""
+        if self._emergency is None:
+            return ""
+        user = self.request.user_info
+        self.audit["break-glass-refused"] = f"{user.username}: {self._emergency}"
+        if not self._emergency.strip():
+            why = "it gives no reason"
+        elif not policy.break_glass:
+            why = f"policy {policy.name} has no breakGlass"
+        elif self.context.offline and not user.groups:
+            why = "nothing says who asks: pass --user and --group"
+        else:
+            why = f"{user.username or 'the user'} is in none of these groups: {', '.join(policy.break_glass.patterns)}"
+        return f"{BREAK_GLASS} has no effect: {why}."

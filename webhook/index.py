@@ -7,13 +7,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
 from webhook.globs import Globs
-from webhook.policy.common import OPERATIONS
-from webhook.policy.match import resource_matches
-from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
+from webhook.policy.terms import OPERATIONS
+from webhook.rules.protocol import NO_NEEDS, Mutator, Particulars, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         enforcement: the most a finding may become.
         rules: what it matches; ``exclude`` is taken out of it.
         matcher: the rest of ``match``.
-        exemptions: who and what is let through.
+        exemptions: who and what is let through: its own, then those of Exemption documents.
         break_glass: groups that may turn a denial into a warning.
         controller_denies: a denial stays one when a built-in controller asks.
         mutator: the rule, if it changes Pods.
@@ -51,6 +51,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         needs: what of the cluster the rule asks.
         template_outcome: the most a finding on a pod template may become.
         unknown_outcome: the most a finding about something unknown may become on the server.
+        counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
     """
 
     name: str
@@ -67,40 +68,75 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     needs: Needs
     template_outcome: Outcome
     unknown_outcome: Outcome
+    counts_replicas: bool = False
 
     def matches(self, operation: str, group: str, path: str) -> bool:
-        """Does it look at requests of this kind?"""
-        return _any(self.rules, operation, group, path) and not _any(self.exclude, operation, group, path)
+        """May it look at requests of this kind? What else its rules ask, `why_not_request` compares."""
+        named = any(rule.names(operation, group, path) for rule in self.rules)
+        return named and self._excluding(operation, group, path) is None
+
+    def matches_templates(self) -> bool:
+        """May it look at the Pods that are made of pod templates?"""
+        return self.matches(*_POD) and any(rule.names(*_POD) and not rule.unfit(_TEMPLATE) for rule in self.rules)
+
+    def leaves_out(self, operation: str, group: str, path: str) -> bool:
+        """Does it exclude all requests of this kind?"""
+        return self._excluding(operation, group, path) is not None
+
+    def _excluding(self, operation: str, group: str, path: str) -> int | None:
+        """The number of the rule that excludes all requests of this kind; None: none does."""
+        numbered = enumerate(self.exclude)
+        return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.particular), None)
+
+    @property
+    def particular(self) -> bool:
+        """Must each request be compared with its rules?"""
+        return any(rule.particular for rule in (*self.rules, *self.exclude))
+
+    def within(self, namespace: str) -> Policy:
+        """The policy without exemptions that hold in other namespaces alone."""
+        exemptions = tuple(each for each in self.exemptions if each.is_for(namespace))
+        return self if len(exemptions) == len(self.exemptions) else replace(self, exemptions=exemptions)
 
     def why_not(self, operation: str, group: str, path: str) -> str:
         """Which part of ``match`` leaves requests of this kind out; empty where none does, or nothing names them."""
-        if _any(self.exclude, operation, group, path):
-            return f"match.excludeResourceRules names {path} on {operation}"
+        if (number := self._excluding(operation, group, path)) is not None:
+            return f"match.excludeResourceRules[{number}] names {path} on {operation}"
         others = [other for other in OPERATIONS if other != operation and self.matches(other, group, path)]
         if others and not self.matches(operation, group, path):
             return f"match.resourceRules names {path} on {', '.join(others)}, not on {operation}"
         return ""
 
-    def matches_version(self, request: Request) -> bool:
-        """Does one of its rules name the request's API version?"""
-        version = request.resource.version
-        return any(
-            "*" in rule.api_versions or version in rule.api_versions
-            for rule in self.rules
-            if _covers(rule, request.operation, request.resource.group, request.path)
-        )
+    def why_not_request(self, request: Request, *, template: bool) -> str:
+        """Which part of the rules that name the kind of the request leaves out this one; empty where none does.
+
+        Args:
+            request: as it came.
+            template: whether it is about a pod template in its object, and so about a Pod that has no name yet.
+        """
+        asked = ((request.operation, request.resource.group, request.path), Particulars.of(request))
+        kind, particulars = (_POD, _TEMPLATE) if template else asked
+        why_not = ""
+        for number, rule in enumerate(self.rules):
+            if not rule.names(*kind):
+                continue
+            unfit = rule.unfit(particulars)
+            if not unfit:
+                why_not = ""
+                break
+            why_not = why_not or f"match.resourceRules[{number}].{unfit}"
+        if why_not:
+            return why_not
+        for number, rule in enumerate(self.exclude):
+            for each, of_each in dict.fromkeys((asked, (kind, particulars))):
+                if rule.names(*each) and not rule.unfit(of_each):
+                    return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
+        return ""
 
 
-def _covers(rule: ResourceRule, operation: str, group: str, path: str) -> bool:
-    return (
-        (operation in rule.operations or "*" in rule.operations)
-        and (group in rule.api_groups or "*" in rule.api_groups)
-        and any(resource_matches(pattern, path) for pattern in rule.resources)
-    )
-
-
-def _any(rules: Iterable[ResourceRule], operation: str, group: str, path: str) -> bool:
-    return any(_covers(rule, operation, group, path) for rule in rules)
+_POD: Final = ("CREATE", "", "pods")
+_TEMPLATE: Final = Particulars("v1", "", in_namespace=True)
+"""Of the Pods that are made of a pod template; their names are generated."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -111,27 +147,27 @@ class Route(msgspec.Struct, frozen=True):
         projected: policies that look at its pod templates.
         workload: where the pod templates are.
         needs: what all of them together ask of the cluster.
-        versions: some policy names API versions, so they must be compared.
+        particular: some policy names API versions, names or a scope, so each request must be compared with it.
     """
 
     direct: tuple[Policy, ...]
     projected: tuple[Policy, ...]
     workload: Workload | None
     needs: Needs
-    versions: bool
+    particular: bool
     _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
 
     def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
         """Those of ``direct`` and ``projected`` whose ``match.namespaces`` does not leave the namespace out.
 
-        Remembered, so that policies for other namespaces cost nothing.
+        Remembered, so that policies for other namespaces cost nothing, and exemptions for others neither.
         """
         if not namespace:
             return self.direct, self.projected
         found = self._within.get(namespace)
         if found is None:
             direct, projected = (
-                tuple(policy for policy in policies if not policy.matcher.why_not_in(namespace))
+                tuple(policy.within(namespace) for policy in policies if not policy.matcher.why_not_in(namespace))
                 for policies in (self.direct, self.projected)
             )
             found = direct, projected
@@ -202,7 +238,7 @@ class Index:
         ]
 
     def _why_no_template(self, policy: Policy, group: str, path: str) -> str:
-        return policy.why_not("CREATE", "", "pods") if (group, path) in self.workloads else ""
+        return policy.why_not(*_POD) if (group, path) in self.workloads else ""
 
     def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
         """A namespace's labels; of an unknown one only its name."""
@@ -235,7 +271,7 @@ class Index:
         projected = tuple(
             policy
             for policy in (self.policies if workload is not None else ())
-            if policy.matches("CREATE", "", "pods") and not _any(policy.exclude, operation, group, path)
+            if policy.matches_templates() and not policy.leaves_out(operation, group, path)
         )
         if mutate:
             projected = tuple(policy for policy in projected if policy.mutator is not None)
@@ -247,5 +283,5 @@ class Index:
             projected,
             workload,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
-            any(rule.api_versions != ("*",) for policy in chosen for rule in policy.rules),
+            any(policy.particular for policy in chosen),
         )

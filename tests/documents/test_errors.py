@@ -61,7 +61,8 @@ def error(text: str | bytes, limits: Limits | None = None) -> str:
         ("a: b: c\n", f"1:5: mapping values are not allowed in this context; {SYNTAX}"),
         ("a: [1\nb: 2\n", f"2:2: did not find expected ',' or ']' while parsing a flow sequence; {SYNTAX}"),
         ("a: é\x01\n", "1:5: control characters are not allowed: U+0001; escape it, in double quotes"),
-        (b"a: 1\nb: x\xff\n", "2:5: the file is not UTF-8; save it as UTF-8"),
+        ("a: \0\n", "1:4: control characters are not allowed: U+0000; save the file as UTF-8: it is UTF-16, or no text"),
+        (b"a: 1\nb: x\xff\n", "2:5: the file is not UTF-8; save it as UTF-8, or leave it out if it is no text"),
         ("a: 1\n".encode("utf-16"), "1:1: the file is UTF-16; save it as UTF-8 (PowerShell's '>' writes UTF-16)"),
         (
             '{"a": "\\ud800"}',
@@ -111,7 +112,7 @@ MERGES = (
 @pytest.mark.parametrize(
     ("text", "limits", "problem"),
     [
-        ("a: 1234", Limits(size=6), "7 bytes are more than the 6 a file may have; split it into several files"),
+        ("a: 1234", Limits(size=6), "the file has more than 6 bytes; split it into several files"),
         ("[1, 2, 3, 4]", Limits(nodes=4), "more than 4 values; split the file into several"),
         ("- 1\n- 2\n- 3\n- 4\n", Limits(nodes=4), "more than 4 values; split the file into several"),
         ("---\n" * 5, Limits(nodes=4), "more than 4 values; split the file into several"),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from webhook.policy.common import PolicySpec
+from webhook.policy.document import PolicyDocument, policy_files
 from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
-from webhook.policy.loader import PolicyDocument, load_documents, policy_files
+from webhook.policy.loader import load_documents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +196,7 @@ def test_a_reader_expression_is_checked_at_load(tmp_path: Path) -> None:
 spec:
   title: X
   poolNameLabel: x
-  interruption: {cordonSeconds: 0, drainSeconds: 1, removalSeconds: 2}
+  interruption: {cordonSeconds: 0, drainSeconds: 1, removalSeconds: 11}
   gracePeriod: {budgetSeconds: 10, safetyMarginSeconds: 1}
   nodePools:
     - group: a

@@ -95,7 +95,7 @@ def read_documents(data: bytes, file: str, *, limits: Limits = LIMITS) -> list[D
 
 def _decode(data: bytes, file: str, limits: Limits) -> str:
     if len(data) > limits.size:
-        problem = f"{len(data)} bytes are more than the {limits.size} a file may have"
+        problem = f"the file has more than {limits.size} bytes"
         raise DocumentError(file, 1, 1, problem, "split it into several files")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DocumentError(file, 1, 1, "the file is UTF-16", "save it as UTF-8 (PowerShell's '>' writes UTF-16)")
@@ -103,7 +103,8 @@ def _decode(data: bytes, file: str, limits: Limits) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = line_and_column(error.object[: error.start])
-        raise DocumentError(file, line, column, "the file is not UTF-8", "save it as UTF-8") from None
+        fix = "save it as UTF-8, or leave it out if it is no text"
+        raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
 def _json_documents(text: str, file: str, limits: Limits) -> list[Document]:

@@ -2,89 +2,31 @@
 
     edited(document.source, document.value, wanted)
 
-Positions come from libyaml's events, for JSON too. Members and items are added, and scalars replaced; whatever else is
-asked for is refused, and so is a change that would show in another place, through an alias.
+Members and items are added, members removed and renamed, and scalars replaced; whatever else is asked for is refused,
+and so is a change that would show in another place, through an alias.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-import msgspec
-import yaml
-from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent
-
-from webhook.documents.model import ESCAPED_SURROGATE
+from webhook.documents import DocumentError, read_documents
+from webhook.documents.nodes import Edit, EditError, compose
+from webhook.documents.removal import removed
 from webhook.documents.values import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from webhook.documents.model import JSONValue
+    from webhook.documents.nodes import Member, Node
 
-Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
-
-
-class EditError(ValueError):
-    """A change that can't be made in place. Line, from 0, in the text; problem; fix."""
-
-    def __init__(self, line: int, problem: str, fix: str) -> None:
-        super().__init__(line, problem, fix)
-        self.line = line
-        self.problem = problem
-        self.fix = fix
-
+__all__ = ["Edit", "EditError", "edited", "edits"]
 
 Entry: TypeAlias = "tuple[str | None, JSONValue]"
 """A member to add, with its key, or an item, without."""
-
-
-class Edit(NamedTuple):
-    """Put ``text`` in place of the characters from ``start`` to ``end``."""
-
-    start: int
-    end: int
-    text: str
-
-
-class Node(msgspec.Struct, kw_only=True):
-    """A value, and where it is: characters of the text from ``start`` (its anchor and tag included) to ``end``.
-
-    Attributes:
-        line: from 0.
-        column: of the keys or dashes of a block collection, from 0.
-        flow: in brackets.
-        anchor: the name that aliases know it by.
-        alias: it is one, of this name.
-        opened: behind the opening bracket.
-        members: of a mapping: where each key begins, and its value. Those that are merged in are not there.
-        items: of a sequence.
-    """
-
-    start: int
-    end: int
-    line: int
-    column: int = 0
-    flow: bool = False
-    anchor: str | None = None
-    alias: str | None = None
-    opened: int = 0
-    members: dict[str, tuple[int, Node]] | None = None
-    items: list[Node] | None = None
-
-    @property
-    def children(self) -> list[Node]:
-        """The values in it."""
-        return [value for _, value in self.members.values()] if self.members is not None else self.items or []
-
-    @property
-    def begins(self) -> list[int]:
-        """Where each of its entries begins."""
-        if self.members is not None:
-            return [start for start, _ in self.members.values()]
-        return [item.start for item in self.items or []]
 
 
 def edited(source: str, before: JSONValue, after: JSONValue) -> str:
@@ -98,70 +40,45 @@ def edited(source: str, before: JSONValue, after: JSONValue) -> str:
     Raises:
         EditError: it can't be done in place.
     """
-    root = _compose(source)
-    editor = _Editor(source, root)
-    edits = list(editor.edits(root, before, after))
-    for start, end, text in reversed(sorted(edits, key=lambda edit: edit.start)):  # noqa: C413 - inner ones first
-        source = f"{source[:start]}{text}{source[end:]}"
-    return source
+    return _apply(edits(source, before, after), source)
 
 
-def _compose(source: str) -> Node:
-    following: Callable[[], Event] = yaml.CSafeLoader(ESCAPED_SURROGATE.sub(r"\\u0020", source)).get_event
-    following()  # the stream's start
-    following()  # the document's
-    return _node(source, following(), following)
+def edits(source: str, before: JSONValue, after: JSONValue) -> list[Edit]:
+    """The same as edits of the text, in its order; none overlaps another.
+
+    Raises:
+        EditError: it can't be done in place.
+    """
+    root = compose(source)
+    # Inner ones first, and what is put in before what begins there and is taken out.
+    found = sorted(_Editor(source, root).edits(root, before, after), key=lambda edit: edit[:2])
+    if any(edit.start < edit.end for edit in found):
+        # What is around a member that is gone may now be read in another way, as a comment below a block scalar is.
+        _read_back(_apply(found, source), after)
+    return found
 
 
-def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
-    kind = type(event)
-    node = Node(start=event.start_mark.index, end=event.end_mark.index, line=event.start_mark.line, anchor=event.anchor)
-    if kind is AliasEvent:
-        node.anchor, node.alias = None, event.anchor
-    elif kind is ScalarEvent:
-        if event.style in {"|", ">"}:
-            node.end = _end_of_block_scalar(source, node)
-    else:
-        node.flow = event.flow_style
-        node.opened = event.end_mark.index
-        last = (
-            _mapping(source, node, following)
-            if kind is MappingStartEvent
-            else _sequence(source, node, event, following)
-        )
-        node.end = last.end_mark.index if node.flow else max(child.end for child in node.children)
-    return node
+def _apply(found: list[Edit], source: str) -> str:
+    pieces: list[str] = []
+    done = 0
+    for start, end, text in found:
+        pieces += (source[done:start], text)
+        done = end
+    return "".join((*pieces, source[done:]))
 
 
-def _mapping(source: str, node: Node, following: Callable[[], Event]) -> Event:
-    """Read the members; the event that ends them."""
-    node.members = {}
-    while type(key := following()) is not MappingEndEvent:
-        written = source[key.start_mark.index : key.end_mark.index]
-        name = json.loads(written) if ESCAPED_SURROGATE.search(written) else str(getattr(key, "value", ""))
-        value = _node(source, following(), following)
-        # Keys that are no texts (`1: x`) go by what is written; nothing is ever added below them.
-        node.members[name] = (key.start_mark.index, value)
-        if len(node.members) == 1:
-            node.column = key.start_mark.column
-    return key
+def _read_back(text: str, wanted: JSONValue) -> None:
+    """See that the text has that value.
 
-
-def _sequence(source: str, node: Node, start: Event, following: Callable[[], Event]) -> Event:
-    """Read the items; the event that ends them."""
-    node.items = []
-    if not node.flow:
-        mark = start.end_mark  # before the first dash, or, where it is not indented, behind it
-        node.column = mark.column if source[mark.index : mark.index + 1] == "-" else mark.column - 1
-    while type(item := following()) is not SequenceEndEvent:
-        node.items.append(_node(source, item, following))
-    return item
-
-
-def _end_of_block_scalar(source: str, node: Node) -> int:
-    """Behind its last line; where it keeps the empty lines that follow (``|+``), behind those."""
-    text = source[node.start : node.end]
-    return node.end if "+" in text.partition("\n")[0] else node.start + len(text.rstrip())
+    Raises:
+        EditError: it has not.
+    """
+    try:
+        values = [document.value for document in read_documents(text.encode(), "")]
+    except (DocumentError, UnicodeEncodeError):
+        values = []
+    if not _same(values, [wanted]):
+        raise EditError(0, "what is around it would be read in another way", "change it by hand")
 
 
 class _Style(NamedTuple):
@@ -187,7 +104,7 @@ class _Editor:
 
     def __init__(self, source: str, root: Node) -> None:
         self._source = source
-        nodes = list(_walk(root))
+        nodes = list(root.walk())
         self._aliases = {node.alias for node in nodes if node.alias is not None}
         self._style = _Style(
             json=_is_json(source),
@@ -206,12 +123,7 @@ class _Editor:
         if node.anchor in self._aliases:
             problem = f"the change is inside of what &{node.anchor} names, and aliases repeat it"
             raise self._refusal(node, problem, "write out what the aliases repeat")
-        if (
-            node.members is not None
-            and isinstance(before, dict)
-            and isinstance(after, dict)
-            and before.keys() <= after.keys()
-        ):
+        if node.members is not None and isinstance(before, dict) and isinstance(after, dict):
             yield from self._mapping(node, node.members, before, after)
         elif (
             node.items is not None
@@ -221,44 +133,67 @@ class _Editor:
         ):
             for item, old, new in zip(node.items, before, after, strict=False):
                 yield from self.edits(item, old, new)
-            yield from self._added(node, [(None, value) for value in after[len(before) :]])
+            entries: list[Entry] = [(None, value) for value in after[len(before) :]]
+            yield from self._added(node, max((item.end for item in node.items), default=node.end), entries)
         elif node.members is None and node.items is None:
             yield self._replaced(node, after)
         else:
             raise self._refusal(node, "something would have to be removed", "change it by hand")
 
     def _mapping(
-        self,
-        node: Node,
-        members: dict[str, tuple[int, Node]],
-        before: dict[str, JSONValue],
-        after: dict[str, JSONValue],
+        self, node: Node, members: dict[str, Member], before: dict[str, JSONValue], after: dict[str, JSONValue]
     ) -> Iterator[Edit]:
+        new = {key: value for key, value in after.items() if key not in before}
+        gone = [key for key in before if key not in after]
+        self._check_removable(node, members, gone)
+        for key in gone.copy():
+            name = next((name for name, value in new.items() if _same(value, before[key])), None)
+            if name is not None:
+                yield self._renamed(members[key], name)
+                gone.remove(key)
+                del new[name]
         for key, old in before.items():
-            if key in members:
-                yield from self.edits(members[key][1], old, after[key])
+            if key in members and key in after:
+                yield from self.edits(members[key].value, old, after[key])
         # A scalar that is merged in is overridden here; of a collection that is, there is nothing here to add to.
-        for key in before.keys() - members.keys():
-            if isinstance(before[key], (dict, list)) and not _same(before[key], after[key]):
+        for key in before.keys() & after.keys() - members.keys():
+            if _same(before[key], after[key]):
+                continue
+            if isinstance(before[key], (dict, list)):
                 raise self._refusal(node, f"the change is inside of {key}, which '<<' merges in", "write it out here")
-        yield from self._added(
-            node,
-            [
-                (key, new)
-                for key, new in after.items()
-                if key not in members and not (key in before and _same(before[key], new))
-            ],
-        )
+            new[key] = after[key]
+        if gone and new and len(gone) == len(members):
+            raise self._refusal(node, "nothing of it would stay", "change it by hand")
+        if gone:
+            yield from removed(self._source, node, gone)
+        stay = [member.value.end for key, member in members.items() if key not in gone]
+        order: list[Entry] = [(key, new[key]) for key in after if key in new]
+        yield from self._added(node, max(stay, default=node.end), order)
 
-    def _added(self, node: Node, entries: list[Entry]) -> Iterator[Edit]:
-        """New entries, behind the last one."""
+    def _check_removable(self, node: Node, members: dict[str, Member], gone: list[str]) -> None:
+        """Raise EditError where what is to be removed or renamed is not written here, or is repeated elsewhere."""
+        if gone and "<<" in members:
+            raise self._refusal(node, f"'<<' merges members in beside {gone[0]}", "write them out here")
+        for key in gone:
+            if key not in members or self._source[members[key].start] in "&*!":
+                raise self._refusal(node, f"the key {key} is not written as a text", "change it by hand")
+            for each in members[key].value.walk():
+                if each.anchor in self._aliases:
+                    problem = f"{key} holds what &{each.anchor} names, and aliases repeat it"
+                    raise self._refusal(each, problem, "write out what the aliases repeat")
+
+    def _renamed(self, member: Member, name: str) -> Edit:
+        return Edit(member.start, member.end, self._text(name, self._source[member.start : member.end]))
+
+    def _added(self, node: Node, behind: int, entries: list[Entry]) -> Iterator[Edit]:
+        """New entries, behind the last one that stays."""
         if not entries:
             return
         if node.flow:
-            yield self._added_in_brackets(node, entries)
+            yield self._added_in_brackets(node, behind, entries)
             return
         lines = [" " * node.column + line for entry in entries for line in _lines(entry, self._style)]
-        yield self._inserted_lines(node.end, lines)
+        yield self._inserted_lines(behind, lines)
 
     def _inserted_lines(self, behind: int, lines: list[str]) -> Edit:
         """Whole lines, below the one that ``behind`` is on, comment included."""
@@ -271,14 +206,13 @@ class _Editor:
             end -= 1
         return Edit(end, end, "".join(newline + line for line in lines))
 
-    def _added_in_brackets(self, node: Node, entries: list[Entry]) -> Edit:
+    def _added_in_brackets(self, node: Node, behind: int, entries: list[Entry]) -> Edit:
         begins = node.begins
         if not begins:
             return Edit(node.opened, node.opened, ", ".join(self._entry(each, None) for each in entries))
         margin = self._margin(begins[0])
         between = ", " if margin is None else f",{self._style.newline}{margin}"
         text = "".join(between + self._entry(each, margin) for each in entries)
-        behind = node.children[-1].end
         return Edit(behind, behind, text)
 
     def _margin(self, begin: int) -> str | None:
@@ -296,19 +230,24 @@ class _Editor:
 
     def _replaced(self, node: Node, value: JSONValue) -> Edit:
         """A scalar, or nothing at all, becomes something."""
-        text = json.dumps(value, ensure_ascii=False) if self._style.json else _flow(value)
-        end = node.start + len(self._source[node.start : node.end].rstrip())
-        return Edit(node.start, end, text if node.start < end else f" {text}")
+        written = self._source[node.start : node.end].rstrip()
+        if isinstance(value, str):
+            text = self._text(value, written)
+        else:
+            text = json.dumps(value, ensure_ascii=False) if self._style.json else _flow(value)
+        return Edit(node.start, node.start + len(written), text if written else f" {text}")
+
+    def _text(self, text: str, written: str) -> str:
+        """A text in the quotes of the one that it replaces."""
+        if self._style.json or written.startswith('"'):
+            return json.dumps(text, ensure_ascii=False)
+        if written.startswith("'") and text.isprintable():
+            return "'" + text.replace("'", "''") + "'"
+        return _scalar(text)
 
     @staticmethod
     def _refusal(node: Node, problem: str, fix: str) -> EditError:
         return EditError(node.line, problem, fix)
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
 
 
 def _steps(nodes: list[Node], kind: str) -> Iterator[int]:

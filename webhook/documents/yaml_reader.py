@@ -90,7 +90,10 @@ class YAMLReader:
         except ReaderError as error:
             problem = f"{error.reason}: U+{error.character:04X}"
             line, column = line_and_column(self._text.encode()[: error.position])
-            raise DocumentError(self._file, line, column, problem, "escape it, in double quotes") from None
+            fix = (
+                "escape it, in double quotes" if error.character else "save the file as UTF-8: it is UTF-16, or no text"
+            )
+            raise DocumentError(self._file, line, column, problem, fix) from None
 
     def find(self, path: Path) -> yaml.Mark | None:
         """Where in the first document the key or item at ``path`` is, or its deepest ancestor that is there.
@@ -210,16 +213,32 @@ class YAMLReader:
         members: dict[str, JSONValue] = {}
         marks: Marks = {}
         merged: Marks = {}
-        while type(event := self._next()) is not MappingEndEvent:
-            if type(event) is ScalarEvent and event.value == "<<" and event.implicit[0]:
-                self._merge(members, merged, depth)
-                continue
-            key = self._key(event, depth)
+        following = self._next
+        while type(event := following()) is not MappingEndEvent:
+            key: str
+            # Nearly all keys and values are plain scalars: what `_key` and `_value` do with them, without the calls.
+            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
+                if event.implicit[0] and event.value == "<<":
+                    self._merge(members, merged, depth)
+                    continue
+                text = resolve(event.value) if event.implicit[0] else event.value
+                key = text if type(text) is str else self._key(event, depth)
+            else:
+                key = self._key(event, depth)
             if key in marks:
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{marks[key].line + 1}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
             marks[key] = event.start_mark
-            members[key] = self._value(self._next(), depth)
+            event = following()
+            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
+                value = resolve(event.value) if event.implicit[0] else event.value
+                if type(value) is str:
+                    self._nodes += 1
+                    members[key] = value
+                    continue
+            members[key] = self._value(event, depth)
+        if self._nodes > self._limits.nodes:
+            raise self._too_many(start.start_mark)
         self.marks[id(members)] = merged | marks if merged else marks
         return members
 

@@ -6,7 +6,6 @@ The descriptions are the documentation: ``spotgate schema`` prints them for edit
 from __future__ import annotations
 
 from datetime import date
-from enum import StrEnum
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
@@ -22,30 +21,21 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
-
-API_VERSION: Final = "spotgate.dev/v1"
-
-OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-
-
-class SpecError(ValueError):
-    """A spec that is well-formed but can't be compiled.
-
-    Attributes:
-        path: where below ``spec``.
-        problem: what is wrong, and what would be right.
-    """
-
-    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
-        super().__init__(problem)
-        self.path = path
-        self.problem = problem
+from webhook.policy.fields import ApiGroups, ApiVersions, LabelKey, LabelValue, Operations, Resources  # noqa: TC001 - for pydantic
+from webhook.policy.meanings import Meanings, at_least_one
+from webhook.policy.terms import Enforcement
 
 
 def _check_glob(pattern: str) -> str:
     if problem := problem_with(pattern):
         raise ValueError(problem)
     return pattern
+
+
+def _check_reason(reason: str) -> str:
+    if not reason.strip():
+        raise ValueError("say why, for whoever reads the audit log")
+    return reason
 
 
 def _date_text(value: object) -> object:
@@ -67,22 +57,34 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
 
 
-class Enforcement(StrEnum):
-    """What comes of a finding: deny the request, warn the user, only audit, or nothing (policy switched off)."""
-
-    DENY = "deny"
-    WARN = "warn"
-    AUDIT = "audit"
-    OFF = "off"
-
-
 def _off(value: object) -> object:
     """YAML 1.1, which Kubernetes reads, takes a bare ``off`` for false."""
     return Enforcement.OFF.value if value is False else value
 
 
-EnforcementWord = Annotated[Enforcement, BeforeValidator(_off)]
-Level = Annotated[Literal["deny", "warn", "off"], BeforeValidator(_off)]
+EnforcementWord = Annotated[
+    Enforcement,
+    BeforeValidator(_off),
+    Meanings(
+        {
+            "deny": "the request is refused",
+            "warn": "the request goes through, and the user is told",
+            "audit": "nothing is changed or refused, only recorded in the audit log",
+            "off": "the policy is switched off",
+        }
+    ),
+]
+Level = Annotated[
+    Literal["deny", "warn", "off"],
+    BeforeValidator(_off),
+    Meanings(
+        {
+            "deny": "as much as the policy's enforcement",
+            "warn": "a warning at most",
+            "off": "it is not looked for",
+        }
+    ),
+]
 """The most that a single finding of a policy may become."""
 
 
@@ -99,14 +101,22 @@ class Metadata(Model):
 class ResourceRuleSpec(Model):
     """Resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
 
-    api_groups: tuple[str, ...] = Field(min_length=1, description="API groups; '' is the core group.")
-    api_versions: tuple[NonEmpty, ...] = Field(default=("*",), min_length=1, description="API versions.")
-    resources: tuple[NonEmpty, ...] = Field(
-        min_length=1, description="Plural resource names; subresources as 'nodepools/scale'."
+    api_groups: ApiGroups = Field(min_length=1, description="API groups; '' is the core group.")
+    api_versions: ApiVersions = Field(default=("*",), min_length=1, description="API versions.")
+    resources: Resources = Field(
+        min_length=1,
+        description="Plural resource names; subresources as 'nodepools/scale'. '*' is all resources without "
+        "subresources, 'pods/*' Pods and all their subresources, '*/scale' that of all, '*/*' everything.",
     )
-    operations: tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...] = Field(
-        min_length=1, description="Operations."
+    operations: Operations = Field(min_length=1, description="Operations.")
+    resource_names: tuple[NonEmpty, ...] = Field(
+        default=(),
+        description="Only objects with these names; empty: all. One that the API server is to name has none yet.",
     )
+    scope: Annotated[
+        Literal["*", "Cluster", "Namespaced"],
+        Meanings({"*": "all", "Cluster": "only cluster-scoped objects", "Namespaced": "only objects in namespaces"}),
+    ] = Field(default="*", description="Which objects, by where they are.")
 
 
 class NamespaceGlobs(Model):
@@ -119,9 +129,27 @@ class NamespaceGlobs(Model):
 class LabelRequirement(Model):
     """One requirement of a label selector."""
 
-    key: NonEmpty
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: tuple[str, ...] = ()
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"operator": {"enum": ["In", "NotIn"]}}},
+            "then": {"required": ["values"], "properties": {"values": {"minItems": 1}}},
+            "else": {"properties": {"values": {"maxItems": 0}}},
+        }
+    )
+
+    key: LabelKey = Field(description="Label key.")
+    operator: Annotated[
+        Literal["In", "NotIn", "Exists", "DoesNotExist"],
+        Meanings(
+            {
+                "In": "the label has one of the values",
+                "NotIn": "it has none of the values, or is not there",
+                "Exists": "it is there, with any value",
+                "DoesNotExist": "it is not there",
+            }
+        ),
+    ] = Field(description="How the label is compared.")
+    values: tuple[LabelValue, ...] = Field(default=(), description="Values, for In and NotIn.")
 
     @model_validator(mode="after")
     def _values_fit(self) -> Self:
@@ -135,8 +163,8 @@ class LabelRequirement(Model):
 class LabelSelectorSpec(Model):
     """A Kubernetes label selector: both parts AND."""
 
-    match_labels: dict[str, str] = {}
-    match_expressions: tuple[LabelRequirement, ...] = ()
+    match_labels: dict[LabelKey, LabelValue] = Field(default={}, description="Labels that must be there: key -> value.")
+    match_expressions: tuple[LabelRequirement, ...] = Field(default=(), description="Requirements; all must hold.")
 
 
 class MatchSpec(Model):
@@ -155,8 +183,13 @@ class MatchSpec(Model):
     )
 
 
+_WHOM: Final = at_least_one("users", "groups", "serviceAccounts", "namespaces", "names", "objectSelector")
+
+
 class ExemptSpec(Model):
     """Who and what is let through. The parts of one entry AND, entries OR."""
+
+    model_config = ConfigDict(json_schema_extra=_WHOM)
 
     users: tuple[Glob, ...] = Field(default=(), description="User names (globs).")
     groups: tuple[Glob, ...] = Field(default=(), description="Groups of the user (globs).")
@@ -165,14 +198,36 @@ class ExemptSpec(Model):
     )
     namespaces: tuple[Glob, ...] = Field(default=(), description="Namespaces of the object (globs).")
     names: tuple[Glob, ...] = Field(default=(), description="Names of the object (globs).")
-    reason: NonEmpty = Field(description="Why; it is in the audit log and in `explain`.")
+    object_selector: LabelSelectorSpec | None = Field(
+        default=None, description="Labels of the object, as it will be; on DELETE as it was."
+    )
+    reason: Annotated[str, AfterValidator(_check_reason)] = Field(
+        description="Why; it is in the audit log and in `explain`."
+    )
     expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")
 
     @model_validator(mode="after")
     def _says_whom(self) -> Self:
-        if not (self.users or self.groups or self.service_accounts or self.namespaces or self.names):
-            raise ValueError("name at least one of users, groups, serviceAccounts, namespaces, names")
+        parts = (self.users, self.groups, self.service_accounts, self.namespaces, self.names)
+        selective = self.object_selector is not None and self.object_selector != LabelSelectorSpec()
+        if not any(parts) and not selective:
+            raise ValueError(
+                "name at least one of users, groups, serviceAccounts, namespaces, names, objectSelector (not empty)"
+            )
         return self
+
+
+class ExemptionSpec(ExemptSpec):
+    """Lets somebody or something through some policies, in a file of its own. The parts AND, as in one `exempt`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            **_WHOM,
+            "examples": [{"policies": ["reserved-labels"], "groups": ["sre"], "reason": "they repair nodes by hand"}],
+        }
+    )
+
+    policies: tuple[Glob, ...] = Field(min_length=1, description="The policies it exempts from, by name (globs).")
 
 
 class BreakGlassSpec(Model):
@@ -186,12 +241,30 @@ class PolicySpec(Model):
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.DENY,
-        description="deny | warn | audit (nothing is changed or refused, only recorded) | off.",
+        description="The most that a finding of this policy may become.",
     )
-    match: MatchSpec = Field(default=MatchSpec(), description="What the policy looks at.")
-    exempt: tuple[ExemptSpec, ...] = Field(default=(), description="Who and what is let through, and until when.")
-    break_glass: BreakGlassSpec | None = Field(default=None, description="Who may override a denial in an emergency.")
-    controller_created: Literal["warn", "deny"] = Field(
+    match: MatchSpec = Field(
+        default=MatchSpec(),
+        examples=[{"namespaces": {"include": ["team-*"]}}],
+        description="What the policy looks at.",
+    )
+    exempt: tuple[ExemptSpec, ...] = Field(
+        default=(),
+        examples=[[{"groups": ["sre"], "reason": "they repair nodes by hand", "expires": "2027-12-31"}]],
+        description="Who and what is let through, and until when.",
+    )
+    break_glass: BreakGlassSpec | None = Field(
+        default=None, examples=[{"groups": ["sre"]}], description="Who may override a denial in an emergency."
+    )
+    controller_created: Annotated[
+        Literal["warn", "deny"],
+        Meanings(
+            {
+                "warn": "the Pod is let through with a warning, and noted in the audit log",
+                "deny": "it is refused: a workload that is older than the policy may not get its Pods back",
+            }
+        ),
+    ] = Field(
         default="warn",
         description="What a denial becomes when a built-in controller asks (it replaces the Pod of a workload that is "
         "older than the policy).",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,3 +39,24 @@ class PolicyErrors(Exception):  # noqa: N818 - it is several
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class SpecError(ValueError):
+    """A spec that is well-formed but can't be compiled.
+
+    Attributes:
+        path: where below ``spec``.
+        problem: what is wrong, and what would be right.
+    """
+
+    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
+        super().__init__(problem)
+        self.path = path
+        self.problem = problem
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``, did you mean `x`?`` where something known is close to the word; else nothing."""
+    by_case = {each.casefold(): each for each in known}
+    close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
+    return f", did you mean `{by_case[close[0]]}`?" if close else ""

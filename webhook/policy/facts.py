@@ -5,13 +5,17 @@ A team corrects or adds a provider, a node-pool kind or a workload kind by editi
 
 from __future__ import annotations
 
+from operator import attrgetter, itemgetter
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
 
 from webhook.kube.templates import TemplatePath
-from webhook.policy.common import Glob, Model, NonEmpty, Seconds
-from webhook.policy.pools import EffectName, NodePoolReaderSpec  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
+from webhook.policy.fields import LabelKey, LabelValue  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.meanings import Meanings
+from webhook.policy.pools import EffectName, NodePoolReaderSpec, check_margin, distinct
 
 
 def _check_template_path(text: str) -> str:
@@ -20,52 +24,96 @@ def _check_template_path(text: str) -> str:
 
 
 TemplatePathText = Annotated[str, AfterValidator(_check_template_path)]
-RequireName = Literal["any", "standard", "gpu", "same-type"]
+RequireName = Annotated[
+    Literal["any", "standard", "gpu", "same-type"],
+    Meanings(
+        {
+            "any": "any on-demand pool; most clusters come with one, so this hardly ever denies",
+            "standard": "an on-demand pool without GPUs",
+            "gpu": "an on-demand pool with GPUs",
+            "same-type": "an on-demand pool of the same instance type",
+        }
+    ),
+]
 
 
 def _lower(globs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(each.casefold() for each in globs)
 
 
-FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower)]
+def _named(taint: TaintSpec | TaintPatternSpec) -> str:
+    return taint.key + (f"={taint.value}" if taint.value else "") + (f":{taint.effect}" if taint.effect else "")
+
+
+def _read(reader: NodePoolReaderSpec) -> str:
+    return f"{reader.resource} of {reader.group}" + (f" when {reader.when}" if reader.when else "")
+
+
+def _not_gpu(cpu: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    if both := next((each for each in cpu if each in info.data.get("gpu", ())), None):
+        raise ValueError(f"{both} is in `gpu`, too: machines have GPUs, or they have none")
+    return cpu
+
+
+FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower), distinct()]
 """Globs for which letter case does not matter."""
 
 
 class LabelSpec(Model):
-    """A node label."""
+    """A label."""
 
-    key: NonEmpty
-    value: str
+    key: LabelKey = Field(description="Label key.")
+    value: LabelValue = Field(description="Label value.")
 
 
 class SpotLabelSpec(LabelSpec):
     """A label that every spot node has."""
 
     note: str = Field(default="", description="For people: since which version, and where it does not hold.")
+    spot_only: Flag = Field(
+        default=False, description="Nodes that are not spot have no label of this key, whatever its value."
+    )
 
 
 class TaintSpec(Model):
     """A taint."""
 
-    key: NonEmpty
-    value: str = ""
-    effect: EffectName
+    key: LabelKey = Field(description="Taint key.")
+    value: LabelValue = Field(default="", description="Taint value.")
+    effect: EffectName = Field(description="What it does to Pods that do not tolerate it.")
     note: str = Field(default="", description="For people: since which version, and where it does not hold.")
+
+
+class SpotTaintSpec(TaintSpec):
+    """A taint that spot nodes get from the provider."""
+
+    declared_pools: Flag = Field(
+        default=True,
+        description="Pools that somebody declares get it, too, not only those that the provider makes itself.",
+    )
 
 
 class TaintPatternSpec(Model):
     """A pattern for taints: the key, and value and effect where they are given."""
 
-    key: NonEmpty
-    value: str = ""
-    effect: EffectName | Literal[""] = ""
+    key: LabelKey = Field(description="Taint key.")
+    value: LabelValue = Field(default="", description="Taint value; default: any.")
+    effect: EffectName | Literal[""] = Field(default="", description="Taint effect; default: any.")
+
+
+class GpuTaintSpec(TaintPatternSpec):
+    """A taint that keeps other Pods off GPU nodes."""
+
+    automatic: Flag = Field(
+        default=False, description="The provider puts it on every node with GPUs itself, whoever declares the pool."
+    )
 
 
 class GpuSpec(Model):
     """How GPUs are requested, and guarded."""
 
     resources: tuple[Glob, ...] = Field(default=(), description="Extended resources that are GPUs (globs).")
-    taints: tuple[TaintPatternSpec, ...] = Field(
+    taints: Annotated[tuple[GpuTaintSpec, ...], distinct(_named)] = Field(
         default=(),
         description="Taints that keep other Pods off GPU nodes; tolerated only for Pods that request GPUs.",
     )
@@ -81,67 +129,90 @@ class InstanceTypesSpec(Model):
     """
 
     gpu: FoldedGlobs = Field(default=(), description="Instance types with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default=(), description="Instance types without (globs).")
+    cpu: Annotated[FoldedGlobs, AfterValidator(_not_gpu)] = Field(
+        default=(), description="Instance types without (globs)."
+    )
     never_spot: FoldedGlobs = Field(default=(), description="Instance types that can't be spot (globs).")
 
 
 class MachineLabelSpec(Model):
     """A node label that names the type, family or category of a machine; for pools with requirements."""
 
-    key: NonEmpty
+    key: LabelKey = Field(description="Label key.")
     gpu: FoldedGlobs = Field(default=(), description="Values of machines with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default=(), description="Values of machines without (globs). Neither list: instanceTypes.")
+    cpu: Annotated[FoldedGlobs, AfterValidator(_not_gpu)] = Field(
+        default=(), description="Values of machines without (globs). Neither list: instanceTypes."
+    )
 
 
 class TimelineSpec(Model):
     """What happens to a reclaimed node, in seconds after the notice."""
 
-    cordon_seconds: Seconds
-    drain_seconds: Seconds
-    removal_seconds: Seconds
+    cordon_seconds: Seconds = Field(description="No new Pods come to the node.")
+    drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
+    removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
+
+    @field_validator("drain_seconds", "removal_seconds")
+    @classmethod
+    def _in_order(cls, seconds: int, info: ValidationInfo) -> int:
+        earlier = max(info.data.items(), key=itemgetter(1), default=("", 0))
+        if seconds < earlier[1]:
+            raise ValueError(f"{seconds} s is before {to_camel(earlier[0])}, {earlier[1]} s after the notice")
+        return seconds
 
 
 class GracePeriodSpec(Model):
     """What an ordinary Pod gets to stop."""
 
-    budget_seconds: Seconds = Field(description="Seconds between SIGTERM (or preStop) and removal, at most.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of that.")
+    budget_seconds: Seconds = Field(
+        examples=[120], description="Seconds between SIGTERM (or preStop) and removal, at most."
+    )
+    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
+
+    @field_validator("safety_margin_seconds")
+    @classmethod
+    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
+        return check_margin(margin, info.data.get("budget_seconds"))
 
 
 class SystemNamespacesSpec(Model):
     """Namespaces of the provider's own; spotgate never touches what is in them."""
 
     names: tuple[Glob, ...] = Field(default=(), description="By name (globs).")
-    labels: tuple[LabelSpec, ...] = Field(default=(), description="By label; any of these.")
+    labels: Annotated[tuple[LabelSpec, ...], distinct(lambda label: f"{label.key}={label.value}")] = Field(
+        default=(), description="By label; any of these."
+    )
 
 
 class FallbackSpec(Model):
     """What a GPU spot pool needs beside it."""
 
-    require: RequireName = Field(
-        description="any on-demand pool; one without GPUs (standard); one with GPUs; one of the same type."
-    )
-    outcome: Literal["deny", "warn"]
+    require: RequireName = Field(description="What must be beside them.")
+    outcome: Literal["deny", "warn"] = Field(description="What comes of a pool that lacks it.")
     because: NonEmpty = Field(description="What happens without, as a sentence.")
 
 
 class CapacityProviderSpec(Model):
     """The facts about one provider of capacity that can vanish."""
 
-    title: NonEmpty = Field(description="Its name for people.")
-    spot_node_labels: tuple[SpotLabelSpec, ...] = Field(
+    title: NonEmpty = Field(examples=["Example Cloud"], description="Its name for people.")
+    spot_node_labels: Annotated[tuple[SpotLabelSpec, ...], distinct(attrgetter("key"))] = Field(
         default=(), description="Labels that every spot node gets from the provider, the preferred one first."
     )
-    spot_node_taints: tuple[TaintSpec, ...] = Field(
+    spot_node_taints: Annotated[tuple[SpotTaintSpec, ...], distinct(_named)] = Field(
         default=(), description="Taints that every spot node gets from the provider."
     )
-    pool_name_label: NonEmpty = Field(description="Key of the label that names a node's pool.")
-    never_tolerate: tuple[TaintPatternSpec, ...] = Field(
+    pool_name_label: LabelKey = Field(
+        examples=["example.com/node-pool"], description="Key of the label that names a node's pool."
+    )
+    never_tolerate: Annotated[tuple[TaintPatternSpec, ...], distinct(_named)] = Field(
         default=(), description="Taints for which no toleration is ever injected."
     )
-    gpu: GpuSpec = GpuSpec()
-    instance_types: InstanceTypesSpec = InstanceTypesSpec()
-    machine_labels: tuple[MachineLabelSpec, ...] = Field(
+    gpu: GpuSpec = Field(default=GpuSpec(), description="How GPUs are requested, and guarded.")
+    instance_types: InstanceTypesSpec = Field(
+        default=InstanceTypesSpec(), description="Which instance types have GPUs, and which can't be spot."
+    )
+    machine_labels: Annotated[tuple[MachineLabelSpec, ...], distinct(attrgetter("key"))] = Field(
         default=(),
         description="Node labels that name the type, family or category of a machine, beside "
         "node.kubernetes.io/instance-type.",
@@ -149,13 +220,27 @@ class CapacityProviderSpec(Model):
     hands_off_schedulers: tuple[Glob, ...] = Field(
         default=(), description="schedulerName of Pods that are left alone (globs)."
     )
-    hands_off_selectors: tuple[NonEmpty, ...] = Field(
+    hands_off_selectors: tuple[LabelKey, ...] = Field(
         default=(), description="Keys of node labels; Pods that select by them are left alone."
     )
-    system_namespaces: SystemNamespacesSpec = SystemNamespacesSpec()
-    interruption: TimelineSpec
-    grace_period: GracePeriodSpec
-    fallback: tuple[FallbackSpec, ...] = Field(
+    system_namespaces: SystemNamespacesSpec = Field(
+        default=SystemNamespacesSpec(), description="The provider's own namespaces; nothing in them is ever touched."
+    )
+    interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
+    grace_period: GracePeriodSpec = Field(description="What an ordinary Pod on a reclaimed node gets to stop.")
+
+    @field_validator("grace_period")
+    @classmethod
+    def _ends_in_time(cls, grace: GracePeriodSpec, info: ValidationInfo) -> GracePeriodSpec:
+        timeline: TimelineSpec | None = info.data.get("interruption")
+        if timeline is None:
+            return grace
+        left = timeline.removal_seconds - timeline.drain_seconds
+        if grace.budget_seconds > left:
+            raise ValueError(f"a budget of {grace.budget_seconds} s is more than the {left} s from drain to removal")
+        return grace
+
+    fallback: Annotated[tuple[FallbackSpec, ...], distinct(attrgetter("require"))] = Field(
         default=(),
         description="What its GPU spot pools need beside them, where an OnDemandFallback does not say it for this "
         "provider; default: what that policy requires of all.",
@@ -165,14 +250,16 @@ class CapacityProviderSpec(Model):
         description="Name of the cluster that the policies are for, as node pools name theirs (`cluster`); with its "
         "namespace where several have that name. Pools of other clusters place no Pods here.",
     )
-    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="Readers, one for each kind.")
+    node_pools: Annotated[tuple[NodePoolReaderSpec, ...], distinct(_read)] = Field(
+        default=(), description="Readers, one for each kind."
+    )
 
 
 class PodOwnerSpec(Model):
     """The controller that a workload's Pods name as their owner."""
 
-    api_version: NonEmpty
-    kind: NonEmpty
+    api_version: NonEmpty = Field(description="Its apiVersion, as in apps/v1.")
+    kind: NonEmpty = Field(description="Its kind.")
 
 
 class CarriedLabelsSpec(Model):
@@ -185,11 +272,13 @@ class CarriedLabelsSpec(Model):
 class WorkloadSpec(Model):
     """Where the pod templates of one kind of workload are."""
 
-    group: str
-    kind: NonEmpty
-    resource: NonEmpty = Field(description="Plural resource name.")
+    group: str = Field(examples=["example.com"], description="API group; '' is the core group.")
+    kind: NonEmpty = Field(examples=["Training"], description="Kind.")
+    resource: NonEmpty = Field(examples=["trainings"], description="Plural resource name.")
     templates: tuple[TemplatePathText, ...] = Field(
-        min_length=1, description="Field paths; '[*]' is every item of a list, '.*' every member of a map."
+        examples=[["spec.template"]],
+        min_length=1,
+        description="Field paths; '[*]' is every item of a list, '.*' every member of a map.",
     )
     labels: tuple[CarriedLabelsSpec, ...] = Field(
         default=(), description="Further labels that it gives to Pods, or to the Jobs that it makes."
@@ -200,4 +289,4 @@ class WorkloadSpec(Model):
 class WorkloadTemplatesSpec(Model):
     """Where pod templates sit inside which resources."""
 
-    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1)
+    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="Kinds of workload.")

@@ -2,81 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
 
-import msgspec
 from pydantic import BaseModel, ValidationError
 
 from webhook.documents import Document, DocumentError, field_path, read_documents
-from webhook.policy.common import API_VERSION, Metadata
-from webhook.policy.errors import PolicyErrors, Problem
+from webhook.policy.common import Metadata
+from webhook.policy.document import PolicyDocument
+from webhook.policy.errors import Problem, did_you_mean
+from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
     from webhook.documents import Path as FieldPath
-    from webhook.policy.common import SpecError
 
 M = TypeVar("M", bound=BaseModel)
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-_KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml"})
-"""They lie beside policies to put them into a ConfigMap."""
+_LONGEST: Final = 300
+"""Characters of a mistake's text: what is quoted in it may be long."""
 
 _TESTS: Final = frozenset({"PolicyTest"})
 """Kinds that may lie beside policies and are none."""
-
-
-class PolicyDocument(msgspec.Struct, frozen=True):
-    """A validated document, and where it stands for later errors.
-
-    Where it has mistakes, all of them are problems of the set, which can't be used; it is there to find more.
-
-    Attributes:
-        kind: as it is written.
-        name: empty where it is no name.
-        spec: the model of the kind, without faulty fields; None where it can't be without them.
-        document: as it was read.
-    """
-
-    kind: str
-    name: str
-    spec: Any
-    document: Document
-
-    def problem(self, path: tuple[str | int, ...], text: str) -> Problem:
-        """A mistake at this field of the document."""
-        line, column = self.document.position(path)
-        return Problem(self.document.file, line, column, field_path(path), text)
-
-    def spec_problem(self, error: SpecError) -> Problem:
-        """A mistake that compiling the spec brought up."""
-        return self.problem(("spec", *error.path), error.problem)
-
-
-def policy_files(paths: Iterable[Path]) -> list[Path]:
-    """Every policy file below the paths, in a stable order, without hidden files, ``tests`` folders and kustomizations.
-
-    A ConfigMap volume's ``..data`` folders are hidden too; its visible links are followed.
-    """
-    files: dict[Path, None] = {}
-    for path in paths:
-        if path.is_dir():
-            files |= dict.fromkeys(file for file in sorted(path.rglob("*")) if _is_policy_file(file, path))
-        else:
-            files[path] = None
-    return list(files)
-
-
-def _is_policy_file(file: Path, folder: Path) -> bool:
-    if file.suffix not in SUFFIXES or file.name in _KUSTOMIZATIONS or not file.is_file():
-        return False
-    return not any(part.startswith(".") or part == "tests" for part in file.relative_to(folder).parts)
 
 
 def load_documents(
@@ -126,10 +77,10 @@ def validate_document(
         return None
     for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
         problem((key,), f"unknown field `{key}`{did_you_mean(key, ('metadata', 'spec'))}")
-    metadata = _model(Metadata, value.get("metadata", {}), ("metadata",), problem)
+    metadata = validate_model(Metadata, value.get("metadata", {}), ("metadata",), problem)
     spec: BaseModel | None = None
     if isinstance(kind, str) and kind in kinds:
-        spec = _model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), problem)
+        spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), problem)
     else:
         known = ", ".join(sorted(kinds))
         problem(("kind",), f"unknown kind {kind!r}{did_you_mean(str(kind), kinds)}; there are: {known}")
@@ -140,10 +91,17 @@ def _tests_hint(value: Mapping[str, Any]) -> str:
     return "; only policy files belong in a policy folder" if "apiVersion" in value else ""
 
 
-def _model(
+def validate_model(
     model: type[M], value: object, prefix: tuple[str, ...], problem: Callable[[FieldPath, str], None]
 ) -> M | None:
-    """The model of what is written, without its faulty fields; None where it can't be without them."""
+    """The model of what is written, without its faulty fields; None where it can't be without them.
+
+    Args:
+        model: what it should be.
+        value: what is written.
+        prefix: where that is in its document.
+        problem: is told the path and text of each mistake.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -152,7 +110,7 @@ def _model(
         if item["type"] == "too_short" and item["input"]:
             continue  # It has items, and what is wrong with each is said.
         path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
-        problem(path, _text(item, model))
+        problem(path, _text(item, model)[:_LONGEST])
     if not isinstance(value, dict):
         return None
     faulty = {item["loc"][0] for item in mistakes if item["loc"]}
@@ -162,7 +120,8 @@ def _model(
         return None
 
 
-def _text(item: ErrorDetails, model: type[BaseModel]) -> str:
+def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 - one for each type of mistake
+    found = item["input"]
     match item["type"]:
         case "extra_forbidden":
             name = str(item["loc"][-1])
@@ -171,22 +130,25 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:
             return "is missing"
         case "literal_error" | "enum":
             expected = item["ctx"]["expected"].replace("'", "")
-            return f"{item['input']!r} is not one of {expected}{did_you_mean(str(item['input']), _words(expected))}"
+            return f"{found!r} is not one of {expected}{did_you_mean(str(found), _words(expected))}"
         case "value_error":
             return str(item["ctx"]["error"])
+        case "tuple_type":
+            return f"must be a list: [{found}]" if isinstance(found, str) else f"must be a list, got {found!r}"
+        case "model_type" | "dict_type":
+            return f"must be a mapping (key: value), got {found!r}"
+        case "string_type":
+            return f"must be a text, got {found!r}{'; put it in quotes' if isinstance(found, int | float) else ''}"
+        case "too_short":
+            return "must not be empty"
+        case "date_parsing" | "date_from_datetime_parsing" | "date_type":
+            return f"a date is written as 2027-01-31, got {found!r}"
         case _:
-            return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {item['input']!r}"[:300]
+            return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {found!r}"
 
 
 def _words(expected: str) -> list[str]:
     return expected.replace(" or ", ", ").split(", ")
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``, did you mean `x`?`` where something known is close to the word; else nothing."""
-    by_case = {each.casefold(): each for each in known}
-    close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
-    return f", did you mean `{by_case[close[0]]}`?" if close else ""
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
@@ -222,6 +184,3 @@ def _duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
                 ("metadata", "name"),
                 f"{policy.name!r} is also the name of {other.kind} at {other.document.file}:{line}",
             )
-
-
-__all__ = ["PolicyDocument", "PolicyErrors", "did_you_mean", "load_documents", "policy_files", "validate_document"]

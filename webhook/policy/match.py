@@ -37,6 +37,10 @@ class Matcher:
         self._object_selector = compile_selector(spec.object_selector)
         self.trivial = not (self._include or self._exclude or self._namespace_selector or self._object_selector)
 
+    def names(self, namespace: str) -> bool:
+        """Does the policy name this very namespace? A glob does not."""
+        return namespace in self._include.patterns
+
     def why_not_in(self, namespace: str) -> str:
         """Why the policy looks at nothing in a namespace of this name; empty where it may."""
         if self._include and not self._include.match(namespace):
@@ -72,31 +76,60 @@ class Matcher:
 
 
 class Exemption:
-    """One entry of ``exempt``."""
+    """One entry of ``exempt``, or a document of kind Exemption.
 
-    __slots__ = ("_groups", "_names", "_namespaces", "_service_accounts", "_users", "expires", "reason")
+    Args:
+        spec: the entry.
+        name: what it is called: ``exempt[0]``, or ``Exemption team-a``.
+        place: where it is written: file and line.
+    """
 
-    def __init__(self, spec: ExemptSpec) -> None:
+    __slots__ = (
+        "_groups",
+        "_names",
+        "_namespaces",
+        "_object_selector",
+        "_service_accounts",
+        "_users",
+        "expires",
+        "name",
+        "place",
+        "reason",
+    )
+
+    def __init__(self, spec: ExemptSpec, name: str, place: str) -> None:
         self._users = Globs(spec.users)
         self._groups = Globs(spec.groups)
         self._service_accounts = Globs(spec.service_accounts)
         self._namespaces = Globs(spec.namespaces)
         self._names = Globs(spec.names)
+        self._object_selector = compile_selector(spec.object_selector)
         self.reason: str = spec.reason
         self.expires: date | None = spec.expires
+        self.name = name
+        self.place = place
 
     def __str__(self) -> str:
         return f"{self.reason} (until {self.expires})" if self.expires is not None else self.reason
 
-    def failing(self, request: Request, today: date) -> str:  # noqa: PLR0911 - one for each part
+    def is_for(self, namespace: str) -> bool:
+        """May it let anything through in the namespace of this name?"""
+        return not self._namespaces or self._namespaces.match(namespace)
+
+    def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:  # noqa: PLR0911 - one for each part
         """The first part of the entry that does not hold today, by its name in the policy file; empty: all do.
 
-        An unknown user has no exemption by user, group or account.
+        An unknown user has no exemption by user, group or account, and an object without a name none by name.
+
+        Args:
+            request: who asks for what.
+            labels: gives the labels of the object, and of the old one.
+            today: in UTC.
         """
         if self.expires is not None and today > self.expires:
             return "expires"
         user = request.user_info.username
-        if self._users and not self._users.match(user):
+        if self._users and not (user and self._users.match(user)):
             return "users"
         if self._groups and not any(self._groups.match(group) for group in request.user_info.groups or ()):
             return "groups"
@@ -108,17 +141,19 @@ class Exemption:
             return "namespaces"
         if self._names and not (request.name and self._names.match(request.name)):
             return "names"
+        # The object as it will be: one that loses the label loses the exemption with it.
+        if self._object_selector is not None and not self._object_selector.matches(next(iter(labels()), {})):
+            return "objectSelector"
         return ""
 
 
 def resource_matches(pattern: str, path: str) -> bool:
-    """Does a resource of a rule match ``pods`` or ``nodepools/scale``? As in Kubernetes: ``*`` leaves subresources out.
+    """Does a resource of a rule match ``pods`` or ``nodepools/scale``, or all that another such pattern matches?
 
-    Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules
+    As in the API server: ``*`` leaves subresources out, and ``pods/*`` is Pods and all their subresources.
+
+    Source: ``rules.Matcher`` in k8s.io/apiserver, pkg/admission/plugin/webhook/predicates/rules/rules.go
     """
-    if pattern in {path, "*/*"}:
-        return True
-    resource, slash, subresource = path.partition("/")
-    if not slash:
-        return pattern == "*"
-    return pattern in {f"{resource}/*", f"*/{subresource}"}
+    resource, _, subresource = pattern.partition("/")
+    name, _, of_name = path.partition("/")
+    return resource in {"*", name} and subresource in {"*", of_name}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.alias_generators import to_camel
 
 from webhook.policy.common import Flag, Model, NonEmpty
+from webhook.policy.meanings import Meanings
 
 KIND: Final = "PolicyTest"
 
@@ -84,10 +85,18 @@ class NamespaceSpec(Model):
 class ExpectSpec(Model):
     """What is to come of it."""
 
-    outcome: Verdict = Field(
-        description="allowed: nothing is found; warned: warnings at most; denied; audited: only noted in the audit "
-        "log; indeterminate: something must be known that the state does not say."
-    )
+    outcome: Annotated[
+        Verdict,
+        Meanings(
+            {
+                "allowed": "nothing is found",
+                "audited": "what is found is only noted in the audit log",
+                "indeterminate": "something must be known that the state does not say",
+                "warned": "warnings, and nothing that denies",
+                "denied": "the request is refused",
+            }
+        ),
+    ] = Field(description="What becomes of the request: its weightiest finding.")
     policies: tuple[NonEmpty, ...] | None = Field(
         default=None, description="The policies that find something: these, and no other."
     )
@@ -135,7 +144,7 @@ class Surroundings(Model):
 class CaseSpec(Surroundings):
     """One request, and what is to come of it."""
 
-    name: NonEmpty = Field(description="A sentence: what this case shows.")
+    name: NonEmpty = Field(description="A sentence: what this case shows; different for each case.")
     old_object: KubernetesObject | None = Field(
         default=None,
         description="The object before the request, for UPDATE and DELETE; laid over the document's object too.",
@@ -143,8 +152,21 @@ class CaseSpec(Surroundings):
     expect: ExpectSpec = Field(description="What is to come of it.")
 
 
+_EXAMPLE: Final[dict[str, Any]] = {
+    "object": {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "notebook"},
+        "spec": {"containers": [{"name": "main", "image": "example.com/notebook"}]},
+    },
+    "cases": [{"name": "an ordinary Pod is let through", "expect": {"outcome": "allowed"}}],
+}
+
+
 class PolicyTestSpec(Surroundings):
     """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests; each is judged on its own.")
 

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from webhook.capacity.query import problem_with
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
+from webhook.policy.fields import LabelKey  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.meanings import Meanings, at_least_one, exactly_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+def distinct(name: Callable[[T], str] = str) -> AfterValidator:
+    """Of a list: no two items have the same name."""
+
+    def check(items: tuple[T, ...]) -> tuple[T, ...]:
+        names = [name(item) for item in items]
+        if twice := next((each for number, each in enumerate(names) if each in names[:number]), None):
+            raise ValueError(f"{twice} is there twice")
+        return items
+
+    return AfterValidator(check)
+
+
+def check_margin(margin: int, budget: int | None) -> int:
+    """A safety margin, which leaves something of the time to stop."""
+    if budget is not None and margin >= budget:
+        raise ValueError(f"a margin of {margin} s leaves nothing of the budget of {budget} s")
+    return margin
 
 
 def _check_query(text: str) -> str:
@@ -17,15 +44,28 @@ def _check_query(text: str) -> str:
 
 
 Query = Annotated[str, AfterValidator(_check_query)]
-CapacityName = Literal["spot", "on-demand", "both"]
+CapacityName = Annotated[
+    Literal["spot", "on-demand", "both"],
+    Meanings(
+        {
+            "spot": "nodes that can be taken back",
+            "on-demand": "nodes that stay, reserved ones too",
+            "both": "the one or the other, as there is capacity",
+        }
+    ),
+]
 EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class CapacityReaderSpec(Model):
     """Which capacity a pool's field names, or its requirements admit."""
 
+    model_config = ConfigDict(json_schema_extra=exactly_one("from", "label"))
+
     from_: Query | None = Field(default=None, alias="from", description="JMESPath of the field.")
-    label: str = Field(default="", description="Instead: the node label on which the pool has requirements.")
+    label: LabelKey | None = Field(
+        default=None, description="Instead: the node label on which the pool has requirements."
+    )
     values: dict[str, CapacityName] = Field(description="What its values mean; letter case does not matter.")
     default: CapacityName = Field(description="What an absent or empty field means.")
 
@@ -47,18 +87,33 @@ class AcceleratorsReaderSpec(Model):
 class SizedBySpec(Model):
     """Another resource that says how many nodes a pool should have; it is in the pool's namespace."""
 
-    group: str
-    versions: tuple[NonEmpty, ...] = Field(min_length=1)
-    kind: NonEmpty
+    group: str = Field(description="API group; '' is the core group.")
+    versions: tuple[NonEmpty, ...] = Field(min_length=1, description="API versions.")
+    kind: NonEmpty = Field(description="Kind.")
     resource: NonEmpty = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     pool: Query = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
     desired: Query = Field(description="JMESPath of the number of nodes.")
     autoscaling: Query | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
+    cluster: Query | None = Field(
+        default=None, description="JMESPath of the cluster that both belong to, where the pool itself may not say it."
+    )
+
+
+class LeastSpec(Model):
+    """What a machine has at least: limits below that leave no nodes."""
+
+    machine: dict[NonEmpty, int] = Field(default={}, description="Any machine: resource -> how many.")
+    gpu_machine: dict[NonEmpty, int] = Field(default={}, description="A machine with GPUs, the same.")
+    counted: dict[NonEmpty, NonEmpty] = Field(
+        default={}, description="Labels that count a machine's resource, for pools with requirements: key -> resource."
+    )
 
 
 class SizeReaderSpec(Model):
     """How large a pool is, and may become."""
+
+    model_config = ConfigDict(json_schema_extra=at_least_one("desired", "sizedBy"))
 
     desired: Query | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
@@ -70,6 +125,7 @@ class SizeReaderSpec(Model):
         description="JMESPath of a map: resource -> the most that all its nodes have together. Zero leaves no nodes; "
         "zero of a GPU resource leaves no GPUs.",
     )
+    least: LeastSpec = Field(default=LeastSpec(), description="What a machine has at least of what `limits` names.")
 
     @model_validator(mode="after")
     def _says_the_size(self) -> Self:
@@ -83,10 +139,13 @@ class UnusableSpec(Model):
 
     when: Query = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
     because: NonEmpty = Field(description="What a person is told.")
+    passing: Flag = Field(default=False, description="It passes by itself: spot Pods can wait for the pool's nodes.")
 
 
 class GraceWindowSpec(Model):
     """The time that a pool's Pods have to stop, where it is not the provider's."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one("from", "budgetSeconds"))
 
     when: Query | None = Field(default=None, description="JMESPath; where it holds.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
@@ -95,6 +154,11 @@ class GraceWindowSpec(Model):
     )
     reserved: Query | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
+
+    @field_validator("safety_margin_seconds")
+    @classmethod
+    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
+        return check_margin(margin, info.data.get("budget_seconds"))
 
     @model_validator(mode="after")
     def _says_the_time(self) -> Self:
@@ -117,11 +181,11 @@ class PoolGraceSpec(Model):
 class NodePoolReaderSpec(Model):
     """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
 
-    group: str
-    versions: tuple[NonEmpty, ...] = Field(min_length=1)
-    kind: NonEmpty
-    resource: NonEmpty = Field(description="Plural resource name.")
-    namespaced: Flag = False
+    group: str = Field(examples=["example.com"], description="API group.")
+    versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
+    kind: NonEmpty = Field(examples=["NodePool"], description="Kind.")
+    resource: NonEmpty = Field(examples=["nodepools"], description="Plural resource name.")
+    namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     when: Query | None = Field(
         default=None, description="Holds for the objects it reads, where another provider reads the same resource."
@@ -131,10 +195,16 @@ class NodePoolReaderSpec(Model):
         description="A list of {key, operator, values} that the labels of its nodes meet: instance type, zone and GPUs "
         "are taken from it where nothing else says them.",
     )
-    capacity: CapacityReaderSpec
+    capacity: CapacityReaderSpec = Field(
+        examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
+        description="Where it says whether its nodes are spot.",
+    )
     instance_type: Query | None = Field(default=None, description="An instance type, or a list of them.")
-    accelerators: AcceleratorsReaderSpec = Field(default_factory=AcceleratorsReaderSpec)
-    size: SizeReaderSpec
+    accelerators: AcceleratorsReaderSpec = Field(
+        default=AcceleratorsReaderSpec(),
+        description="Where it says that its nodes have GPUs, beside the instance type.",
+    )
+    size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
     pool_name: Query | None = Field(
         default=None, description="The value of the label that names a node's pool; default: the name of the resource."
     )
@@ -150,13 +220,17 @@ class NodePoolReaderSpec(Model):
         default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
     )
     labels: Query | None = Field(default=None, description="A map of the labels it gives its nodes.")
-    known_labels: dict[str, Query] = Field(
+    known_labels: dict[LabelKey, Query] = Field(
         default={},
         description="Labels that its nodes get without being listed: key -> expression of the value.",
     )
     zones: Query | None = Field(default=None, description="A zone, or a list of them.")
-    grace_period: PoolGraceSpec = Field(default_factory=PoolGraceSpec)
-    unusable: tuple[UnusableSpec, ...] = ()
+    grace_period: PoolGraceSpec = Field(
+        default=PoolGraceSpec(), description="What it says itself of the time that its Pods have to stop."
+    )
+    unusable: Annotated[tuple[UnusableSpec, ...], distinct(attrgetter("when"))] = Field(
+        default=(), description="Conditions under which it gives no nodes; any of them."
+    )
 
     @model_validator(mode="after")
     def _has_requirements(self) -> Self:

@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 from webhook.decision import Violation
+from webhook.patch import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,36 +85,40 @@ def sunk_tolerations(missing: Sequence[TaintSpec]) -> Violation:
         detail=f"Missing: {', '.join(map(_taint, missing))}. A Slurm job does not start before every Pod is gone that "
         "does not tolerate SUNK's lock.",
         fix=_tolerations("add these", [_tolerating(taint) for taint in missing]),
+        remedy=tuple(Operation("/spec/tolerations/-", _toleration_of(taint)) for taint in missing),
     )
 
 
-def other_value(label: LabelSpec, value: str) -> Violation:
+def other_value(label: LabelSpec, value: str, remedy: tuple[Operation, ...]) -> Violation:
     """A value that means nothing."""
     return Violation(
         reason=f"{label.key} says {json.dumps(value[:_SHOWN])}, not {json.dumps(label.value)}: it may have no effect",
         field=_label(label.key),
         detail=f"CoreWeave documents {json.dumps(label.value)} alone. A Pod without a strategy holds up its node.",
         fix=_labels(label, "remove it, or write"),
+        remedy=remedy,
     )
 
 
-def annotation(label: LabelSpec) -> Violation:
+def annotation(label: LabelSpec, remedy: tuple[Operation, ...]) -> Violation:
     """A label that was written as an annotation."""
     return Violation(
         reason=f"{label.key} has no effect as an annotation: the Pod is never evicted, and holds up its node",
         field=f'metadata.annotations["{label.key}"]',
         detail="CoreWeave reads it among the labels.",
         fix=_labels(label, "move it to the labels"),
+        remedy=remedy,
     )
 
 
-def misspelt(key: str, meant: LabelSpec) -> Violation:
+def misspelt(key: str, meant: LabelSpec, remedy: tuple[Operation, ...]) -> Violation:
     """A label that resembles one of the two."""
     return Violation(
         reason=f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and holds up its node",
         field=_label(key),
         detail=f"CoreWeave reads {meant.key}.",
         fix=_labels(meant, f"write this instead of {key[:_SHOWN]}"),
+        remedy=remedy,
     )
 
 
@@ -147,10 +152,15 @@ def _taint(taint: TaintPatternSpec | TaintSpec) -> str:
     return f"{taint.key}{value}{effect}"
 
 
-def _tolerating(taint: TaintSpec) -> str:
+def _toleration_of(taint: TaintSpec) -> dict[str, str]:
     if taint.value:
-        return f"{{key: {taint.key}, operator: Equal, value: {json.dumps(taint.value)}}}"
-    return f"{{key: {taint.key}, operator: Exists}}"
+        return {"key": taint.key, "operator": "Equal", "value": taint.value}
+    return {"key": taint.key, "operator": "Exists"}
+
+
+def _tolerating(taint: TaintSpec) -> str:
+    parts = {**_toleration_of(taint), **({"value": json.dumps(taint.value)} if taint.value else {})}
+    return "{" + ", ".join(f"{name}: {text}" for name, text in parts.items()) + "}"
 
 
 def _toleration(toleration: Toleration) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from webhook.policy.common import Enforcement, EnforcementWord, Glob, Level, Model, NonEmpty, PolicySpec, Seconds
+from webhook.policy.common import EnforcementWord, Glob, Level, Model, NonEmpty, PolicySpec, Seconds
 from webhook.policy.facts import LabelSpec, TaintPatternSpec, TaintSpec
+from webhook.policy.meanings import Meanings
+from webhook.policy.terms import Enforcement
 
 _NO_EXECUTE: Final = "NoExecute"
 _EVICT: Final = "node.coreweave.cloud/evict"
@@ -37,10 +39,10 @@ class EvictionStrategySpec(PolicySpec):
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.WARN,
-        description="deny | warn | audit (only recorded) | off. Unlike other kinds, warn by default.",
+        description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
     )
     findings: FindingsSpec = Field(
-        default=FindingsSpec(), description="deny | warn | off for single findings; enforcement lowers them further."
+        default=FindingsSpec(), description="The most that single findings may become; enforcement lowers them further."
     )
     interruptible: LabelSpec = Field(
         default=LabelSpec(key="qos.coreweave.cloud/interruptable", value="true"),
@@ -74,10 +76,12 @@ class EvictionStrategySpec(PolicySpec):
         default=("Deployment.apps", "ReplicaSet.apps", "ReplicationController", "Rollout.argoproj.io"),
         description="Kinds of which one replica that can write to a claim is a single instance with state (globs).",
     )
-    sunk_nodes: Literal["named", "all"] = Field(
+    sunk_nodes: Annotated[
+        Literal["named", "all"],
+        Meanings({"named": "those whose tolerations, nodeSelector or affinity name SUNK", "all": "every DaemonSet"}),
+    ] = Field(
         default="named",
-        description="Which DaemonSets run on SUNK nodes: those whose tolerations, nodeSelector or affinity name SUNK, "
-        "or all.",
+        description="Which DaemonSets run on SUNK nodes.",
     )
     sunk_domain: NonEmpty = Field(default="sunk.coreweave.com", description="Keys in this domain name SUNK.")
     sunk_taints: tuple[TaintSpec, ...] = Field(

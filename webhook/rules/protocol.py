@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
+from webhook.policy.match import resource_matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,14 +34,18 @@ class Subject(Protocol):
         operation: CREATE, UPDATE, DELETE or CONNECT; CREATE for every template.
         trace: where to say why the rule did or did not act.
         template: True for a pod template.
+        kept: True for a pod template that the request leaves as it is, while fewer Pods are made of it than before.
         path: where the template is in the workload; empty for an object.
+        memo: what one rule keeps here for the next that looks at the same subject.
     """
 
     request: Request
     operation: str
     trace: Trace
     template: bool
+    kept: bool
     path: tuple[str | int, ...]
+    memo: dict[str, Any]
 
     @property
     def pod(self) -> Pod:
@@ -56,6 +62,10 @@ class Subject(Protocol):
     @property
     def old_object(self) -> dict[str, Any] | None:
         """The object before the request as plain JSON; None on CREATE."""
+
+    @property
+    def shown(self) -> dict[str, Any] | None:
+        """What is judged as plain JSON: the object, or the template as the Pod it will become, with all changes."""
 
 
 @runtime_checkable
@@ -74,6 +84,15 @@ class Validator(Protocol):
         """What is wrong. Of a mutator: what it could not or did not mend, seen on the object after all mutation."""
 
 
+@runtime_checkable
+class Asking(Protocol):
+    """A rule whose spec, and not its kind alone, says what it must know of the cluster."""
+
+    @property
+    def needs(self) -> Needs:
+        """What it asks, instead of its kind's ``needs``."""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What policies are compiled against: the bundle's fact documents.
 
@@ -86,6 +105,21 @@ class Facts(msgspec.Struct, frozen=True):
     workloads: tuple[Workload, ...] = ()
 
 
+class Particulars(NamedTuple):
+    """What beside operation, group and resource a rule may ask of a request."""
+
+    version: str
+    name: str
+    in_namespace: bool
+
+    @classmethod
+    def of(cls, request: Request) -> Particulars:
+        """A Namespace's own request has it as its namespace, and is for a cluster-scoped object all the same."""
+        resource = request.resource
+        in_namespace = bool(request.namespace) and (resource.group, resource.resource) != ("", "namespaces")
+        return cls(resource.version, request.name, in_namespace)
+
+
 class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
 
@@ -93,6 +127,33 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...]
     operations: tuple[str, ...]
     api_versions: tuple[str, ...] = ("*",)
+    resource_names: tuple[str, ...] = ()
+    scope: str = "*"
+
+    def names(self, operation: str, group: str, path: str) -> bool:
+        """Does it name requests of this kind? Its other parts are compared by `unfit`."""
+        return (
+            (operation in self.operations or "*" in self.operations)
+            and (group in self.api_groups or "*" in self.api_groups)
+            and any(resource_matches(pattern, path) for pattern in self.resources)
+        )
+
+    @property
+    def particular(self) -> bool:
+        """Does it name some requests of a kind, and others not?"""
+        return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
+
+    def unfit(self, asked: Particulars) -> str:
+        """The part that does not name the request, and what it does not name; empty: all do."""
+        if "*" not in self.api_versions and asked.version not in self.api_versions:
+            return f"apiVersions does not name {asked.version}"
+        if self.resource_names and asked.name not in self.resource_names:
+            return f"resourceNames does not name {asked.name}" if asked.name else "resourceNames: it has no name yet"
+        if self.scope == "Cluster" and asked.in_namespace:
+            return "scope is Cluster, and it is in a namespace"
+        if self.scope == "Namespaced" and not asked.in_namespace:
+            return "scope is Namespaced, and it is cluster-scoped"
+        return ""
 
 
 PODS_CREATE: Final = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE",))
@@ -103,21 +164,32 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the ``kind`` of its documents.
-        spec: the model of their ``spec``.
+        spec: the model of their ``spec``; None: of ``spot_placement.py`` it is ``SpotPlacementSpec`` in
+            ``spot_placement_spec.py``. There it is imported only to validate policies; models are slow to import.
         compile: makes the rule; it has ``mutate``, ``validate`` or both. Problems were found by the model, or are
-            raised as `webhook.policy.common.SpecError` with the field path below ``spec``.
+            raised as `webhook.policy.errors.SpecError` with the field path below ``spec``.
         rules: what it matches when its ``match`` does not say, given the facts.
         needs: what of the cluster its rule asks.
         order: policies of lower order come first. A selector that one injects may make a Pod another's business.
         template_outcome: the most a finding may become on a pod template inside a workload.
         unknown_outcome: the most a finding about something unknown may become on the server.
+        counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
     """
 
     name: str
-    spec: type[PolicySpec]
+    spec: type[PolicySpec] | None = None
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
     needs: Needs = NO_NEEDS
     order: int = 1
     template_outcome: Outcome = Outcome.WARN
     unknown_outcome: Outcome = Outcome.WARN
+    counts_replicas: bool = False
+
+    def model(self) -> type[PolicySpec]:
+        """The model of ``spec``."""
+        if self.spec is not None:
+            return self.spec
+        beside = import_module(f"{self.compile.__module__}_spec")
+        model: type[PolicySpec] = getattr(beside, f"{self.name}Spec")
+        return model

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import difflib
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -33,11 +33,11 @@ from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.globs import Globs
 from webhook.kube.pod import pod_from_template
-from webhook.policy.common import SpecError
+from webhook.patch import move, removal
+from webhook.policy.errors import SpecError
 from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
 from webhook.rules.reserved_labels_own import PLACES_AT_MOST, PODS, mapping, own_keys_of_object, own_keys_of_pod
-from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,13 +45,30 @@ if TYPE_CHECKING:
     from webhook.capacity.provider import ResourceReader
     from webhook.context import Context
     from webhook.kube.templates import Workload
+    from webhook.patch import Operation
     from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
-_Found = tuple[str, str, str]
-"""A reserved key, the field of the map that it is in, and the resource that has it or gets it."""
+_LABELS: Final = ("metadata", "labels")
 
 _CLOSE: Final = 0.8
 """How alike two label names must be for a hint: ``interruptible`` and ``interruptable`` are (0.92)."""
+
+
+class _Found(NamedTuple):
+    """A reserved key.
+
+    Attributes:
+        field: of the map that it is in; ``path`` the same for programs, empty where only a query finds it.
+        resource: that has it or gets it.
+        labels: the map.
+    """
+
+    key: str
+    field: str
+    resource: str
+    path: tuple[str | int, ...]
+    labels: Mapping[str, Any]
 
 
 class ReservedLabels(msgspec.Struct, frozen=True):
@@ -80,14 +97,14 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         if subject.template or (kind.resource == PODS and not kind.group):
             old = subject.old_pod
             before = old.labels if old is not None else {}
-            found = self._added(subject, PODS, "metadata.labels", subject.pod.labels, before)
+            found = self._added(subject, PODS, _LABELS, subject.pod.labels, before)
             own: Iterable[Violation] = own_keys_of_pod(subject)
         else:
             found, own = self._of_object(subject)
         if not found:
             subject.trace.say("the request adds no reserved label")
         # One by one: the engine stops asking when there are more than anybody reads.
-        return chain((self._violation(each) for each in sorted(found)), own)
+        return chain(self._violations(found), own)
 
     def _of_object(self, subject: Subject) -> tuple[list[_Found], Iterable[Violation]]:
         """What is in an object's own labels, in those that a node pool gives its nodes, and those of its Pods."""
@@ -95,14 +112,15 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         key = (kind.group, kind.resource)
         value, old = subject.object or {}, subject.old_object or {}
         labels, old_labels = _labels(value), _labels(old)
-        found = self._added(subject, kind.resource, "metadata.labels", labels, old_labels)
+        found = self._added(subject, kind.resource, _LABELS, labels, old_labels)
         readers, workload = self.readers.get(key), self.workloads.get(key)
         if readers is None and workload is None:
             return found, ()
         reader = readers.of(value) if readers is not None else None
         if reader is not None and reader.labels is not None:
             given, before = mapping(reader.labels(value)), mapping(reader.labels(old))
-            found += self._added(subject, kind.resource, reader.labels.field, given, before)
+            path = tuple(reader.labels.text.split(".")) if reader.labels.plain else ()
+            found += self._added(subject, kind.resource, path, given, before, field=reader.labels.field)
         if workload is not None:
             found += chain(self._carried(subject, workload, value, old), self._unread(subject, workload, value, old))
         return found, own_keys_of_object(subject.request.kind.kind, workload, value, old)
@@ -118,7 +136,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                 raise MalformedObjectError(f"more than {PLACES_AT_MOST} maps of labels", carried.path.text)
             for each in places:
                 there = before.get(each.identity, {})
-                yield from self._added(subject, carried.resource, field_path(each.path), each.value, there)
+                yield from self._added(subject, carried.resource, each.path, each.value, there)
 
     def _unread(
         self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
@@ -129,8 +147,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             if not self._reserved(labels) or _is_pod(found.value):
                 continue
             there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
-            field = f"{field_path(found.path)}.metadata.labels"
-            yield from self._added(subject, PODS, field, labels, _labels(there))
+            yield from self._added(subject, PODS, (*found.path, *_LABELS), labels, _labels(there))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """The keys in reserved domains."""
@@ -142,9 +159,16 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         ]
 
     def _added(
-        self, subject: Subject, resource: str, field: str, labels: Mapping[str, Any], before: Mapping[str, Any]
+        self,
+        subject: Subject,
+        resource: str,
+        path: tuple[str | int, ...],
+        labels: Mapping[str, Any],
+        before: Mapping[str, Any],
+        *,
+        field: str = "",
     ) -> list[_Found]:
-        """The reserved keys in ``labels``, at ``field``, that are neither allowed nor the same ``before``."""
+        """The reserved keys in ``labels``, at ``path``, that are neither allowed nor the same ``before``."""
         added: list[_Found] = []
         for key in self._reserved(labels):
             if resource in self.allowed and self.allowed[resource].match(key):
@@ -152,23 +176,50 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             elif key in before and before[key] == labels[key]:
                 subject.trace.say("label %s is reserved, and was there before", key)
             else:
-                added.append((key, field, resource))
+                added.append(_Found(key, field or field_path(path), resource, path, labels))
         return added
 
-    def _violation(self, found: _Found) -> Violation:
-        key, field, resource = found
-        prefix, _, name = key.partition("/")
+    def _violations(self, found: list[_Found]) -> Iterator[Violation]:
+        renamed: set[tuple[str, str]] = set()
+        for each in sorted(found, key=lambda each: each[:3]):
+            meant = self._meant(each.key, each.resource)
+            yield self._violation(each, meant, self._remedy(each, meant, renamed))
+
+    def _remedy(self, found: _Found, meant: str, renamed: set[tuple[str, str]]) -> tuple[Operation, ...]:
+        """What takes the key away, or gives it the name that was meant. Nothing where that is only a guess.
+
+        Args:
+            found: the key.
+            meant: the right one; empty: there is none.
+            renamed: maps and right keys of which another key was renamed to that one; added to.
+        """
+        key, field, _, path, labels = found
+        alone = removal((*path, key))
+        if not path:
+            return ()
+        if not meant:
+            return (alone,)
+        if meant in labels:
+            return (alone,) if labels[meant] == labels[key] else ()
+        is_misspelt = self.hints.get(key) == meant or key.partition("/")[0] == meant.partition("/")[0]
+        if not is_misspelt or (field, meant) in renamed:
+            return ()
+        renamed.add((field, meant))
+        return move((*path, key), (*path, meant), labels[key])
+
+    def _violation(self, found: _Found, meant: str, remedy: tuple[Operation, ...]) -> Violation:
+        prefix, _, name = found.key.partition("/")
         domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
-        meant = self._meant(key, name, resource)
         remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
         return Violation(
-            reason=f"label {key} is in the reserved domain {domain}",
-            field=f'{field}["{key}"]',
+            reason=f"label {found.key} is in the reserved domain {domain}",
+            field=f'{found.field}["{found.key}"]',
             detail=f"Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.",
             fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
+            remedy=remedy,
         )
 
-    def _meant(self, key: str, name: str, resource: str) -> str:
+    def _meant(self, key: str, resource: str) -> str:
         """The allowed key that was probably meant; empty when there is none."""
         allowed = self.allowed.get(resource)
         if allowed is None:
@@ -177,7 +228,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         if hint and allowed.match(hint):
             return hint
         by_name = {each.partition("/")[2]: each for each in allowed.patterns if not set("*?[") & set(each)}
-        close = difflib.get_close_matches(name, by_name, n=1, cutoff=_CLOSE)
+        close = difflib.get_close_matches(key.partition("/")[2], by_name, n=1, cutoff=_CLOSE)
         return by_name[close[0]] if close else ""
 
 
@@ -233,7 +284,6 @@ def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
 
 KIND: Final = PolicyKind(
     name="ReservedLabels",
-    spec=ReservedLabelsSpec,
     compile=_compile,
     rules=_rules,
     template_outcome=Outcome.DENY,

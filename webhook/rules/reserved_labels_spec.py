@@ -34,6 +34,7 @@ class ReservedLabelsSpec(PolicySpec):
 
     domains: tuple[Annotated[str, AfterValidator(_check_domain)], ...] = Field(
         min_length=1,
+        examples=[["example.com"]],
         description="Reserved domains. A key is reserved when its prefix is the domain or a subdomain of it.",
     )
     allow: tuple[AllowedLabelsSpec, ...] = Field(default=(), description="What may be set all the same.")

@@ -1,0 +1,183 @@
+"""``match`` means what the same words mean in a ValidatingAdmissionPolicy, and refuses what the API server refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.test_engine import DEPLOYMENT, POD, Says, index, mutate, policy, request, validate
+from webhook.bundle import load_bundle
+from webhook.policy.common import MatchSpec
+from webhook.policy.errors import PolicyErrors
+from webhook.policy.match import Matcher, resource_matches
+from webhook.rules.protocol import PODS_CREATE, ResourceRule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.decision import Decision
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("pods", "pods"),
+        ("*", "pods deployments"),
+        ("pods/*", "pods pods/exec pods/status"),
+        ("*/scale", "deployments/scale"),
+        ("deployments/scale", "deployments/scale"),
+        ("*/*", "pods pods/exec pods/status deployments deployments/scale"),
+        ("pod", ""),
+    ],
+)
+def test_resources_are_matched_as_the_api_server_matches_them(pattern: str, matched: str) -> None:
+    there = "pods pods/exec pods/status deployments deployments/scale"
+    assert [path for path in there.split() if resource_matches(pattern, path)] == matched.split()
+
+
+@pytest.mark.parametrize("pattern", ["pods/*", "*/*", "*/ephemeralcontainers", "pods/ephemeralcontainers"])
+def test_a_policy_looks_at_the_subresources_that_it_names(pattern: str) -> None:
+    rule = ResourceRule(api_groups=("",), resources=(pattern,), operations=("UPDATE",))
+    review = request(POD, resource="pods/ephemeralcontainers", operation="UPDATE", oldObject=POD)
+    assert validate(index(policy(Says(), rules=(rule,))), review).findings
+
+
+def rule(**changes: Any) -> ResourceRule:
+    return ResourceRule(
+        **{"api_groups": ("",), "resources": ("pods", "nodes", "namespaces"), "operations": ("*",), **changes}
+    )
+
+
+def says(decision: Decision) -> str:
+    """Why the policy does not look at it; empty where it does."""
+    return "" if decision.findings else decision.steps[-1][2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "why"),
+    [
+        ({"resource_names": ("web",)}, {"name": "web"}, ""),
+        ({"resource_names": ("web",)}, {"name": "api"}, "match.resourceRules[0].resourceNames does not name api"),
+        ({"resource_names": ("web",)}, {}, "match.resourceRules[0].resourceNames: it has no name yet"),
+        ({"api_versions": ("v1", "v2")}, {}, ""),
+        ({"api_versions": ("v2",)}, {}, "match.resourceRules[0].apiVersions does not name v1"),
+        ({"scope": "Namespaced"}, {}, ""),
+        ({"scope": "Cluster"}, {}, "match.resourceRules[0].scope is Cluster, and it is in a namespace"),
+        ({"scope": "Cluster"}, {"resource": "nodes", "namespace": ""}, ""),
+        ({"scope": "Namespaced"}, {"resource": "nodes", "namespace": ""}, "match.resourceRules[0].scope is Namespaced, and it is cluster-scoped"),
+        ({"scope": "Cluster"}, {"resource": "namespaces", "namespace": "team-a", "name": "team-a"}, ""),
+        ({"scope": "Namespaced"}, {"resource": "namespaces", "namespace": "team-a", "name": "team-a"}, "match.resourceRules[0].scope is Namespaced, and it is cluster-scoped"),
+    ],
+)  # fmt: skip
+def test_names_versions_and_scope_narrow_a_rule(changes: dict[str, Any], asked: dict[str, Any], why: str) -> None:
+    assert says(validate(index(policy(Says(), rules=(rule(**changes),))), request(POD, **asked), trace=True)) == why
+
+
+@pytest.mark.parametrize(
+    ("changes", "excluded"),
+    [
+        ({}, True),
+        ({"resource_names": ("web",)}, True),
+        ({"resource_names": ("api",)}, False),
+        ({"api_versions": ("v2",)}, False),
+        ({"scope": "Cluster"}, False),
+        ({"operations": ("DELETE",)}, False),
+    ],
+)
+def test_an_exclusion_takes_out_what_all_its_parts_name(changes: dict[str, Any], *, excluded: bool) -> None:
+    judging = index(policy(Says(), rules=(rule(),), exclude=(rule(**changes),)))
+    assert bool(validate(judging, request(POD, name="web")).findings) is not excluded
+
+
+def test_one_rule_that_names_the_request_is_enough() -> None:
+    both = (rule(resource_names=("api",)), rule(scope="Namespaced"))
+    assert validate(index(policy(Says(), rules=both)), request(POD, name="web")).findings
+
+
+@pytest.mark.parametrize(
+    ("changes", "looked"),
+    [
+        ({}, True),
+        ({"api_versions": ("v1",)}, True),
+        ({"scope": "Namespaced"}, True),
+        ({"scope": "Cluster"}, False),
+        ({"resource_names": ("web",)}, False),
+        ({"api_versions": ("v2",)}, False),
+    ],
+)
+def test_a_pod_template_is_judged_as_the_pod_without_a_name_that_it_becomes(
+    changes: dict[str, Any], *, looked: bool
+) -> None:
+    judging = index(policy(Says(), rules=(rule(**{"resources": ("pods",), "operations": ("CREATE",), **changes}),)))
+    assert bool(validate(judging, request(DEPLOYMENT, group="apps", resource="deployments")).findings) is looked
+
+
+def test_templates_are_excluded_with_the_pods_that_they_become() -> None:
+    exclude = rule(resources=("pods",), scope="Namespaced")
+    judging = index(policy(Says(), rules=(PODS_CREATE,), exclude=(exclude,)))
+    assert not validate(judging, request(DEPLOYMENT, group="apps", resource="deployments")).findings
+
+
+@pytest.mark.parametrize(("name", "looked"), [("web", False), ("api", True)])
+def test_a_workload_is_excluded_by_its_name_with_its_templates(name: str, *, looked: bool) -> None:
+    exclude = ResourceRule(api_groups=("apps",), resources=("deployments",), operations=("*",), resource_names=("web",))
+    judging = index(policy(Says(), rules=(PODS_CREATE,), exclude=(exclude,)))
+    asked = request(DEPLOYMENT, group="apps", resource="deployments", name=name)
+    assert bool(validate(judging, asked).findings) is looked
+    assert not mutate(judging, asked).findings
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_a_namespace_is_selected_by_the_labels_that_it_will_have(operation: str) -> None:
+    matcher = Matcher(MatchSpec.model_validate({"namespaceSelector": {"matchLabels": {"tier": "batch"}}}))
+    judging = index(policy(Says(), rules=(rule(resources=("namespaces",)),), matcher=matcher))
+    for tier, looked in (("batch", True), ("web", False)):
+        value = {"metadata": {"name": "team-a", "labels": {"tier": tier}}}
+        asked = request(value, resource="namespaces", name="team-a", operation=operation, oldObject=None)
+        assert bool(validate(judging, asked).findings) is looked
+
+
+HEAD = "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\nspec:\n  domains: [example.com]\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "text"),
+    [
+        ({"resourceRules": [{"apiGroups": ["apps/v1"]}]}, "resourceRules[0].apiGroups[0]",
+            "'apps/v1' is a group with a version: write apiGroups: [apps] and apiVersions: [v1]"),
+        ({"resourceRules": [{"apiGroups": ["*.coreweave.com"]}]}, "resourceRules[0].apiGroups[0]",
+            "'*.coreweave.com' is no API group; write '' for the core group, '*' for all, or a name such as apps"),
+        ({"resourceRules": [{"apiGroups": ["", "*"]}]}, "resourceRules[0].apiGroups", "'*' stands for all; leave out the others"),
+        ({"resourceRules": [{"apiVersions": ["apps/v1"]}]}, "resourceRules[0].apiVersions[0]",
+            "'apps/v1' is no API version; write it without its group, as v1, or '*' for all"),
+        ({"resourceRules": [{"resources": ["Pod"]}]}, "resourceRules[0].resources[0]",
+            "'Pod' is no resource; write the plural in lower case, as pods, a subresource as deployments/scale, and '*' for a whole part"),
+        ({"resourceRules": [{"resources": ["node*"]}]}, "resourceRules[0].resources[0]", "'node*' is no resource; "),
+        ({"resourceRules": [{"resources": ["*", "pods"]}]}, "resourceRules[0].resources", "'*' stands for pods too; leave that out"),
+        ({"resourceRules": [{"resources": ["pods/*", "pods/exec"]}]}, "resourceRules[0].resources", "'pods/*' stands for pods/exec too; leave that out"),
+        ({"resourceRules": [{"resources": ["a/scale", "*/scale"]}]}, "resourceRules[0].resources", "'*/scale' stands for a/scale too; leave that out"),
+        ({"resourceRules": [{"operations": ["UPDATE", "*"]}]}, "resourceRules[0].operations", "'*' stands for all; leave out the others"),
+        ({"resourceRules": [{"operations": ["PATCH"]}]}, "resourceRules[0].operations[0]", "'PATCH' is not one of CREATE, UPDATE, DELETE, CONNECT or *"),
+        ({"resourceRules": [{"scope": "cluster"}]}, "resourceRules[0].scope", "'cluster' is not one of *, Cluster or Namespaced, did you mean `Cluster`?"),
+        ({"excludeResourceRules": [{"resourceName": ["web"]}]}, "excludeResourceRules[0].resourceName", "unknown field `resourceName`, did you mean `resourceNames`?"),
+        ({"matchPolicy": "Exact"}, "matchPolicy", "unknown field `matchPolicy`"),
+        ({"objectSelector": {"matchLabels": {"team a": "x"}}}, "objectSelector.matchLabels", "'team a' can't be the key of a label, so nothing would ever match"),
+        ({"namespaceSelector": {"matchLabels": {"team": "a b"}}}, "namespaceSelector.matchLabels.team", "'a b' can't be the value of a label, so nothing would ever match"),
+        ({"namespaceSelector": {"matchExpressions": [{"key": "", "operator": "Exists"}]}}, "namespaceSelector.matchExpressions[0].key", "'' can't be the key of a label"),
+    ],
+)  # fmt: skip
+def test_what_could_never_match_is_refused_where_it_is_written(
+    tmp_path: Path, spec: dict[str, Any], field: str, text: str
+) -> None:
+    sound = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}
+    for name in ("resourceRules", "excludeResourceRules"):
+        if name in spec:
+            spec = {name: [{**sound, **spec[name][0]}]}
+    (tmp_path / "policy.yaml").write_text(f"{HEAD}  match: {json.dumps(spec)}\n")
+    with pytest.raises(PolicyErrors) as caught:
+        load_bundle([tmp_path])
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.field.split('["')[0]) == (6, f"spec.match.{field}")
+    assert problem.text.startswith(text)

@@ -1,0 +1,350 @@
+"""Warnings about what has no effect: they are true, they are there where they should be, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.test_engine import NOW, POD, Says, request
+from webhook.bundle import load_bundle
+from webhook.cli.judging import path_of
+from webhook.context import Context, Phase
+from webhook.engine import decide
+from webhook.index import Index
+from webhook.lint import warnings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from webhook.bundle import Bundle
+    from webhook.review import Request
+
+JSON = dict[str, Any]
+
+ROOT: Final = Path(__file__).parents[1]
+TODAY: Final = NOW.date()
+HEAD: Final = (
+    "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\nspec:\n  domains: [example.com]\n"
+)
+PODS: Final = "apiGroups: [''], resources: [pods], operations: [CREATE]"
+NODES: Final = "resourceRules: [{apiGroups: [''], resources: [nodes], operations: [CREATE]}]"
+
+
+def said(folder: Path, *documents: str, today: date = TODAY) -> list[str]:
+    file = folder / "policy.yaml"
+    file.write_text("---\n".join(documents))
+    return [str(each).removeprefix(f"{file}:") for each in warnings(load_bundle([file]), today)]
+
+
+def match(text: str) -> str:
+    return f"{HEAD}  match: {{{text}}}\n"
+
+
+def rule(text: str) -> str:
+    return match(f"resourceRules: [{{{text}}}]")
+
+
+def exempt(text: str, more: str = "") -> str:
+    return f"{HEAD}{more}  exempt: [{{{text}, reason: agreed}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "text"),
+    [
+        (rule("apiGroups: [apps], resources: [deployment], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: Kubernetes has no resource deployment in API group apps, did you mean `deployments`?"),
+        (rule("apiGroups: [''], resources: [pods, jobs], operations: [CREATE]"), "match.resourceRules[0].resources[1]",
+            "never matches: Kubernetes has no resource jobs in API group ''; it is in 'batch'"),
+        (rule("apiGroups: [''], resources: [pods/exec], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: pods/exec has only CONNECT, and this rule names CREATE"),
+        (rule("apiGroups: [''], resources: [pods/log], operations: ['CREATE']"), "match.resourceRules[0].resources[0]",
+            "never matches: there is no such subresource of pods that can be changed"),
+        (rule("apiGroups: [compute.coreweave.com], resources: [nodepools/scale], operations: [CREATE, DELETE]"),
+            "match.resourceRules[0].resources[0]",
+            "never matches: nodepools/scale has only UPDATE, and this rule names CREATE, DELETE"),
+        (rule(f"{PODS}, scope: Cluster"), "match.resourceRules[0].resources[0]",
+            "never matches: scope is Cluster, and pods are in namespaces"),
+        (rule("apiGroups: [compute.coreweave.com], resources: [nodepools], operations: ['*'], scope: Namespaced"),
+            "match.resourceRules[0].resources[0]",
+            "never matches: scope is Namespaced, and nodepools are cluster-scoped"),
+        (match("excludeResourceRules: [{apiGroups: [''], resources: [Pod], operations: ['*']}]").replace("Pod", "pod"),
+            "match.excludeResourceRules[0].resources[0]",
+            "never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"),
+        (match(f"resourceRules: [{{{PODS}}}], excludeResourceRules: [{{apiGroups: ['*'], resources: ['*'], operations: ['*']}}]"),
+            "match.resourceRules[0]", "never matches: excludeResourceRules takes out all of it"),
+        (match(f"resourceRules: [{{{PODS}}}], namespaces: {{include: [team-a, team-b], exclude: ['team-*']}}"),
+            "match.namespaces.include", "never matches: exclude takes out every namespace that include names"),
+        (match("namespaces: {include: [team-a], exclude: ['*']}"), "match.namespaces.include",
+            "never matches anything in a namespace: exclude takes out every namespace that include names"),
+        (match("namespaces: {exclude: ['*']}"), "match.namespaces.exclude",
+            "never matches anything in a namespace: it takes out every namespace"),
+        (match(f"resourceRules: [{{{PODS}}}], namespaces: {{include: ['cw-*']}}"), "match.namespaces.include",
+            "never matches: include takes in only system namespaces; only one that is named whole is looked at, to warn"),
+        (match("objectSelector: {matchLabels: {team: a}, matchExpressions: [{key: team, operator: NotIn, values: [a]}]}"),
+            "match.objectSelector", "never matches: no value of label team meets all that is required of it"),
+        (match("objectSelector: {matchExpressions: [{key: t, operator: Exists}, {key: t, operator: DoesNotExist}]}"),
+            "match.objectSelector", "never matches: no value of label t meets all that is required of it"),
+        (match("namespaceSelector: {matchLabels: {t: a}, matchExpressions: [{key: t, operator: In, values: [b]}]}"),
+            "match.namespaceSelector",
+            "never matches anything in a namespace: no value of label t meets all that is required of it"),
+        (match(f"{NODES}, namespaceSelector: {{matchLabels: {{a: b}}}}"), "match.namespaceSelector",
+            "restricts nothing: what the policy looks at is cluster-scoped, and in no namespace"),
+        (match(f"{NODES}, namespaces: {{include: [a]}}"), "match.namespaces",
+            "restricts nothing: what the policy looks at is cluster-scoped, and in no namespace"),
+        (exempt("users: ['*']"), "exempt[0]",
+            "lets everything through that labels looks at; if that is meant, write `enforcement: off`"),
+        (exempt("namespaces: ['team-*']", f"  match: {{resourceRules: [{{{PODS}}}], namespaces: {{include: [team-a]}}}}\n"),
+            "exempt[0]", "lets everything through that labels looks at; if that is meant, write `enforcement: off`"),
+        (exempt("namespaces: [team-b]", "  match: {namespaces: {include: [team-a]}}\n"), "exempt[0].namespaces",
+            "never holds: the policy looks at nothing in these namespaces"),
+        (exempt("namespaces: [team-b]", f"  match: {{{NODES}}}\n"), "exempt[0].namespaces",
+            "never holds: what the policy looks at is in no namespace"),
+        (exempt("users: [jane], serviceAccounts: ['ci:*']"), "exempt[0].users",
+            "never holds: none of these users is one of the serviceAccounts; write two entries, of which one holds"),
+        (exempt("objectSelector: {matchExpressions: [{key: t, operator: Exists}, {key: t, operator: DoesNotExist}]}"),
+            "exempt[0].objectSelector", "never holds: no value of label t meets all that is required of it"),
+        (exempt("users: [jane], expires: 2026-11-20"), "exempt[0].expires",
+            "the exemption ended on 2026-11-20 (agreed) and holds no longer; remove it, or renew it"),
+        (exempt("users: [jane], expires: 2026-12-05"), "exempt[0].expires",
+            "the exemption ends on 2026-12-05 (agreed); renew it, or mend what it lets through"),
+    ],
+)  # fmt: skip
+def test_what_has_no_effect_is_a_warning_with_the_reason_at_its_line(
+    tmp_path: Path, policy: str, field: str, text: str
+) -> None:
+    (warning,) = said(tmp_path, policy)
+    place, _, rest = warning.partition(": ")
+    assert place.startswith("6:") or (place.startswith("7:") and field.startswith("exempt"))
+    assert rest == f"spec.{field}: warning: {text}"
+
+
+EXEMPTION: Final = (
+    "apiVersion: spotgate.dev/v1\nkind: Exemption\nmetadata: {name: team-a}\nspec: {policies: [%s], reason: agreed, "
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "warning"),
+    [
+        ("namespaces: [team-b]}", ["11:44: spec.namespaces: warning: never holds: the policy looks at nothing in these namespaces"]),
+        ("groups: ['*']}", ["11:1: spec: warning: lets everything through that labels looks at; if that is meant, write `enforcement: off`"]),
+        ("users: [a], expires: 2020-01-01}", ["11:56: spec.expires: warning: the exemption ended on 2020-01-01 (agreed) and holds no longer; remove it, or renew it"]),
+        ("users: [a]}", []),
+    ],
+)  # fmt: skip
+def test_an_exemption_document_is_judged_by_the_policies_it_names(
+    tmp_path: Path, spec: str, warning: list[str]
+) -> None:
+    policy = match("namespaces: {include: [team-a]}")
+    assert said(tmp_path, policy, (EXEMPTION % "labels") + spec + "\n") == warning
+
+
+def test_an_exemption_that_holds_for_one_of_its_policies_is_no_warning(tmp_path: Path) -> None:
+    other = match("namespaces: {include: [team-b]}").replace("name: labels", "name: others")
+    exemption = (EXEMPTION % "'*'") + "namespaces: [team-b]}\n"
+    assert said(tmp_path, match("namespaces: {include: [team-a]}"), other, exemption) == []
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        rule("apiGroups: ['*'], resources: ['*/scale', '*'], operations: ['*']"),
+        rule("apiGroups: ['', apps], resources: [pods, deployments], operations: [CREATE]"),
+        rule("apiGroups: [example.com], resources: [thing, thing/exec], operations: [CONNECT]"),
+        rule("apiGroups: [''], resources: [pods/*], operations: [CONNECT]"),
+        match("namespaces: {include: ['team-*'], exclude: [team-a]}"),
+        match("namespaces: {include: ['team-?'], exclude: ['team-[ab]']}"),
+        match("namespaceSelector: {matchExpressions: [{key: t, operator: NotIn, values: [a]}, {key: t, operator: Exists}]}"),
+        match(f"excludeResourceRules: [{{{PODS}, resourceNames: [web]}}], resourceRules: [{{{PODS}}}]"),
+        match("namespaces: {include: [kube-system]}"),
+        exempt("namespaces: [kube-system]", "  match: {namespaces: {include: [kube-system]}}\n"),
+        exempt("users: ['*'], names: [web]"),
+        exempt("namespaces: ['*']"),
+        exempt("users: ['system:serviceaccount:ci:bot'], serviceAccounts: ['ci:*']"),
+        exempt("namespaces: ['team-*']", "  match: {namespaces: {include: [team-a]}}\n"),
+        match("objectSelector: {matchLabels: {a: b}}").replace("  match", "  enforcement: off\n  match"),
+        rule(f"{PODS}, scope: Cluster").replace("  match", "  enforcement: off\n  match"),
+        exempt("users: [jane], expires: 2026-12-06"),
+    ],
+)  # fmt: skip
+def test_what_may_have_an_effect_is_no_warning(tmp_path: Path, policy: str) -> None:
+    assert said(tmp_path, policy) == []
+
+
+OWN: Final = sorted(path for path in ROOT.glob("examples/**/policies") if path.is_dir())
+
+
+@pytest.mark.parametrize("own", OWN, ids=lambda own: str(own.relative_to(ROOT)))
+def test_the_policies_of_the_examples_have_no_warning(own: Path) -> None:
+    assert warnings(load_bundle([own]), TODAY) == []
+
+
+def test_the_default_policies_have_no_warning() -> None:
+    assert warnings(load_bundle(), TODAY) == []
+
+
+# What an API server sends of some resources: (group, resource, subresource), operations, in namespaces.
+SENT: Final = (
+    (("", "pods", ""), "CREATE UPDATE DELETE", True),
+    (("", "pods", "exec"), "CONNECT", True),
+    (("", "pods", "ephemeralcontainers"), "UPDATE", True),
+    (("", "nodes", ""), "CREATE UPDATE DELETE", False),
+    (("apps", "deployments", ""), "CREATE DELETE", True),
+    (("apps", "deployments", "scale"), "UPDATE", True),
+    (("compute.coreweave.com", "nodepools", ""), "CREATE DELETE", False),
+    (("compute.coreweave.com", "nodepools", "scale"), "UPDATE", False),
+    (("example.com", "things", ""), "CREATE", True),
+)
+
+
+def asked() -> Iterator[Request]:
+    for ((group, resource, subresource), operations, namespaced), namespace, name, label, user in product(
+        SENT, ("team-a", "team-b", "kube-system"), ("a", "b"), ("x", "y"), ("jane", "system:serviceaccount:ci:bot")
+    ):
+        if not namespaced and namespace != "team-a":
+            continue
+        spec = {"template": POD} if group == "apps" else POD["spec"]
+        value = {"metadata": {"name": name, "labels": {"t": label}}, "spec": spec}
+        for operation in operations.split():
+            yield request(
+                None if operation == "DELETE" else value,
+                oldObject=value if operation in {"DELETE", "UPDATE"} else None,
+                group=group,
+                resource=f"{resource}/{subresource}".rstrip("/"),
+                operation=operation,
+                namespace=namespace if namespaced else "",
+                name=name,
+                userInfo={"username": user, "groups": ["system:authenticated"]},
+            )
+
+
+ASKED: Final = list(asked())
+
+
+def loaded(spec: JSON) -> Bundle:
+    document = {"apiVersion": "spotgate.dev/v1", "kind": "ReservedLabels", "metadata": {"name": "labels"}, "spec": spec}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.json"
+        file.write_text(json.dumps(document))
+        return load_bundle([file])
+
+
+def found(bundle: Bundle) -> set[int]:
+    """The requests that the policy looks at, and does not exempt."""
+    (policy,) = bundle.policies
+    index = Index([replace(policy, validator=Says())], bundle.index.workloads.values(), {}, "spotgate-system")
+    context = Context(phase=Phase.VALIDATE, now=NOW)
+    return {number for number, each in enumerate(ASKED) if decide(each, index, context).findings}
+
+
+def without(spec: JSON, field: str) -> JSON | None:
+    """The spec without one part of it; None: nothing is left that it could look at."""
+    changed: JSON = json.loads(json.dumps(spec))  # whatever they share is copied apart
+    *parents, last = path_of(field)[1:]
+    holders: list[Any] = [changed]
+    for key in parents:
+        holders.append(holders[-1][key])
+    del holders[-1][last]
+    if parents and parents[-1] == "resources" and not holders[-1]:
+        del holders[-3][parents[-2]]
+        holders.pop()
+        holders.pop()
+    if changed["match"].get("resourceRules") == []:
+        return None
+    return changed
+
+
+def some(*words: str, least: int = 1) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(words), min_size=least, max_size=2).map(lambda each: list(dict.fromkeys(each)))
+
+
+groups = st.sampled_from((["*"], [""], ["apps"], ["", "apps"], ["compute.coreweave.com"], ["example.com"]))
+resources = some(
+    "pods", "pod", "nodes", "deployments", "nodepools", "things", "pods/exec", "pods/log", "nodepools/scale",
+    "pods/ephemeralcontainers", "deployments/scale",
+)  # fmt: skip
+wildcards = st.sampled_from((["*"], ["*/*"], ["*/scale"], ["pods/*"], ["*", "*/exec"]))
+operations = st.one_of(st.just(["*"]), some("CREATE", "UPDATE", "DELETE", "CONNECT"))
+rules = st.fixed_dictionaries(
+    {"apiGroups": groups, "resources": st.one_of(resources, resources, wildcards), "operations": operations},
+    optional={
+        "scope": st.sampled_from(("*", "Cluster", "Namespaced")),
+        "resourceNames": some("a", "b"),
+        "apiVersions": st.sampled_from((["*"], ["v1"], ["v2"])),
+    },
+)
+patterns = ("*", "team-*", "team-a", "team-b", "team-?", "*-a", "kube-system", "team-[ab]")
+requirements = st.one_of(
+    st.builds(
+        lambda operator, values: {"key": "t", "operator": operator, "values": values},
+        st.sampled_from(("In", "NotIn")),
+        some("x", "y"),
+    ),
+    st.builds(lambda operator: {"key": "t", "operator": operator}, st.sampled_from(("Exists", "DoesNotExist"))),
+)
+selectors = st.fixed_dictionaries({"matchExpressions": st.lists(requirements, max_size=2)})
+exemptions = st.fixed_dictionaries(
+    {"reason": st.just("agreed")},
+    optional={
+        "users": st.sampled_from((["*"], ["jane"], ["system:serviceaccount:ci:bot"], ["jane", "j*"])),
+        "groups": st.sampled_from((["*"], ["devs"])),
+        "serviceAccounts": st.sampled_from((["ci:*"], ["other:*"])),
+        "namespaces": some(*patterns),
+        "names": st.sampled_from((["*"], ["a"])),
+        "objectSelector": selectors,
+        "expires": st.sampled_from(("2020-01-01", "2026-11-30")),
+    },
+).filter(lambda each: set(each) - {"reason", "expires", "objectSelector"})
+specs = st.fixed_dictionaries(
+    {
+        "domains": st.just(["example.org"]),
+        "match": st.fixed_dictionaries(
+            {},
+            optional={
+                "resourceRules": st.lists(rules, min_size=1, max_size=2),
+                "excludeResourceRules": st.lists(rules, min_size=1, max_size=2),
+                "namespaces": st.fixed_dictionaries(
+                    {"include": some(*patterns, least=0), "exclude": some(*patterns, least=0)}
+                ),
+                "namespaceSelector": selectors,
+                "objectSelector": selectors,
+            },
+        ),
+        "exempt": st.lists(exemptions, max_size=2),
+    }
+)
+
+
+WHOLE: Final = {
+    f"spec.match.{part}" for part in ("namespaces.include", "namespaces.exclude", "namespaceSelector", "objectSelector")
+}
+"""Parts of which it is enough that nothing matches one of them."""
+
+
+@settings(max_examples=200)
+@given(specs)
+def test_what_is_said_to_have_no_effect_has_none_on_any_request(spec: JSON) -> None:
+    bundle = loaded(spec)
+    told = warnings(bundle, TODAY)
+    looked = found(bundle) if told else set()
+    for warning in told:
+        text = warning.text.removeprefix("warning: ")
+        if text.startswith("never matches anything in a namespace"):
+            assert not any(ASKED[number].namespace for number in looked), warning
+        elif text.startswith("lets everything") or (text.startswith("never") and warning.field in WHOLE):
+            assert not looked, warning
+        elif not text.startswith("the exemption ends"):
+            field = warning.field
+            if field.startswith("spec.exempt"):
+                field = field[: field.index("]") + 1]
+            less = without(spec, field)
+            assert looked == (found(loaded(less)) if less is not None else set()), warning

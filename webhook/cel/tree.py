@@ -1,0 +1,201 @@
+"""A compiled expression as a tree, read from the form in which the library serialises it.
+
+Source: google/api/expr: syntax.proto and checked.proto of https://github.com/google/cel-spec
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
+_INT, _STRING = 3, 6
+"""Fields of a constant."""
+_MISSING: Final = b""
+
+Fields = dict[int, list[int | bytes]]
+"""Those of a message, by number."""
+
+
+class Const(msgspec.Struct, frozen=True):
+    """A literal; its value where it is a string or an integer."""
+
+    value: str | int | None
+
+
+class Ident(msgspec.Struct, frozen=True):
+    """A name."""
+
+    name: str
+
+
+class Select(msgspec.Struct, frozen=True):
+    """``operand.field``; as a test also ``has(operand.field)``. Where both are one name, ``name`` is it."""
+
+    operand: Node
+    field: str
+    name: str = ""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A function or operator; ``target`` is the first of ``args`` of a method."""
+
+    function: str
+    args: tuple[Node, ...]
+
+
+class Make(msgspec.Struct, frozen=True):
+    """A list, map or message, made of its parts."""
+
+    parts: tuple[Node, ...]
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """A comprehension (``all``, ``map`` ..., also ``cel.bind``, which has an empty range).
+
+    Attributes:
+        variables: what each item is called.
+        accumulator: what the result is called while it is made.
+    """
+
+    variables: tuple[str, ...]
+    range: Node
+    accumulator: str
+    start: Node
+    condition: Node
+    step: Node
+    result: Node
+
+    @property
+    def binds(self) -> bool:
+        """It only names a value."""
+        return isinstance(self.range, Make) and not self.range.parts and self.accumulator == _named(self.step)
+
+
+Node = Const | Ident | Select | Call | Make | Loop
+
+
+def _named(node: Node) -> str:
+    return node.name if isinstance(node, Ident) else ""
+
+
+def read_tree(serialised: bytes) -> Node:
+    """The tree of a checked expression (a ``google.protobuf.Any``)."""
+    checked = _fields(_bytes(_fields(serialised), 2))
+    names: dict[int, str] = {}
+    for entry in checked.get(2, ()):
+        reference = _fields(_as_bytes(entry))
+        names[_int(reference, 1)] = _text(_fields(_bytes(reference, 2)), 1)
+    (tree,) = _Reader(names).below(checked, 4)
+    return tree
+
+
+class _Reader:
+    """Reads nodes; ``names`` are the full names of those that are one, by their ids."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self.names = names
+
+    def below(self, fields: Fields, *numbers: int) -> tuple[Node, ...]:
+        """The nodes in these fields."""
+        return tuple(self.node(_as_bytes(each)) for number in numbers for each in fields.get(number, ()))
+
+    def node(self, data: bytes) -> Node:
+        fields = _fields(data)
+        kind = next((kind for kind in range(_CONST, _LOOP + 1) if kind in fields), _CONST)
+        body = _fields(_bytes(fields, kind))
+        name = self.names.get(_int(fields, 2), "")
+        if kind == _CONST:
+            return Const(_text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None)
+        if kind == _IDENT:
+            return Ident(name or _text(body, 1))
+        if kind == _SELECT:
+            return Select(self.below(body, 1)[0], _text(body, 2), name)
+        return self.compound(kind, body)
+
+    def compound(self, kind: int, body: Fields) -> Node:
+        if kind == _CALL:
+            return Call(_text(body, 2), self.below(body, 1, 3))
+        if kind == _LIST:
+            return Make(self.below(body, 1))
+        if kind == _STRUCT:
+            entries = (_fields(_as_bytes(each)) for each in body.get(2, ()))
+            return Make(tuple(node for entry in entries for node in self.below(entry, 3, 4)))
+        variables = tuple(filter(None, (_text(body, 1), _text(body, 8))))
+        span, start, condition, step, result = self.below(body, 2, 4, 5, 6, 7)
+        return Loop(variables, span, _text(body, 3), start, condition, step, result)
+
+
+def _fields(data: bytes) -> Fields:
+    """The fields of a message, by number."""
+    fields: Fields = {}
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
+        number, wire = key >> 3, key & 7
+        value: int | bytes
+        if wire == _VARINT:
+            value, position = _varint(data, position)
+        else:
+            size = {_FIXED64: 8, _FIXED32: 4}.get(wire, 0)
+            if wire == _BYTES:
+                size, position = _varint(data, position)
+            value = data[position : position + size]
+            position += size
+        fields.setdefault(number, []).append(value)
+    return fields
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follow
+            return value, position
+
+
+def _as_bytes(value: int | bytes) -> bytes:
+    return value if isinstance(value, bytes) else _MISSING
+
+
+def _bytes(fields: Fields, number: int) -> bytes:
+    return _as_bytes(fields[number][0]) if number in fields else _MISSING
+
+
+def _text(fields: Fields, number: int) -> str:
+    return _bytes(fields, number).decode()
+
+
+def _int(fields: Fields, number: int) -> int:
+    value = fields[number][0] if number in fields else 0
+    if not isinstance(value, int):
+        return 0
+    return value - (1 << 64) if value >> 63 else value
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes right below."""
+    match node:
+        case Select(operand=operand):
+            return (operand,)
+        case Call(args=parts) | Make(parts=parts):
+            return parts
+        case Loop():
+            return (node.range, node.start, node.condition, node.step, node.result)
+        case _:
+            return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below."""
+    yield node
+    for child in children(node):
+        yield from walk(child)

@@ -1,0 +1,150 @@
+"""Where in the text of a document each of its values is, anchors and brackets included: for changing the text."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+import yaml
+from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent
+
+from webhook.documents.model import ESCAPED_SURROGATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
+
+
+class Edit(NamedTuple):
+    """Put ``text`` in place of the characters from ``start`` to ``end``."""
+
+    start: int
+    end: int
+    text: str
+
+
+class EditError(ValueError):
+    """A change that can't be made in place. Line, from 0, in the text; problem; fix."""
+
+    def __init__(self, line: int, problem: str, fix: str) -> None:
+        super().__init__(line, problem, fix)
+        self.line = line
+        self.problem = problem
+        self.fix = fix
+
+
+class Member(NamedTuple):
+    """A member of a mapping: the characters of its key (anchor and tag included), and its value."""
+
+    start: int
+    end: int
+    value: Node
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """A value, and where it is: characters of the text from ``start`` (its anchor and tag included) to ``end``.
+
+    Attributes:
+        line: from 0.
+        column: of the keys or dashes of a block collection, from 0.
+        flow: in brackets.
+        anchor: the name that aliases know it by.
+        alias: it is one, of this name.
+        opened: behind the opening bracket.
+        key: behind its key, if it is a member.
+        members: of a mapping. Those that are merged in are not there.
+        items: of a sequence.
+    """
+
+    start: int
+    end: int
+    line: int
+    column: int = 0
+    flow: bool = False
+    anchor: str | None = None
+    alias: str | None = None
+    opened: int = 0
+    key: int | None = None
+    members: dict[str, Member] | None = None
+    items: list[Node] | None = None
+
+    @property
+    def children(self) -> list[Node]:
+        """The values in it."""
+        return [member.value for member in self.members.values()] if self.members is not None else self.items or []
+
+    @property
+    def begins(self) -> list[int]:
+        """Where each of its entries begins."""
+        if self.members is not None:
+            return [member.start for member in self.members.values()]
+        return [item.start for item in self.items or []]
+
+    def walk(self) -> Iterator[Node]:
+        """It, and everything in it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def compose(source: str) -> Node:
+    """The one document of a text that has been read without an error. Positions come from libyaml's events."""
+    following: Callable[[], Event] = yaml.CSafeLoader(ESCAPED_SURROGATE.sub(r"\\u0020", source)).get_event
+    following()  # the stream's start
+    following()  # the document's
+    return _node(source, following(), following)
+
+
+def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
+    kind = type(event)
+    node = Node(start=event.start_mark.index, end=event.end_mark.index, line=event.start_mark.line, anchor=event.anchor)
+    if kind is AliasEvent:
+        node.anchor, node.alias = None, event.anchor
+    elif kind is ScalarEvent:
+        if event.style in {"|", ">"}:
+            node.end = _end_of_block_scalar(source, node)
+    else:
+        node.flow = event.flow_style
+        node.opened = event.end_mark.index
+        last = (
+            _mapping(source, node, following)
+            if kind is MappingStartEvent
+            else _sequence(source, node, event, following)
+        )
+        node.end = last.end_mark.index if node.flow else max(child.end for child in node.children)
+    return node
+
+
+def _mapping(source: str, node: Node, following: Callable[[], Event]) -> Event:
+    """Read the members; the event that ends them."""
+    node.members = {}
+    while type(key := following()) is not MappingEndEvent:
+        start, end = key.start_mark.index, key.end_mark.index
+        written = source[start:end]
+        name = json.loads(written) if ESCAPED_SURROGATE.search(written) else str(getattr(key, "value", ""))
+        value = _node(source, following(), following)
+        value.key = end
+        # Keys that are no texts (`1: x`) go by what is written; nothing is ever added below them.
+        node.members[name] = Member(start, end, value)
+        if len(node.members) == 1:
+            node.column = key.start_mark.column
+    return key
+
+
+def _sequence(source: str, node: Node, start: Event, following: Callable[[], Event]) -> Event:
+    """Read the items; the event that ends them."""
+    node.items = []
+    if not node.flow:
+        mark = start.end_mark  # before the first dash, or, where it is not indented, behind it
+        node.column = mark.column if source[mark.index : mark.index + 1] == "-" else mark.column - 1
+    while type(item := following()) is not SequenceEndEvent:
+        node.items.append(_node(source, item, following))
+    return item
+
+
+def _end_of_block_scalar(source: str, node: Node) -> int:
+    """Behind its last line; where it keeps the empty lines that follow (``|+``), behind those."""
+    text = source[node.start : node.end]
+    return node.end if "+" in text.partition("\n")[0] else node.start + len(text.rstrip())

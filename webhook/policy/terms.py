@@ -1,0 +1,19 @@
+"""Words of policy files that more than their models need. The models are slow to import, and stay out of here."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+API_VERSION: Final = "spotgate.dev/v1"
+
+OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+
+class Enforcement(StrEnum):
+    """What comes of a finding: deny the request, warn the user, only audit, or nothing (policy switched off)."""
+
+    DENY = "deny"
+    WARN = "warn"
+    AUDIT = "audit"
+    OFF = "off"

@@ -1,0 +1,103 @@
+"""The model of ``spec`` of `webhook.rules.validation`: the words of a ValidatingAdmissionPolicy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from webhook.policy.common import Model, PolicySpec
+
+_AT_MOST: Final = 100
+"""Validations, and variables, of one policy: all of them are compiled before it is in force."""
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text.strip():
+        raise ValueError("a message is one line, as in Kubernetes")
+    return text
+
+
+def _says_something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the expression is empty")
+    return text
+
+
+ExpressionText = Annotated[str, AfterValidator(_says_something)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
+
+
+class ValidationItem(Model):
+    """One rule: what must hold, and what is said where it does not."""
+
+    expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
+    message: Annotated[str, AfterValidator(_one_line)] = Field(
+        default="", description="What is said where it is not; default: `failed expression: ...`."
+    )
+    message_expression: str = Field(
+        default="",
+        description="A CEL expression that gives the message as a string, instead of `message`; where it fails, is "
+        "empty or has line breaks, `message` is said.",
+    )
+    reason: Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"] | None = Field(
+        default=None,
+        description="As in Kubernetes, for `spotgate export vap`; the webhook itself always answers Forbidden.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_said_in_one_line(self) -> Self:
+        if "\n" in self.expression.strip() and not self.message.strip():
+            raise ValueError("an expression with line breaks needs a `message`, as in Kubernetes")
+        return self
+
+
+class NamedExpression(Model):
+    """A condition with a name."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$", max_length=316)] = Field(
+        description="What it is called in findings and `explain`."
+    )
+    expression: ExpressionText = Field(description="A CEL expression; where one is false, the policy looks away.")
+
+
+class Variable(Model):
+    """A named value."""
+
+    name: Identifier = Field(description="What it is called: `variables.<name>` in the expressions after it.")
+    expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")
+
+
+class ValidationSpec(PolicySpec):
+    """A team's own rule, in the words of a ValidatingAdmissionPolicy (CEL)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "match": {
+                        "resourceRules": [
+                            {"apiGroups": ["apps"], "resources": ["deployments"], "operations": ["CREATE", "UPDATE"]}
+                        ]
+                    },
+                    "validations": [{"expression": "object.spec.replicas <= 50", "message": "at most 50 replicas"}],
+                }
+            ]
+        }
+    )
+
+    validations: tuple[ValidationItem, ...] = Field(
+        min_length=1, max_length=_AT_MOST, description="The rules; each that does not hold is a finding."
+    )
+    variables: tuple[Variable, ...] = Field(
+        default=(), max_length=_AT_MOST, description="Values with names; one may read those before it."
+    )
+    match_conditions: tuple[NamedExpression, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Conditions under which the policy looks at a request, beside `match`; all must be true.",
+    )
+    params: dict[str, Any] = Field(
+        default={},
+        description="Values for the expressions, `params.<name>`; written here, and no resource of their own.",
+    )

@@ -1,0 +1,118 @@
+"""What the expressions of `webhook.rules.validation` are shown; docs/policies/validation.md lists it in full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.cel import HAS_NUL, NOT_KNOWN
+
+if TYPE_CHECKING:
+    from webhook.capacity.pool import Pool
+    from webhook.cel import Language, Values
+    from webhook.context import Context
+    from webhook.rules.protocol import Subject
+
+_BYTES_OF_A_POOL: Final = 512
+_ITEMS_OF_A_POOL: Final = 40
+_WITH_POOLS: Final = "cel with pools"
+_WITHOUT_POOLS: Final = "cel"
+_NUL: Final = b"\\u0000"
+
+
+def values_of(subject: Subject, context: Context, language: Language, *, pools: bool) -> Values:
+    """The values for all expressions about this subject: converted once for all policies that look at it.
+
+    Once more for those that name the pools, which are many.
+    """
+    memo = _WITH_POOLS if pools else _WITHOUT_POOLS
+    values: Values | None = subject.memo.get(memo)
+    if values is None:
+        request, seen = subject.request, context.view.pools if pools else None
+        raw = bytes(request.object) + bytes(request.old_object)
+        size = len(raw) + _BYTES_OF_A_POOL * len(seen or ())
+        items = raw.count(b",") + _ITEMS_OF_A_POOL * len(seen or ()) + 1
+        shown = _shown(subject, context, nul=_NUL in raw)
+        if seen is not None:
+            shown["pools"] = [_plain(pool) for pool in seen]
+        values = subject.memo[memo] = language.values(shown, size, items)
+    return values
+
+
+def _shown(subject: Subject, context: Context, *, nul: bool) -> dict[str, Any]:
+    request, view = subject.request, context.view
+    shown = subject.shown
+    old = None if subject.template else subject.old_object
+    user = request.user_info
+    values: dict[str, Any] = {
+        "object": HAS_NUL if nul and _has_nul(shown) else shown,
+        "oldObject": HAS_NUL if nul and _has_nul(old) else old,
+        "request": _about(subject),
+        "request.userInfo": NOT_KNOWN,
+        "namespaceObject": None,
+        "pools": NOT_KNOWN,
+    }
+    if user.username:
+        values["request.userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
+    if request.namespace:
+        labels = view.namespaces.get(request.namespace)
+        known = {"metadata": {"name": request.namespace, "labels": dict(labels or ())}}
+        values["namespaceObject"] = NOT_KNOWN if labels is None else known
+        values["namespaceObject.metadata.name"] = request.namespace
+    return values
+
+
+def _about(subject: Subject) -> dict[str, Any]:
+    """The request, without what is empty, as the API server shows it; of a template that of the Pod it will become."""
+    request = subject.request
+    about = {
+        "operation": subject.operation,
+        "kind": _POD if subject.template else msgspec.to_builtins(request.kind),
+        "resource": _PODS if subject.template else msgspec.to_builtins(request.resource),
+        "subResource": request.sub_resource,
+        "name": "" if subject.template else request.name,
+        "namespace": request.namespace,
+        "dryRun": request.dry_run,
+        "userInfo": {},
+    }
+    return {key: value for key, value in about.items() if value not in ("", None)}
+
+
+_POD: Final = {"group": "", "version": "v1", "kind": "Pod"}
+_PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any("\0" in key or _has_nul(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_nul, value))
+
+
+def _plain(pool: Pool) -> dict[str, Any]:
+    """A node pool as expressions see it; docs/policies/validation.md says what each field is."""
+    plain = {
+        "provider": pool.provider,
+        "kind": pool.kind,
+        "name": pool.name,
+        "namespace": pool.namespace,
+        "poolName": pool.pool_name,
+        "capacity": pool.capacity.value,
+        "gpu": pool.gpu.value,
+        "gpuType": pool.gpu_type,
+        "gpuCount": pool.gpu_count,
+        "instanceType": pool.instance_type,
+        "superchip": pool.superchip,
+        "autoscaling": pool.autoscaling,
+        "desired": pool.desired,
+        "maximum": pool.maximum,
+        "taints": [msgspec.to_builtins(taint) for taint in pool.taints],
+        "labels": dict(pool.labels),
+        "zones": sorted(pool.zones),
+        "cluster": pool.cluster,
+        "deleting": pool.deleting,
+        "unusable": pool.unusable,
+    }
+    return {key: value for key, value in plain.items() if value is not None}
