@@ -10,7 +10,7 @@ import yaml
 from webhook.bundle import DEFAULT_NAMESPACE, SHIPPED, load_bundle
 from webhook.capacity.provider import sizers_by_resource
 from webhook.cli import main
-from webhook.policy.loader import policy_files
+from webhook.policy.document import policy_files
 from webhook.server.limits import LIMITS
 
 if TYPE_CHECKING:

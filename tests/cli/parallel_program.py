@@ -13,6 +13,7 @@ from argparse import ArgumentParser
 from webhook.cli import check, parallel
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging import Judgement, path_of
+from webhook.cli.project import take_project_file
 from webhook.cluster.manifests import Manifest
 
 
@@ -34,8 +35,10 @@ started: list[None] = []
 os.register_at_fork(before=lambda: started.append(None))
 parser = ArgumentParser()
 check.configure(parser)
+options = parser.parse_args(sys.argv[1:])
+take_project_file(options)
 try:
-    reported = parallel.judge_each(parser.parse_args(sys.argv[1:]), report)
+    reported = parallel.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
 except CannotJudgeError as error:
     sys.exit(str(error))
 except KeyboardInterrupt:

@@ -190,8 +190,12 @@ spec: {domains: [example.com], exempt: [{users: ["jane"], reason: she knows}]}
     assert [run(*arguments, *user).code for user in ((), ("--user", "joe"), ("--user", "jane"))] == [1, 1, 0]
 
 
-@pytest.mark.parametrize(("days", "warned"), [(0, True), (14, True), (15, False), (-1, False)])
-def test_exemption_that_ends_soon_is_called_to_mind(run: Run, write: Write, days: int, warned: bool) -> None:  # noqa: FBT001
+ENDS = "the exemption ends on {last} (migration); renew it, or mend what it lets through\n"
+ENDED = "the exemption ended on {last} (migration) and holds no longer; remove it, or renew it\n"
+
+
+@pytest.mark.parametrize(("days", "says"), [(0, ENDS), (14, ENDS), (15, ""), (-1, ENDED)])
+def test_exemption_that_ends_soon_or_has_ended_is_called_to_mind(run: Run, write: Write, days: int, says: str) -> None:
     last = datetime.now(tz=UTC).date() + timedelta(days=days)
     policy = f"""\
 apiVersion: spotgate.dev/v1
@@ -205,11 +209,8 @@ spec:
       expires: {last}
 """
     done = run("check", write("pod.yaml", POD), "--policies", write("policy.yaml", policy))
-    warning = (
-        "policy.yaml:9:7: spec.exempt[0].expires: warning: "
-        f"the exemption ends on {last} (migration); renew it, or mend what it lets through\n"
-    )
-    assert (done.code, done.err) == (0, warning if warned else "")
+    warning = f"policy.yaml:9:7: spec.exempt[0].expires: warning: {says.format(last=last)}"
+    assert (done.code, done.err) == (0, warning if says else "")
 
 
 def test_namespace_of_a_document_is_its_own_or_default_and_none_for_cluster_scoped_kinds(
@@ -382,13 +383,25 @@ spec:
         ("apiVersion: v1\nkind: NodePool\nspec: {template: {spec: {requirements: [{}]}}}\n", "karpenter.sh/v1"),
         ("apiVersion: v1\nkind: NodePool\nspec: {}\n", "compute.coreweave.com/v1alpha1 or karpenter.sh/v1"),
         ("apiVersion: v1\nkind: Deployment\nmetadata: {name: x}\n", "apps/..."),
+        ("apiVersion: compute.coreweave.co/v1alpha1\nkind: NodePool\n", "compute.coreweave.com/v1alpha1"),
+        ("apiVersion: karpenter.io/v1\nkind: NodePool\n", "karpenter.sh/v1"),
+        ("apiVersion: eks.service.k8s.aws/v1alpha1\nkind: Nodegroup\n", "eks.services.k8s.aws/v1alpha1"),
     ],
 )
 def test_kind_that_its_api_version_does_not_have_is_an_error(check: Check, write: Write, text: str, meant: str) -> None:
     done = check(write("x.yaml", text))
     assert done.code == 2
-    kind = yaml.safe_load(text)["kind"]
-    assert done.err == f"x.yaml:1:1: apiVersion: v1 has no kind {kind}; did you mean apiVersion: {meant}?\n"
+    value = yaml.safe_load(text)
+    said = f"{value['apiVersion']} has no kind {value['kind']}; did you mean apiVersion: {meant}?"
+    assert done.err == f"x.yaml:1:1: apiVersion: {said}\n"
+
+
+def test_node_pool_of_a_group_that_nobody_knows_is_not_passed_over(check: Check, write: Write) -> None:
+    text = "apiVersion: hypershift.openshift.io/v1beta1\nkind: NodePool\nmetadata: {name: a, namespace: b}\n"
+    (found,) = check(write("x.yaml", text)).json["results"]
+    assert (found["outcome"], found["field"]) == ("indeterminate", "apiVersion")
+    assert found["reason"] == "not judged: no CapacityProvider reads NodePool of hypershift.openshift.io/v1beta1"
+    assert "compute.coreweave.com/v1alpha1 or karpenter.sh/v1 if it is one of these" in found["fix"]
 
 
 def test_policy_files_among_the_manifests_are_skipped_and_counted(check: Check, write: Write, policies: Path) -> None:

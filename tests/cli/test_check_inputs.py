@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
+from webhook.cluster.manifests import read_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.cli.conftest import Done, Run
 
@@ -36,6 +37,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "infinite": (f"x: [-.inf]\n{POD}", "bad.yaml:1:5: "),
     "binary": (bytes(range(256)), "the file is not UTF-8"),
     "UTF-16": (POD.encode("utf-16"), "save it as UTF-8"),
+    "UTF-16 without a mark": (POD.encode("utf-16-le"), "bad.yaml:1:2: control characters are not allowed: U+0000; save the file as UTF-8"),
     "50,000 brackets": ("[" * 50_000, "nested deeper than 100 levels"),
     "50,000 brackets in JSON": ('{"apiVersion": "v1", "kind": "Pod", "a": ' + "[" * 50_000, "nested deeper than"),
     "unknown tag": (f"x: !!python/name:os.system\n{POD}", "bad.yaml:1:4: "),
@@ -150,7 +152,11 @@ def test_file_that_leads_nowhere_is_an_error(check: Check, write: Write) -> None
     link = write("d/pod.yaml", POD).with_name("link.yaml")
     link.symlink_to("gone.yaml")
     done = check("d")
-    assert (done.code, done.err) == (2, "d/link.yaml: can't be read: No such file or directory\n")
+    assert done.code == 2
+    assert (
+        done.err
+        == "d/link.yaml: can't be read: it is a link to gone.yaml, which is not there; mend the link or remove it\n"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
@@ -301,3 +307,88 @@ def test_folder_without_policies_is_refused(run: Run, write: Write, command: str
     done = run(command, *given, "--policies", "none")
     assert (done.code, done.out) == (2, "")
     assert "none: holds no policy" in done.err
+
+
+# links, and the same file by several names
+
+
+def test_file_with_several_names_is_judged_once(check: Check, write: Write) -> None:
+    file = write("d/pod.yaml", POD)
+    file.with_name("link.yaml").symlink_to("pod.yaml")
+    os.link(file, file.with_name("same.yaml"))
+    done = check("d", "./d/pod.yaml", "d/../d/pod.yaml", file.absolute())
+    assert [result["file"] for result in done.json["results"]] == ["d/link.yaml"]
+
+
+def test_link_to_a_file_elsewhere_is_read(check: Check, write: Write) -> None:
+    write("elsewhere/pod.yaml", POD)
+    write("d/x.txt", "")
+    Path("d/pod.yaml").symlink_to("../elsewhere/pod.yaml")
+    assert [result["file"] for result in check("d").json["results"]] == ["d/pod.yaml"]
+
+
+def test_links_to_folders_make_no_circles_and_nothing_twice(check: Check, write: Write) -> None:
+    write("d/a/pod.yaml", POD)
+    Path("d/a/up").symlink_to("..")
+    Path("d/b").symlink_to("a")
+    Path("linked").symlink_to("d")
+    done = check("d", "linked")
+    assert (done.err, [result["file"] for result in done.json["results"]]) == ("", ["d/a/pod.yaml"])
+
+
+def test_link_to_a_folder_elsewhere_is_not_followed_and_said(check: Check, write: Write, tmp_path: Path) -> None:
+    write("elsewhere/pod.yaml", POD)
+    write("d/pod.yaml", CLEAN_POD)
+    Path("d/more").symlink_to("../elsewhere")
+    done = check("d")
+    assert (done.code, done.json["summary"]["documents"]) == (0, 1)
+    assert done.err == f"d/more: warning: is a link to a folder elsewhere, and is not followed; pass {tmp_path}/elsewhere too, if it is meant\n"  # fmt: skip
+    assert check("d/more").outcomes == [("labels", "deny")]
+
+
+def test_packages_that_were_installed_are_passed_over(check: Check, write: Write) -> None:
+    write("d/node_modules/x/pod.yaml", "a: {")
+    write("d/pod.yaml", POD)
+    assert (check("d").code, check("d/node_modules").code) == (1, 2)
+
+
+def test_file_that_vanishes_is_an_error_and_the_rest_is_judged(
+    check: Check, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = write("d/gone.yaml", POD)
+    write("d/pod.yaml", POD)
+
+    def late(*arguments: Any) -> None:
+        gone.unlink()
+        read_sources(*arguments)
+
+    monkeypatch.setattr("webhook.cli.inputs.read_sources", late)
+    done = check("d")
+    assert (done.code, done.err) == (2, "d/gone.yaml: can't be read: No such file or directory\n")
+    assert done.outcomes == [("labels", "deny")]
+
+
+def test_file_of_200_megabytes_is_refused_before_it_is_read(check: Check, write: Write) -> None:
+    with write("d/huge.yaml", "").open("wb") as opened:
+        opened.truncate(200 * 1024 * 1024)
+    write("d/pod.yaml", POD)
+    done = check("d")
+    assert done.err == "d/huge.yaml:1:1: the file has more than 67108864 bytes; split it into several files\n"
+    assert (done.code, done.outcomes) == (2, [("labels", "deny")])
+
+
+def test_device_in_a_folder_is_passed_over_and_a_named_pipe_is_read(check: Check, write: Write) -> None:
+    write("d/pod.yaml", CLEAN_POD)
+    Path("d/zero.yaml").symlink_to("/dev/zero")
+    assert check("d").json["summary"]["documents"] == 1
+    reading, writing = os.pipe()
+    os.write(writing, POD.encode())
+    os.close(writing)
+    done = check(f"/dev/fd/{reading}")
+    os.close(reading)
+    assert done.outcomes == [("labels", "deny")]
+
+
+def test_output_to_a_device_leaves_it_one(check: Check, write: Write) -> None:
+    check("-o", "sarif=/dev/null", write("pod.yaml", POD))
+    assert Path("/dev/null").is_char_device()

@@ -171,7 +171,7 @@ denies      labels  ReservedLabels, enforcement: deny
         (
             "  match: {resourceRules: [{apiGroups: [''], apiVersions: [v2], resources: [pods], operations: [CREATE]}]}",
             (),
-            "skips       labels  ReservedLabels, enforcement: deny\n            match.resourceRules does not name version v1",
+            "skips       labels  ReservedLabels, enforcement: deny\n            match.resourceRules[0].apiVersions does not name v1",
         ),
         (
             "  match: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [UPDATE, DELETE]}]}",
@@ -181,27 +181,22 @@ denies      labels  ReservedLabels, enforcement: deny
         (
             "  match: {excludeResourceRules: [{apiGroups: ['*'], resources: [pods], operations: ['*']}]}",
             (),
-            "skips       labels  ReservedLabels\n            match.excludeResourceRules names pods on CREATE",
+            "skips       labels  ReservedLabels\n            match.excludeResourceRules[0] names pods on CREATE",
         ),
         (
             "  exempt: [{namespaces: [team-a], reason: it moves, expires: 2999-12-31}]",
             (),
-            "exempts     labels  ReservedLabels, enforcement: deny\n            exempt: it moves (until 2999-12-31)",
+            "exempts     labels  ReservedLabels, enforcement: deny\n            exempt: it moves (until 2999-12-31), by exempt[0] at policies/policy.yaml:6\n",
         ),
         (
             "  exempt: [{users: [jane], reason: she may}]",
             ("--user", "jane"),
-            "exempts     labels  ReservedLabels, enforcement: deny\n            exempt: she may",
+            "exempts     labels  ReservedLabels, enforcement: deny\n            exempt: she may, by exempt[0] at policies/policy.yaml:6\n",
         ),
         (
             "  exempt: [{users: [jane], reason: she may}]",
             (),
             "denies      labels  ReservedLabels, enforcement: deny\n            not exempt, by exempt[0].users: she may\n",
-        ),
-        (
-            "  exempt: [{namespaces: [team-a], reason: it moved, expires: 2020-12-31}]",
-            (),
-            "denies      labels  ReservedLabels, enforcement: deny\n            not exempt, by exempt[0].expires: it moved (until 2020-12-31)\n",
         ),
         ("  enforcement: warn", (), "warns       labels  ReservedLabels, enforcement: warn\n            warn: label"),
         (
@@ -217,6 +212,13 @@ def test_why_a_policy_acts_or_not_is_said_in_the_words_of_its_file(
 ) -> None:
     said = judged_by(run, write, labels(spec), *arguments)
     assert said.startswith(says)
+
+
+def test_an_exemption_that_has_ended_is_said_to_be_the_reason(run: Run, write: Write) -> None:
+    policy = labels("  exempt: [{namespaces: [team-a], reason: it moved, expires: 2020-12-31}]")
+    done = run("explain", "--policies", write("policy.yaml", policy), "pod.yaml")
+    assert "not exempt, by exempt[0].expires: it moved (until 2020-12-31)\n" in done.out
+    assert "policy.yaml:6:53: spec.exempt[0].expires: warning: the exemption ended on 2020-12-31 (it moved)" in done.err
 
 
 def test_a_finding_in_a_pod_template_says_why_it_is_only_a_warning(run: Run, write: Write) -> None:

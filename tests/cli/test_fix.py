@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -151,6 +152,25 @@ def test_json_stays_json(indent: int | None, run: Run, write: Write) -> None:
         assert json.dumps(changed, indent=indent) == file.read_text()
 
 
+def test_json_objects_on_one_line_are_each_changed(run: Run, write: Write) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "é𝒳"},
+        "spec": {
+            "nodeSelector": {"compute.coreweave.com/node-pool": "gpu-spot"},
+            "containers": [{"name": "a", "image": "b", "resources": {"limits": {"nvidia.com/gpu": 8}}}],
+        },
+    }
+    text = json.dumps(pod, ensure_ascii=False)
+    file = write("pods.json", text + text.replace("é𝒳", "b") + "\n" + text.replace("é𝒳", "c"))
+
+    assert run("fix", "--state", "state.yaml", file).code == 0
+
+    assert file.read_text().count("tolerations") == 3
+    assert run("fix", "--check", "--state", "state.yaml", file).code == 0
+
+
 def test_what_can_not_be_done_in_place_is_refused_with_its_line_and_the_other_files_are_done(
     run: Run, write: Write
 ) -> None:
@@ -208,3 +228,79 @@ def test_the_examples_once_fixed_need_no_patch(run: Run, tmp_path: Path) -> None
         remaining = iter(file.read_text())
         assert all(character in remaining for character in before[file])
     assert run("check", "-o", "json", folder).json["patches"] == []
+
+
+def test_nothing_is_written_where_something_can_not_be_judged(run: Run, write: Write) -> None:
+    file = write("d/pod.yaml", POD)
+    write("d/bad.yaml", "a: {")
+
+    done = run("fix", "--partial", "--state", "state.yaml", "d")
+
+    assert (done.code, file.read_text()) == (2, POD)
+    assert done.err.startswith("d/bad.yaml:2:1: ")
+    assert done.err.endswith("nothing was written: what can't be judged may decide what the others need\n")
+
+
+def test_a_file_with_two_names_is_changed_once(run: Run, write: Write) -> None:
+    file = write("d/pod.yaml", POD)
+    file.with_name("a.yaml").symlink_to("pod.yaml")
+
+    done = run("fix", "--state", "state.yaml", "d", "./d/pod.yaml", "d/../d")
+
+    assert (done.code, done.out) == (0, "d/a.yaml: changed\n")
+    assert file.read_text() == FIXED
+    assert file.with_name("a.yaml").is_symlink()
+
+
+def test_the_owner_stays(run: Run, write: Write) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may give files away")
+    file = write("pod.yaml", POD)
+    os.chown(file, 12345, 23456)
+
+    assert run("fix", "--state", "state.yaml", file).code == 0
+
+    assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
+
+
+def test_a_pipe_is_no_file_to_write(run: Run) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, POD.encode())
+    os.close(writing)
+    try:
+        done = run("fix", "--state", "state.yaml", f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
+    assert done.code == 2
+    assert "can't be written: it is a pipe; save it as a file first" in done.err
+
+
+ODD = {
+    "an explicit key": ("spec:\n", "? spec\n:\n"),
+    "a wide dash": ("  - name: main\n    image: 'busybox'\n    resources", "  -   name: main\n      image: 'busybox'\n      resources"),
+    "a comment behind the dash": ("  - name", "  - # first\n    name"),
+    "an anchor that nobody repeats": ("  containers:\n", "  containers: &all\n"),
+    "a tag": ("spec:\n", "spec: !!map\n"),
+    "a block scalar at the end": ("  # the end\n", "    workingDir: |+\n      /tmp\n\n\n  # the end\n"),
+    "a text of several lines at the end": ("  # the end\n", "    workingDir: /tmp\n      /x   # where\n"),
+    "brackets with a comma at the end": ("{limits: {nvidia.com/gpu: 8}}", "{limits: {nvidia.com/gpu: 8,},}"),
+    "a field without a value": ("  # the end\n", "  # the end\n  tolerations: # none\n"),
+    "a document marker at the end": ("  # the end\n", "  # the end\n...\n# more\n"),
+    "a directive": ("# the trainer\n", "%YAML 1.1\n---\n"),
+    "other line ends at the beginning": ("# the trainer\n", "# the trainer\r\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_styles_are_changed_in_place(case: str, run: Run, write: Write) -> None:
+    old, new = ODD[case]
+    assert old in POD
+    text = POD.replace(old, new).encode()
+    file = write("pod.yaml", text)
+
+    assert run("fix", "--state", "state.yaml", file).code == 0
+
+    remaining = iter(file.read_bytes())
+    assert all(byte in remaining for byte in text)
+    assert run("fix", "--check", "--state", "state.yaml", file).code == 0
+    assert run("check", "-o", "json", "--state", "state.yaml", file).json["patches"] == []

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
+from msgspec.structs import replace
 
 from tests.cli.conftest import POD, POLICIES, SPOT_POD, SPOT_POOL
+from tests.cli.test_output import FINDING, judged
+from webhook.cli import output_github, output_policyreport, output_sarif
+from webhook.cli.report import Report
+from webhook.cli.reporting import team_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +30,12 @@ def files(write: Callable[[str, str | bytes], Path]) -> None:
     write("policies/all.yaml", POLICIES)
     write("deploy/pod.yaml", f"# comment\n{POD}---\n{SPOT_POD}")
     write("deploy/pools.yaml", SPOT_POOL)
+
+
+def spot_pod(name: str) -> Any:
+    """The Pod of `SPOT_POD`, with another name."""
+    pod = yaml.safe_load(SPOT_POD)
+    return {**pod, "metadata": {"name": name}}
 
 
 def check(run: Run, *arguments: str) -> Any:
@@ -90,6 +102,22 @@ def test_sarif_names_files_as_the_repository_has_them(run: Run) -> None:
     assert {"deploy/a%20b%25.yaml", "deploy/pod.yaml"} <= uris
 
 
+def test_two_equal_findings_in_one_file_have_two_fingerprints(run: Run) -> None:
+    Path("deploy/pod.yaml").write_text(f"{POD}---\n{POD}")
+    (ran,) = check(run, "-o", "sarif").json["runs"]
+    found = [result for result in ran["results"] if result["ruleId"] == "labels"]
+    assert len({result["partialFingerprints"]["spotgate/v1"] for result in found}) == len(found) == 2
+
+
+def test_sarif_has_no_more_results_than_code_scanning_takes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_sarif, "_RESULTS_AT_MOST", 2)
+    results = [replace(FINDING, outcome=outcome) for outcome in ("audit", "warn", "deny")]
+    (ran,) = json.loads(output_sarif.render(Report.of([judged(*results)], [], skipped=0)))["runs"]
+    assert [result["level"] for result in ran["results"]] == ["warning", "error"]
+    (notification,) = ran["invocations"][0]["toolExecutionNotifications"]
+    assert notification["message"]["text"].startswith("1 of 3 results are left out, the lightest")
+
+
 # JUnit
 
 
@@ -141,6 +169,71 @@ def test_what_users_wrote_is_no_command_of_its_own(run: Run) -> None:
     properties, _, message = finding.removeprefix("::error ").partition("::")
     assert [each.partition("=")[0] for each in properties.split(",")] == ["file", "line", "col", "title"]
     assert "a,b:%25" in message
+
+
+def test_github_is_told_what_it_does_not_show() -> None:
+    many = [judged(*[replace(FINDING, outcome=outcome) for outcome in ["deny"] * 11 + ["warn"] * 10 + ["audit"] * 12])]
+    lines = output_github.render(Report.of(many, [], skipped=0)).splitlines()
+    assert len(lines) == 33 + 1
+    assert lines[-1] == "GitHub shows 10 errors, warnings and notices each: 3 more are only here."
+
+
+# PolicyReport
+
+
+def test_a_report_is_for_each_namespace_and_takes_back_what_an_older_one_said(run: Run) -> None:
+    Path("deploy/fine.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: quiet}\n")
+    Path("deploy/bad.yaml").write_text("a: [\n")
+    reports = list(yaml.safe_load_all(check(run, "-o", "policyreport").out))
+    named = [(each["kind"], each["metadata"].get("namespace"), each["summary"]) for each in reports]
+    none = {"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0}
+    assert named == [
+        ("ClusterPolicyReport", None, none | {"error": 2}),
+        ("PolicyReport", "default", none | {"fail": 1}),
+        ("PolicyReport", "quiet", none),
+    ]
+    (denied,) = reports[1]["results"]
+    assert denied["resources"] == [{"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "web"}]
+    assert (denied["policy"], denied["category"], denied["result"]) == ("labels", "ReservedLabels", "fail")
+    assert (denied["severity"], denied["scored"], denied["properties"]["line"]) == ("high", True, "7")
+
+
+def test_what_is_too_much_for_one_report_goes_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_policyreport, "_AT_MOST", 2)
+    text = output_policyreport.render(Report.of([judged(*[FINDING] * 5)], [], skipped=0))
+    reports = list(yaml.safe_load_all(text))
+    assert [each["metadata"]["name"] for each in reports] == ["spotgate-check", "spotgate-check-2", "spotgate-check-3"]
+    assert [each["summary"]["fail"] for each in reports] == [2, 2, 1]
+
+
+# HTML
+
+
+def test_what_is_injected_alike_is_said_once_in_a_list_too(run: Run) -> None:
+    pods = "".join(f"- {json.dumps(pod)}\n" for pod in [spot_pod("a"), spot_pod("b")])
+    Path("deploy/list.yaml").write_text(f"apiVersion: v1\nkind: List\nitems:\n{pods}")
+    page = check(run, "-o", "html").out
+    assert page.count("<pre>spec.terminationGracePeriodSeconds: ") == 1
+    assert page.count("<b>Pod default/") == 1 + 3
+
+
+# Teams
+
+
+@pytest.mark.parametrize(
+    ("labels", "of_namespace", "namespace", "team"),
+    [
+        ({"team": "vision", "app.kubernetes.io/part-of": "shop"}, {"team": "other"}, "research", "vision"),
+        ({"example.com/team": "vision"}, {}, "research", "vision"),
+        ({"b.example.com/team": "b", "a.example.com/team": "a"}, {}, "research", "a"),
+        ({"app.kubernetes.io/part-of": "shop"}, {"example.com/team": "vision"}, "research", "vision"),
+        ({"app.kubernetes.io/part-of": "shop"}, {}, "research", "shop"),
+        ({"team": "", "team-size": "5"}, {}, "research", "research"),
+        ({}, {}, "", "(none)"),
+    ],
+)
+def test_whose_an_object_is(labels: dict[str, str], of_namespace: dict[str, str], namespace: str, team: str) -> None:
+    assert team_of(labels, of_namespace, namespace) == team
 
 
 # Files

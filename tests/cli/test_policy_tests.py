@@ -330,7 +330,7 @@ spec:
         ("name: mine", "name: My Test", "string should match pattern"),
         ("case 1", "case 0", "2 cases are named 'case 0'; give each a name of its own"),
         ("kubernetesVersion: '1.30'", "kubernetesVersion: 1.30", 'write it in quotes, as "1.34": YAML reads 1.3'),
-        ("team: a", "team: 1", "input should be a valid string, got 1"),
+        ("team: a", "team: 1", "must be a text, got 1; put it in quotes"),
     ],
 )
 def test_a_document_that_is_almost_a_test_is_no_pass(run: Run, write: Write, old: str, new: str, problem: str) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft7Validator
 
 from webhook.bundle import SHIPPED, document_kinds, load_bundle
-from webhook.cli.schema import policy_schema
+from webhook.cli.policy_schema import editor_schema, resolved, spec_models
+from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors
-from webhook.policy.loader import policy_files
+from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +21,17 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
 
+SHIPPED_FILES = [*policy_files([SHIPPED]), *sorted((SHIPPED / "tests").glob("*.yaml"))]
+OTHER_FILES = [
+    file
+    for file in sorted((SHIPPED.parent / "examples").rglob("*.yaml"))
+    if f"apiVersion: {API_VERSION}\n" in file.read_text()
+]
+
+
 @pytest.fixture(scope="module")
-def validator() -> Draft202012Validator:
-    return Draft202012Validator(policy_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
+def validator() -> Draft7Validator:
+    return Draft7Validator(editor_schema(), format_checker=Draft7Validator.FORMAT_CHECKER)
 
 
 def documents(file: Path) -> list[Any]:
@@ -35,21 +45,19 @@ def shipped(kind: str) -> Any:
 def test_schema_is_printed_and_valid(run: Run) -> None:
     done = run("schema")
     assert (done.code, done.err) == (0, "")
-    assert done.json == policy_schema()
-    assert done.json["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    Draft202012Validator.check_schema(done.json)
+    assert done.json == editor_schema()
+    assert done.json["$schema"] == "http://json-schema.org/draft-07/schema#"
+    Draft7Validator.check_schema(done.json)
 
 
-@pytest.mark.parametrize(
-    "file", [*policy_files([SHIPPED]), *sorted((SHIPPED / "tests").glob("*.yaml"))], ids=lambda file: file.name
-)
-def test_shipped_policies_validate(validator: Draft202012Validator, file: Path) -> None:
+@pytest.mark.parametrize("file", [*SHIPPED_FILES, *OTHER_FILES], ids=lambda file: str(file.relative_to(SHIPPED.parent)))
+def test_shipped_policies_validate(validator: Draft7Validator, file: Path) -> None:
     assert [error.message for each in documents(file) for error in validator.iter_errors(each)] == []
 
 
 def test_every_kind_has_a_branch_of_its_own() -> None:
-    definitions = policy_schema()["$defs"]
-    branches = [definitions[each["$ref"].rpartition("/")[2]] for each in policy_schema()["oneOf"]]
+    definitions = editor_schema()["definitions"]
+    branches = [definitions[each["$ref"].rpartition("/")[2]] for each in editor_schema()["oneOf"]]
     assert {branch["properties"]["kind"]["const"] for branch in branches} == {*document_kinds(), "PolicyTest"}
 
 
@@ -68,10 +76,36 @@ def test_every_kind_has_a_branch_of_its_own() -> None:
         ("CapacityProvider", ("spec", "interruption", "drainSeconds"), "120"),
         ("CapacityProvider", ("spec", "gracePeriod", "budgetSeconds"), -1),
         ("CapacityProvider", ("spec", "capacity"), None),
+        ("CapacityProvider", ("spec", "fallback"), [{"require": "gpus", "outcome": "deny", "because": "x"}]),
+        ("CapacityProvider", ("spec", "nodePools", 0, "taintEffects"), {"NO_SCHEDULE": "noSchedule"}),
+        ("ReservedLabels", ("metadata",), None),
+        ("ReservedLabels", ("metadata", "labels"), {"tier": 1}),
+        ("ReservedLabels", ("spec", "domains"), []),
+        ("ReservedLabels", ("spec", "match"), {"resourceRules": [{"apiGroups": [""], "resources": ["pods"]}]}),
+        ("ReservedLabels", ("spec", "breakGlass"), {"groups": []}),
+        ("ReservedLabels", ("spec", "exempt"), [{"reason": "x"}]),
+        (
+            "ReservedLabels",
+            ("spec", "match"),
+            {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+        ),
+        (
+            "ReservedLabels",
+            ("spec", "match"),
+            {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
+        ),
+        ("CapacityProvider", ("spec", "nodePools", 0, "capacity"), {"values": {}, "default": "spot"}),
+        ("CapacityProvider", ("spec", "nodePools", 0, "size"), {"maximum": "spec.maxNodes"}),
+        ("CapacityProvider", ("spec", "nodePools", 0, "gracePeriod"), {"windows": [{"safetyMarginSeconds": 1}]}),
+        ("SpotSuitability", ("spec", "drivers"), [{"name": "nobody"}]),
+        ("SpotSuitability", ("spec", "minimumReplicas"), True),
+        ("SpotSuitability", ("spec", "findings"), {"fewReplicas": "audit"}),
+        ("GracefulTermination", ("spec", "classes"), {"web": {"graceSeconds": 60}}),
+        ("GracefulTermination", ("spec", "untuned"), "fit"),
     ],
 )
 def test_mistake_is_found_by_the_schema_as_by_the_loader(
-    validator: Draft202012Validator, tmp_path: Path, kind: str, field: tuple[str, ...], value: Any
+    validator: Draft7Validator, tmp_path: Path, kind: str, field: tuple[str | int, ...], value: Any
 ) -> None:
     document = shipped(kind)
     assert validator.is_valid(document)
@@ -85,9 +119,81 @@ def test_mistake_is_found_by_the_schema_as_by_the_loader(
         load_bundle([tmp_path])
 
 
-def test_fields_are_explained() -> None:
-    definitions = policy_schema()["$defs"]
-    spec = definitions["ReservedLabelsSpec"]["properties"]
-    assert [name for name, field in spec.items() if not field.get("description")] == []
-    unexplained = [name for name in document_kinds() if not definitions[name]["properties"]["kind"].get("description")]
+def test_every_field_is_explained() -> None:
+    definitions = editor_schema()["definitions"]
+    unexplained = [
+        f"{name}.{field}"
+        for name, definition in definitions.items()
+        for field, schema in definition.get("properties", {}).items()
+        if not resolved(schema, definitions).get("description", "").strip()
+    ]
     assert unexplained == []
+
+
+def test_every_kind_is_explained() -> None:
+    kind = editor_schema()["properties"]["kind"]
+    assert dict(zip(kind["enum"], kind["enumDescriptions"], strict=True)) == {
+        name: inspect.cleandoc(model.__doc__ or "") for name, model in spec_models().items()
+    }
+
+
+def test_there_are_no_titles_that_only_repeat_a_name() -> None:
+    titles = [
+        schema["title"]
+        for definition in editor_schema()["definitions"].values()
+        for schema in (definition, *definition.get("properties", {}).values())
+        if isinstance(schema.get("title"), str)
+    ]
+    assert titles == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "words"),
+    [
+        ("ReservedLabels", "enforcement", ["deny", "warn", "audit", "off"]),
+        ("SpotPlacement", "controllerCreated", ["warn", "deny"]),
+        ("GracefulTermination", "overBudget", ["warn", "clamp", "deny"]),
+        ("OnDemandFallback", "require", ["any", "standard", "gpu", "same-type"]),
+        ("EvictionStrategy", "sunkNodes", ["named", "all"]),
+    ],
+)
+def test_words_have_their_meanings(kind: str, field: str, words: list[str]) -> None:
+    definitions = editor_schema()["definitions"]
+    spec = resolved(definitions[kind]["properties"]["spec"], definitions)
+    choice = resolved(spec["properties"][field], definitions)
+    assert choice["enum"] == words
+    assert len(choice["enumDescriptions"]) == len(words)
+    assert all(choice["enumDescriptions"])
+
+
+def test_no_default_would_be_inserted_as_yaml_of_another_meaning() -> None:
+    """Editors write a default as text: of a list of globs `- *cache*`, which is an alias."""
+    defaults = [
+        field["default"]
+        for definition in editor_schema()["definitions"].values()
+        for field in definition.get("properties", {}).values()
+        if "default" in field
+    ]
+    assert defaults
+    assert [each for each in defaults if isinstance(each, list | dict)] == []
+
+
+COMMITTED = SHIPPED / "schema.json"
+
+
+def test_the_committed_schema_is_what_the_command_prints(run: Run) -> None:
+    assert run("schema").out == COMMITTED.read_text(), "run `spotgate schema > policies/schema.json`"
+
+
+@pytest.mark.parametrize("file", SHIPPED_FILES, ids=lambda file: str(file.relative_to(SHIPPED)))
+def test_every_shipped_file_tells_editors_where_its_schema_is(file: Path) -> None:
+    line = file.read_text().partition("\n")[0]
+    assert line.startswith("# yaml-language-server: $schema=")
+    assert (file.parent / line.partition("=")[2]).resolve() == COMMITTED.resolve()
+
+
+def test_a_schema_beside_policies_is_no_policy(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_bytes(COMMITTED.read_bytes())
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(shipped("ReservedLabels")))
+    assert policy_files([tmp_path]) == [tmp_path / "policy.yaml"]
+    assert load_bundle([tmp_path]).hash

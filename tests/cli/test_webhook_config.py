@@ -200,6 +200,11 @@ def test_configuration_without_a_webhook_is_left_out(run: Run, write: Write) -> 
             '{apiGroups: [""], resources: [pods, pods/*], operations: [UPDATE]}',
             {"workloads": [("", ["*"], "pods", "UPDATE"), ("", ["*"], "pods/*", "UPDATE")]},
         ),
+        (
+            """{apiGroups: [""], resources: [pods/*], operations: [UPDATE]}
+      - {apiGroups: [""], resources: [pods/resize], operations: [UPDATE]}""",
+            {"workloads": [("", ["*"], "pods/*", "UPDATE")]},
+        ),
     ],
 )
 def test_wildcards_of_groups_operations_and_subresources_are_kept_apart(

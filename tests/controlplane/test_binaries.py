@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import binaries
-from tests.controlplane.binaries import ALL, BinariesError, BuildError, GoMissingError, find_or_build
+from tests.controlplane.binaries import ALL, PEERS, TOOLS, BinariesError, BuildError, GoMissingError, find_or_build
 
 HERE = Path(__file__).parent
 ETCD_AND_KWOK = ("etcd", "kwok")
@@ -79,7 +79,7 @@ def test_of_several_who_need_it_at_once_one_builds(cache: Path, calls: Path) -> 
         found = list(pool.map(lambda _: find_or_build(["etcd"], cache=cache, say=said.append), range(4)))
     assert len({path["etcd"] for path in found}) == 1
     assert calls.read_text() == "go.etcd.io/etcd/server/v3\n"
-    assert "waiting for another process that is building the control plane" in said
+    assert "waiting for another process that is building programs" in said
 
 
 def test_a_failed_build_says_what_go_said_and_leaves_nothing(
@@ -145,12 +145,12 @@ def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monk
 
 
 def test_a_cache_that_can_not_be_written_is_named(cache: Path, calls: Path) -> None:
-    said = re.escape(f"the tests' control plane can't be built in {calls / cache.name}: ")
+    said = re.escape(f"programs that tests run can't be built in {calls / cache.name}: ")
     with pytest.raises(BinariesError, match=rf"^{said}.*; set XDG_CACHE_HOME$"):
         find_or_build(cache=calls / cache.name, say=ignore)
 
 
-@pytest.mark.parametrize("module", ALL, ids=lambda module: module.name)
+@pytest.mark.parametrize("module", [*ALL, *TOOLS, *PEERS], ids=lambda module: module.name)
 def test_another_dependency_makes_another_key(
     module: binaries.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

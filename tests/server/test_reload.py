@@ -196,3 +196,23 @@ def test_the_clusters_state_is_taken_over_and_a_bad_one_is_not(start: Start, pol
 def test_I23_an_empty_folder_is_not_started_with(tmp_path: Path) -> None:
     with pytest.raises(PolicyErrors, match="holds no policy"):
         reloader_of(tmp_path)
+
+
+def test_an_exemption_that_ends_is_a_metric_and_one_that_has_ended_a_warning(start: Start, policies: Path) -> None:
+    served = start(reloader=reloader_of(policies))
+    (policies / "exemption.yaml").write_text("""\
+apiVersion: spotgate.dev/v1
+kind: Exemption
+metadata: {name: team-a}
+spec: {policies: [reserved], groups: ["*"], reason: a while ago, expires: 2020-02-01}
+""")
+    ended = "spotgate_exemption_expiry_timestamp_seconds"
+    midnight = 1580601600  # 2020-02-02T00:00Z
+    eventually(lambda: served.metric(ended, policy="reserved", exemption="Exemption team-a") == midnight)
+    assert denies(served, "reserved.example.com")
+    (line,) = served.log("policies without effect, or exemptions that end")
+    assert "exemption.yaml:4:66: spec.expires: warning: the exemption ended on 2020-02-01" in line["problems"][0]
+
+    (policies / "exemption.yaml").unlink()
+    eventually(lambda: served.metric(ended) == 0)
+    assert served.metric("spotgate_last_reload_success", what="policies") == 1

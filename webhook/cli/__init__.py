@@ -22,9 +22,12 @@ COMMANDS: Final = {
     "serve": "run the admission webhook",
     "check": "judge manifests: files, folders, standard input",
     "fix": "write into manifests what the webhook would inject",
+    "fn": "judge and change a ResourceList, as a KRM function for kustomize and kpt",
     "explain": "say why each policy acts or not, and what a reclaim does to the Pods",
     "review": "answer one AdmissionReview as the webhook does",
     "test": "run tests of policies",
+    "replay": "judge recorded reviews by other policies, and say what changes",
+    "new": "write a commented first draft of a policy file",
     "schema": "print the JSON Schema of policy files, for editors",
     "webhook-config": "print the webhook configurations for the API server",
 }

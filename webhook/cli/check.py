@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from argparse import ArgumentTypeError
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
-from webhook.cli.inputs import add_inputs, add_operation
-from webhook.cli.judging import path_of
+from webhook.cli.options import add_inputs, add_operation, add_rendered
 from webhook.cli.parallel import judge_each
-from webhook.cli.report import Judged, Patch, PolicyTitle, Report, Result
+from webhook.cli.project import take_project_file
+from webhook.cli.report import Report
+from webhook.cli.reporting import entries, titles
 from webhook.cli.writing import write_whole
+from webhook.context import utc_now
 from webhook.decision import Outcome
-from webhook.policy.common import PolicySpec
+from webhook.lint import warnings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
 
-    from webhook.bundle import Bundle
-    from webhook.cli.judging import Judgement
-    from webhook.cluster.manifests import Manifest
     from webhook.policy.errors import Problem
 
 DESCRIPTION: Final = """\
@@ -43,18 +41,24 @@ what is unknown:
   given, unless --partial is; otherwise they are unknown. With --operation UPDATE an object is
   compared with the same object in --state; one that is not there is judged as if it were new.
   With --operation DELETE the objects are deleted one after the other, in the order of the files.
-  With --kubeconfig all of that is read from the cluster, whose version counts then too.
+  With --against REF Git says what was there, and what is no longer. With --kubeconfig all of that
+  is read from the cluster, whose version counts then too.
 
 what is skipped:
-  In a folder: hidden files, documents that are no Kubernetes objects (values.yaml), and Helm
-  templates beside a Chart.yaml. Everywhere: spotgate's own policy files. Any other file that
-  can't be parsed is an error; the rest is judged all the same.
+  In a folder: hidden files, node_modules, documents that are no Kubernetes objects (values.yaml),
+  and Helm templates beside a Chart.yaml. Everywhere: spotgate's own policy files. Any other file
+  that can't be parsed is an error; the rest is judged all the same.
+
+project file:
+  policies, state, partial, ignore, failOn and kubernetesVersion can be said once, in a
+  .spotgate.yaml in the folder of the first PATH or above it. Flags win.
 
 examples:
   %(prog)s deploy/
   %(prog)s --state cluster/ -o json deploy/ nodepools.yaml
-  helm template chart/ | %(prog)s -
-  kustomize build . | %(prog)s --fail-on warn --user jane --group developers -
+  %(prog)s --changed-since origin/main --against origin/main deploy/
+  %(prog)s --kustomize overlays/prod --helm charts/web
+  helm template chart/ | %(prog)s --fail-on warn --user jane --group developers -
   %(prog)s --kubeconfig ~/.kube/config --context prod deploy/
 
 exit codes:
@@ -64,7 +68,16 @@ exit codes:
      the command line is wrong
 """
 
-FORMATS: Final = ("table", "json", "sarif", "junit", "github")
+FORMATS: Final = ("table", "json", "sarif", "junit", "github", "gitlab", "policyreport", "html")
+
+DRAWING: Final = ("html",)
+"""Formats with timelines, for which a judgement has to keep how it came about."""
+
+MENDING: Final = ("sarif",)
+"""Formats with the edits that mend a file."""
+
+TITLED: Final = ("sarif", "policyreport", "html")
+"""Formats that say what policies are for: the models say that, whose import is slow."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -80,24 +93,29 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),
-        default="deny",
-        help="the least that makes the exit code 1, each of the three including those before it; default: %(default)s",
+        help="the least that makes the exit code 1, each of the three including those before it; default: deny",
     )
     add_operation(parser)
     add_inputs(parser)
+    add_rendered(parser)
 
 
 def run(options: Namespace) -> int:
     """Judge, report, and say how it went."""
-    judged = judge_each(options, lambda *each: (_judged(*each), list(_patches(*each))))
+    take_project_file(options)
+    outputs = options.output or [("table", None)]
+    names = {name for name, _ in outputs}
+    report_of = partial(entries, remedies=not names.isdisjoint(MENDING))
+    judged = judge_each(options, report_of, trace=not names.isdisjoint(DRAWING))
     report = Report.of(
         [each for each, _ in judged.reports],
-        [patch for _, patches in judged.reports for patch in patches],
+        [patch for _, patch in judged.reports if patch is not None],
         judged.problems,
         skipped=judged.skipped,
-        policies=_titles(judged.bundle),
+        policies=titles(judged.bundle) if any(name in TITLED for name, _ in outputs) else (),
+        warnings=warnings(judged.bundle, utc_now().date()),
     )
-    for name, file in options.output or [("table", None)]:
+    for name, file in outputs:
         _put_out(report, name, file)
     return _finish(report, judged.problems, Outcome[options.fail_on.upper()])
 
@@ -120,57 +138,6 @@ def _finish(report: Report, problems: list[Problem], fail_on: Outcome) -> int:
         return CANNOT_JUDGE
     found = any(Outcome[result.outcome.upper()] >= fail_on for result in report.results)
     return FOUND if found else FINE
-
-
-def _judged(manifest: Manifest, judgement: Judgement) -> Judged:
-    results = []
-    for finding in judgement.findings:
-        line, column = manifest.position_of(path_of(finding.field))
-        results.append(
-            Result(
-                file=manifest.file,
-                line=line,
-                column=column,
-                api_version=manifest.api_version,
-                kind=manifest.kind,
-                namespace=judgement.namespace,
-                name=manifest.shown_name,
-                policy=finding.policy,
-                outcome=str(finding.outcome),
-                reason=finding.reason,
-                detail=finding.detail,
-                field=finding.field,
-                fix=finding.fix,
-            )
-        )
-    return Judged(
-        file=manifest.file,
-        line=manifest.line,
-        kind=manifest.kind,
-        namespace=judgement.namespace,
-        name=manifest.shown_name,
-        results=results,
-    )
-
-
-def _patches(manifest: Manifest, judgement: Judgement) -> Iterator[Patch]:
-    if judgement.patch:
-        yield Patch(
-            file=manifest.file,
-            line=manifest.line,
-            kind=manifest.kind,
-            namespace=judgement.namespace,
-            name=manifest.shown_name,
-            patch=list(judgement.patch),
-        )
-
-
-def _titles(bundle: Bundle) -> Iterator[PolicyTitle]:
-    """The bundle's policies, its facts left out."""
-    for policy in bundle.documents:
-        if isinstance(policy.spec, PolicySpec):
-            about = inspect.cleandoc(type(policy.spec).__doc__ or "")
-            yield PolicyTitle(name=policy.name, kind=policy.kind, about=about)
 
 
 def _output(text: str) -> tuple[str, Path | None]:

@@ -19,8 +19,8 @@ from webhook.capacity.provider import sizers_by_resource
 from webhook.context import Phase
 from webhook.index import NAMESPACE_NAME_LABEL
 from webhook.kube.pod import MIRROR_ANNOTATION
-from webhook.policy.common import OPERATIONS, PolicySpec
 from webhook.policy.match import resource_matches
+from webhook.policy.terms import OPERATIONS
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
 def too_wide(bundle: Bundle) -> Iterator[Problem]:
     """Rules that match every resource. A webhook that is called for Leases, Events and itself can stop a cluster."""
     for policy in bundle.documents:
-        rules = policy.spec.match.resource_rules if isinstance(policy.spec, PolicySpec) else None
+        rules = policy.spec.match.resource_rules if policy.is_policy else None
         for number, rule in enumerate(rules or ()):
             for index, resource in enumerate(rule.resources):
                 if resource.startswith("*"):
@@ -184,16 +184,25 @@ def _versions(policies: Iterable[Policy], operation: str, group: str, path: str)
 
 
 def _rules(resources: Resources) -> list[JSON]:
-    """Resources of one group that are asked alike share a rule."""
+    """Resources of one group that are asked alike share a rule; beside `pods/*` it must not name `pods/exec`."""
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for (group, path), asked in sorted(resources.items()):
         operations = tuple(each for each in OPERATIONS if each in asked.operations)
         versions = ("*",) if "*" in asked.versions else tuple(sorted(asked.versions))
         alike.setdefault((group, versions, operations), []).append(path)
     return [
-        {"apiGroups": [group], "apiVersions": list(versions), "resources": paths, "operations": list(operations)}
+        {
+            "apiGroups": [group],
+            "apiVersions": list(versions),
+            "resources": [path for path in paths if not _is_named_by_another(path, paths)],
+            "operations": list(operations),
+        }
         for (group, versions, operations), paths in alike.items()
     ]
+
+
+def _is_named_by_another(path: str, paths: list[str]) -> bool:
+    return "/" in path and any(other != path and resource_matches(other, path) for other in paths)
 
 
 def _is_glob(name: str) -> bool:

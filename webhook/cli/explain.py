@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, CannotJudgeError
 from webhook.cli.explanation import explanations
-from webhook.cli.inputs import add_inputs, add_operation, judge
+from webhook.cli.inputs import judge
+from webhook.cli.options import add_inputs, add_operation, add_rendered
+from webhook.cli.project import take_project_file
 from webhook.cli.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -53,10 +55,12 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_operation(parser)
     add_inputs(parser)
+    add_rendered(parser)
 
 
 def run(options: Namespace) -> int:
     """Judge with a trace, and show it."""
+    take_project_file(options)
     judged = judge(options, trace=True)
     explained = list(explanations(judged))
     if options.output != "svg" or any(isinstance(line, Timeline) for each in explained for line in each.timelines):

@@ -16,7 +16,8 @@ from webhook.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.cli.explanation import Addition, Explanation, Said, Verdict
+    from webhook.cli.additions import Addition
+    from webhook.cli.explanation import Explanation, Said, Verdict
     from webhook.cli.reclaims import NoTimeline
     from webhook.cli.terminal import Line
     from webhook.decision import Finding

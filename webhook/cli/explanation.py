@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from webhook.cli.additions import addition_of
 from webhook.cli.reclaims import reclaims
 from webhook.decision import Outcome
-from webhook.documents import field_path, parse_pointer
 from webhook.engine import ENGINE
-from webhook.patch import pointer
-from webhook.policy.common import Enforcement, PolicySpec
+from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from webhook.cli.additions import Addition
     from webhook.cli.inputs import Judged
     from webhook.cli.judging import Judgement, Traced
     from webhook.cli.reclaims import NoTimeline
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.cluster.manifests import Manifest
     from webhook.decision import Finding
     from webhook.index import Policy
-    from webhook.policy.loader import PolicyDocument
+    from webhook.policy.document import PolicyDocument
 
 WORDS: Final = {
     Outcome.DENY: "denies",
@@ -56,13 +56,6 @@ class Said(msgspec.Struct, frozen=True):
 
     where: str
     steps: tuple[str, ...]
-
-
-class Addition(msgspec.Struct, frozen=True):
-    """A field that a policy adds, and its value (JSON)."""
-
-    field: str
-    value: Any
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,10 +126,12 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
     request = traced.request
     steps = _steps(traced)
     notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
-    if bundle.index.system_namespace(request.namespace, judged.view):
-        return replace(bare, operation=request.operation, notes=notes, others=())
     left_out = bundle.index.left_out(request)
     unasked = {policy.name for policy, _ in left_out}
+    if bundle.index.system_namespace(request.namespace, judged.view):
+        naming = (each for each in bundle.policies if each.matcher.names(request.namespace))
+        looking = (_verdict(each, steps, manifest, judgement, traced) for each in naming if each.name not in unasked)
+        return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *looking), others=())
     verdicts = [
         *_engine(judgement.findings),
         *(_verdict(each, steps, manifest, judgement, traced) for each in bundle.policies if each.name not in unasked),
@@ -189,9 +184,8 @@ def _verdict(
 ) -> Verdict:
     findings = tuple(each for each in judgement.findings if each.policy == policy.name)
     said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
-    prefix = pointer(manifest.path)
     additions = tuple(
-        Addition(_field(written["path"].removeprefix(prefix)), written["value"])
+        addition_of(written, len(manifest.path))
         for written, operation in zip(judgement.patch, traced.mutation.patch, strict=True)
         if operation.policy == policy.name
     )
@@ -234,12 +228,8 @@ def _word(said: tuple[Said, ...], findings: tuple[Finding, ...], additions: tupl
     return words.pop() if len(words) == 1 else PASSES
 
 
-def _field(path: str) -> str:
-    return field_path(parse_pointer(path)).replace('["-"]', "[+]")
-
-
 def _is_off(document: PolicyDocument) -> bool:
-    return isinstance(document.spec, PolicySpec) and document.spec.enforcement is Enforcement.OFF
+    return document.is_policy and document.spec.enforcement is Enforcement.OFF
 
 
 def _off(document: PolicyDocument) -> Verdict:

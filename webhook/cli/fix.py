@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.cli.inputs import add_inputs, judge
+from webhook.cli.inputs import judge
+from webhook.cli.options import add_inputs
+from webhook.cli.project import take_project_file
 from webhook.cli.writing import write_whole
 from webhook.cluster.sources import STDIN
 from webhook.documents import DocumentError, read_documents
@@ -45,7 +47,8 @@ examples:
 exit codes:
   0  done; with --check and --diff: nothing to write
   1  with --check and --diff: there is something to write
-  2  something can't be read, judged or written; the other files are done all the same
+  2  something can't be read or judged, and then nothing is written, for it may hold what others
+     depend on; or a file can't be changed in place or written, and the others are
 """
 
 
@@ -64,8 +67,10 @@ def run(options: Namespace) -> int:
     """Judge, and write."""
     if STDIN in options.paths:
         raise CannotJudgeError("error: fix writes files, and standard input is none; save it as a file first")
+    take_project_file(options)
     judged = judge(options)
     problems = list(judged.problems)
+    writes = not (options.diff or options.check or problems)
     patched: defaultdict[str, list[tuple[Manifest, Judgement]]] = defaultdict(list)
     for manifest, judgement in judged.objects:
         if judgement.patch:
@@ -73,34 +78,38 @@ def run(options: Namespace) -> int:
     changed = 0
     for file, objects in patched.items():
         try:
-            _fix(file, objects, options)
+            _fix(file, objects, writes=writes, shows=options.diff)
             changed += 1
         except ProblemError as error:
             problems.append(error.problem)
     if problems:
         sys.stdout.flush()
         print("\n".join(map(str, sorted(problems))), file=sys.stderr)
+        if judged.problems and not (options.diff or options.check):
+            print("nothing was written: what can't be judged may decide what the others need", file=sys.stderr)
         return CANNOT_JUDGE
     return FOUND if changed and (options.diff or options.check) else FINE
 
 
-def _fix(file: str, objects: list[tuple[Manifest, Judgement]], options: Namespace) -> None:
-    """Write one file, or show what would be written.
+def _fix(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: bool, shows: bool) -> None:
+    """Write one file, or say or show what would be written.
 
     Raises:
         ProblemError: it can't be done.
     """
     try:
+        if Path(file).is_fifo():  # and empty by now
+            raise ProblemError(Problem(file, 0, 0, "", "can't be written: it is a pipe; save it as a file first"))
         before = Path(file).read_bytes()
         after = _changed(before, file, objects)
-        if not (options.diff or options.check):
+        if writes:
             write_whole(Path(file), after)
     except OSError as error:
         raise ProblemError(Problem(file, 0, 0, "", f"can't be written: {error.strerror or error}")) from None
-    if options.diff:
+    if shows:
         print(_difference(file, before.decode(), after.decode()), end="")
     else:
-        print(f"{file}: {'would be changed' if options.check else 'changed'}")
+        print(f"{file}: {'changed' if writes else 'would be changed'}")
 
 
 class ProblemError(Exception):
@@ -154,14 +163,14 @@ def _verify(after: bytes, before: bytes, file: str, wanted: list[tuple[Document,
     Raises:
         ProblemError: it does not.
     """
-    becomes = {document.line: value for document, value in wanted}
-    values = [becomes.get(document.line, document.value) for document in read_documents(before, file)]
+    becomes = {document.begin: value for document, value in wanted}
+    values = [becomes.get(document.begin, document.value) for document in read_documents(before, file)]
     try:
         found = [document.value for document in read_documents(after, file)]
     except DocumentError:
         found = []
     if found != values:
-        line = min(becomes)
+        line = min(document.line for document, _ in wanted)
         raise ProblemError(
             Problem(file, line, 1, "", "can't be changed in place: change it by hand, as check shows it")
         )

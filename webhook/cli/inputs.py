@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from argparse import ArgumentTypeError
-from datetime import timedelta
-from pathlib import Path
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,26 +13,28 @@ from msgspec.structs import replace
 
 from webhook.capacity.provider import readers_by_resource, sizers_by_resource
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.judging import Judge
+from webhook.cli.judging import Judge, written_identity
 from webhook.cli.kinds import Kinds
-from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
+from webhook.cli.options import read_policies
+from webhook.cli.progress import Progress
+from webhook.cli.project import folder_of
 from webhook.cluster.files import view_of
 from webhook.cluster.manifests import Manifests, read_manifests, read_sources
-from webhook.cluster.sources import find_sources
+from webhook.cluster.sources import Ignored, find_sources, printable
 from webhook.context import Context, Phase, utc_now
 from webhook.documents import Document
-from webhook.globs import Globs, problem_with
+from webhook.globs import Globs
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_GROUP, CRD_KIND
-from webhook.policy.common import API_VERSION, PolicySpec
+from webhook.policy.terms import API_VERSION
 from webhook.review import UserInfo
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Iterable
-    from datetime import date
 
     from webhook.bundle import Bundle
+    from webhook.cli.changes import Changes
     from webhook.cli.judging import Judgement
     from webhook.cluster.manifests import Manifest
     from webhook.cluster.protocol import ClusterView
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 _STATE_KINDS: Final = (("", "Namespace"), ("", "Node"), (disruption.GROUP, disruption.KIND))
 """Kinds that `view_of` looks at beside node pools."""
-
-_WARN_BEFORE: Final = timedelta(days=14)
-"""How long before its last day an exemption is called to mind."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -64,58 +62,12 @@ class Judged(msgspec.Struct, frozen=True):
     view: ClusterView
 
 
-def add_operation(parser: ArgumentParser) -> None:
-    """Declare ``--operation``, for commands that can judge more than a CREATE."""
-    parser.add_argument(
-        "--operation",
-        choices=("CREATE", "UPDATE", "DELETE"),
-        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
-    )
-
-
-def add_inputs(parser: ArgumentParser) -> None:
-    """Declare the flags."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="files, folders; - is standard input")
-    parser.add_argument(
-        "--ignore",
-        metavar="GLOB",
-        type=_glob,
-        action="append",
-        default=[],
-        help="leave out files and folders with this name or path; can be given again",
-    )
-    add_policies(parser)
-    add_kubernetes_version(parser)
-    cluster = parser.add_argument_group("the cluster that the objects are meant for")
-    cluster.add_argument(
-        "--state",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="manifests of what it has: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
-        "given again",
-    )
-    cluster.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        type=Path,
-        help="read it from the cluster that this file names: node pools, Namespaces, Nodes, and the objects, "
-        "as they are there; nothing is written to it",
-    )
-    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
-    cluster.add_argument("--partial", action="store_true", help="there are more node pools than the files show")
-    request = parser.add_argument_group("the request that the webhook would see")
-    request.add_argument("--user", default="", help="user name; default: unknown, and no exemption by user holds")
-    request.add_argument(
-        "--group", metavar="GROUP", action="append", default=[], help="group of the user; can be given again"
-    )
-
-
 def judge(options: Namespace, *, trace: bool = False) -> Judged:
     """Read and judge everything that the flags name.
 
     Args:
-        options: of `add_inputs`, and ``operation``: what is done with each object; None: what applying it would be.
+        options: of `add_inputs`, completed by `take_project_file`, and ``operation``: what is done with each object;
+            None: what applying it would be.
         trace: keep how each judgement came about.
 
     Raises:
@@ -130,30 +82,49 @@ class Court:
     Attributes:
         sources: where the objects are.
         problems: what can't be read of the folders and of the cluster's state.
+        progress: of reading and judging; whoever has the court closes it.
         skipped: files that are Helm templates.
     """
 
     def __init__(self, options: Namespace, *, trace: bool = False) -> None:
-        if options.context is not None and options.kubeconfig is None:
-            raise CannotJudgeError("error: --context is of a kubeconfig; give --kubeconfig too")
+        if problem := _contradiction(options):
+            raise CannotJudgeError(f"error: {problem}")
         self._options = options
         self._context = Context(phase=Phase.VALIDATE, now=utc_now(), api_server=options.kubernetes_version, trace=trace)
         self.bundle = read_policies(options.policies)
-        for warning in _expiring(self.bundle, self._context.now.date()):
-            print(warning, file=sys.stderr)
-        found = find_sources(options.paths, Globs(options.ignore))
-        self.sources = found.files
+        ignored = Ignored(Globs(options.ignore), options.project)
+        found = find_sources(options.paths, ignored)
+        for link in found.left_out:
+            target = printable(os.path.realpath(link))
+            text = f"is a link to a folder elsewhere, and is not followed; pass {target} too, if it is meant"
+            print(f"{printable(str(link))}: warning: {text}", file=sys.stderr)
         self._state = read_manifests(options.state)
         self.problems = [*found.problems, *self._state.problems]
+        self.sources = found.files
+        if options.kustomize or options.helm:
+            from webhook.cli.rendering import rendered  # noqa: PLC0415 - for few
+
+            self.sources += rendered(options, self.problems)
         self.skipped = found.skipped
+        self.progress = Progress()
+        self._touched = self._changes("--changed-since", options.changed_since, ignored)
+        self._against = self._changes("--against", options.against, ignored)
+
+    def _changes(self, flag: str, ref: str | None, ignored: Ignored) -> Changes | None:
+        if ref is None:
+            return None
+        from webhook.cli.changes import Changes  # noqa: PLC0415 - for few
+
+        paths = self._options.paths
+        return Changes(flag, ref, folder=folder_of(self._options), paths=paths, ignored=ignored, read=self.read)
 
     def is_divisible(self) -> bool:
         """Whether several processes can share the work: a cluster is asked once, and deletions have an order."""
-        return self._options.kubeconfig is None and self._options.operation != "DELETE"
+        return self._options.kubeconfig is None and self._options.operation != "DELETE" and self._against is None
 
     def read(self, sources: Iterable[Source], found: Manifests) -> None:
         """Add the objects of the sources that are to be judged: policy files are not."""
-        read_sources(sources, found)
+        read_sources(self.progress.reading(sources), found)
         objects = [each for each in found.objects if each.group != API_VERSION.partition("/")[0]]
         found.skipped += len(found.objects) - len(objects)
         found.objects = objects
@@ -176,15 +147,38 @@ class Court:
     def judge_alone(self) -> Judged:
         """Read and judge everything in this process."""
         found = Manifests()
-        # What is read stays: looking for garbage among it is a tenth of the time.
-        gc.disable()
-        try:
-            self.read(self.sources, found)
-        finally:
-            gc.freeze()
-            gc.enable()
-        judged = self.judge(found, found.objects, unread=bool(found.problems))
+        with closing(self.progress):
+            self.progress.start(len(self.sources))
+            # What is read stays: looking for garbage among it is a tenth of the time.
+            gc.disable()
+            try:
+                self.read(self.sources, found)
+            finally:
+                gc.freeze()
+                gc.enable()
+            judged = self.judge(found, found.objects, unread=bool(found.problems))
         return replace(judged, problems=[*self.problems, *judged.problems], skipped=self.skipped + judged.skipped)
+
+    def _asked(self, found: Manifests) -> tuple[list[Manifest], list[str], list[Manifest]]:
+        """The objects that the API server is asked for, what it is to do with each, and what is there before."""
+        objects = found.objects
+        there = {} if self._against is None else self._against.there(objects)
+        given = {written_identity(each) for each in objects} if there else set()
+        unread = tuple(problem.file for problem in (*self.problems, *found.problems))
+        removed = [
+            each
+            for identity, each in there.items()
+            if identity not in given and not any(f"{each.file}/".startswith(f"{file}/") for file in unread)
+        ]
+        operations = [
+            self._options.operation or ("UPDATE" if there and written_identity(each) in there else "CREATE")
+            for each in objects
+        ]
+        return [*objects, *removed], [*operations, *["DELETE"] * len(removed)], list(there.values())
+
+    def _removes(self, operation: str) -> bool:
+        """Is that done to an object because the files have it no longer?"""
+        return self._against is not None and operation == "DELETE"
 
     def judge(self, found: Manifests, things: list[Manifest], *, unread: bool) -> Judged:
         """Judge objects.
@@ -197,13 +191,14 @@ class Court:
         options, objects, state = self._options, found.objects, self._state.objects
         problems = list(found.problems)
         kinds = Kinds(self.bundle, [*state, *things])
-        before = state
+        objects, operations, there = self._asked(found)
+        before = [*state, *there]
         if options.kubeconfig is None:
-            operations = [options.operation or "CREATE"] * len(objects)
             # Of two descriptions of an object the later counts: what is applied, or, before it is deleted, what is
             # there.
             ordered = [*things, *state] if options.operation == "DELETE" else [*state, *things]
-            view = view_of(ordered, self.bundle.providers, complete=bool(options.state))
+            complete = bool(options.state) or _shows_pools(there, self.bundle)
+            view = view_of(ordered, self.bundle.providers, complete=complete)
         else:
             from webhook.cli.live_state import applied, read_live  # noqa: PLC0415 - slow, and for few
 
@@ -224,13 +219,44 @@ class Court:
             for operation in set(operations)
         }
 
+        asked = [
+            (each, operation)
+            for each, operation in zip(objects, operations, strict=True)
+            if self._touched is None or self._removes(operation) or self._touched.touches(each)
+        ]
         judged = []
-        for each, operation in zip(objects, operations, strict=True):
+        for each, operation in self.progress.judging(asked):
             judgement = judges[operation].judge(each)
+            if self._removes(operation):
+                judgement = _removed(judgement)
             judged.append((each, judgement))
             if judgement.problem is not None:
                 problems.append(judgement.problem)
         return Judged(self.bundle, judged, problems, found.skipped, view)
+
+
+def _removed(judgement: Judgement) -> Judgement:
+    """The same of an object that nobody sees in the files."""
+    said = "The files have it no longer: merging deletes it."
+    findings = tuple(replace(each, detail=f"{said}\n{each.detail}".rstrip()) for each in judgement.findings)
+    return replace(judgement, findings=findings)
+
+
+def _shows_pools(objects: Iterable[Manifest], bundle: Bundle) -> bool:
+    return view_of(objects, bundle.providers, complete=False).pools is not None
+
+
+def _contradiction(options: Namespace) -> str:
+    """What is wrong with the flags, taken together."""
+    if not (options.paths or options.kustomize or options.helm):
+        return "the following arguments are required: PATH (a file or folder; - is standard input)"
+    if options.helm_values and not options.helm:
+        return "--helm-values is for charts; give --helm too"
+    if options.context is not None and options.kubeconfig is None:
+        return "--context is of a kubeconfig; give --kubeconfig too"
+    if options.against is not None and options.kubeconfig is not None:
+        return "--against and --kubeconfig both say what is there already; give one of them"
+    return ""
 
 
 def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: bool) -> ClusterView:
@@ -242,21 +268,3 @@ def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: bool) -> Cl
         why = "Some of the files can't be read, and there may be node pools in them."
         return replace(view, pools=None, why_unknown=why, remedy="mend those files first")
     return view
-
-
-def _expiring(bundle: Bundle, today: date) -> Iterable[Problem]:
-    """Exemptions that soon will hold no longer."""
-    for policy in bundle.documents:
-        for number, exemption in enumerate(policy.spec.exempt if isinstance(policy.spec, PolicySpec) else ()):
-            if exemption.expires is not None and today <= exemption.expires <= today + _WARN_BEFORE:
-                text = (
-                    f"warning: the exemption ends on {exemption.expires} ({exemption.reason}); "
-                    "renew it, or mend what it lets through"
-                )
-                yield policy.problem(("spec", "exempt", number, "expires"), text)
-
-
-def _glob(text: str) -> str:
-    if problem := problem_with(text):
-        raise ArgumentTypeError(problem)
-    return text.rstrip("/")

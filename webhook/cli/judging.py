@@ -101,7 +101,7 @@ class Judge:
         self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
         self._operation = operation
         self._user = user
-        self._before = {_identity(each, self._namespace(each)): each for each in before}
+        self._before = {identity_of(each, self._namespace(each)): each for each in before}
 
     def judge(self, manifest: Manifest) -> Judgement:
         """Judge one object."""
@@ -126,7 +126,7 @@ class Judge:
         return Judgement(
             namespace=request.namespace,
             findings=decision.findings,
-            patch=_as_written(mutation.patch, manifest),
+            patch=as_written(mutation.patch, manifest),
             traced=Traced(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
             else None,
@@ -140,6 +140,15 @@ class Judge:
             # What else is wrong with it is said too: an example that somebody copied is seldom wrong in one line only.
             judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
             return replace(judged, problem=problem, patch=())
+        if known := self._kinds.pools(manifest.kind):
+            finding = Finding(
+                policy=ENGINE,
+                outcome=Outcome.INDETERMINATE,
+                reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.api_version}",
+                field="apiVersion",
+                fix=f"write {' or '.join(known)} if it is one of these, or describe it in a CapacityProvider",
+            )
+            return Judgement(namespace=manifest.namespace, findings=(finding,))
         guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
         if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
             return Judgement(namespace=manifest.namespace)
@@ -161,7 +170,7 @@ class Judge:
     def _there(self, manifest: Manifest) -> dict[str, Any] | None:
         """What an UPDATE changes or a DELETE takes away; None: nothing is known to be there."""
         namespace = self._namespace(manifest)
-        there = self._before.get(_identity(manifest, namespace)) if self._operation != "CREATE" else None
+        there = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
         return None if there is None else defaulted(there, namespace)
 
     def _forget(self, manifest: Manifest) -> None:
@@ -220,8 +229,14 @@ def _unescaped(key: str) -> str:
         return key
 
 
-def _identity(manifest: Manifest, namespace: str) -> Identity:
+def identity_of(manifest: Manifest, namespace: str) -> Identity:
+    """What makes it the same object, whatever file it is in."""
     return (manifest.group, manifest.kind, namespace, manifest.name)
+
+
+def written_identity(manifest: Manifest) -> Identity:
+    """The same of two manifests that are compared with each other alone, where no scope has to be known."""
+    return identity_of(manifest, manifest.namespace or DEFAULT_NAMESPACE)
 
 
 def _is_built_in(manifest: Manifest) -> bool:
@@ -276,14 +291,18 @@ def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Opera
 
     applied = []
     for operation in operations:
-        fitting = _with_parents(operation, value)
+        fitting = _with_parents(operation, value) if operation.op == "add" else operation
         jsonpatch.apply_patch(value, [fitting.as_json()], in_place=True)
         applied.append(fitting)
     return applied
 
 
-def _as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
-    """The operations for the document of the file, which has neither the defaults nor the parents they made."""
+def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
+    """The operations for the document of the file, which has neither the defaults nor the parents they made.
+
+    Raises:
+        JsonPatchException, JsonPointerException: what they remove or replace is not there.
+    """
     if not operations:
         return ()
     fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.provider import sizers_by_resource
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, resource_of, resource_of_crd
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cluster.manifests import Manifest
+
+
+_ALIKE: Final = 0.75
+"""How much of a group must be right for it to be taken for misspelt: ``karpenter.io`` is, another project's is not."""
 
 
 class Kinds:
@@ -40,12 +45,18 @@ class Kinds:
     def meant(self, manifest: Manifest) -> list[str]:
         """The apiVersions that may be meant instead of the core group's, which holds no kinds but the built-in ones.
 
-        Of several kinds of node pool with the name: those that have the field that says what it is.
+        Of several kinds of node pool with the name: those that have the field that says what it is. Of a group that is
+        misspelt: the one of a node pool of that kind that is much like it.
         """
-        if manifest.group:
-            return []
         readers = [each for each in self._readers if each.kind == manifest.kind]
+        if manifest.group:
+            close = get_close_matches(manifest.group, {each.group for each in readers}, n=1, cutoff=_ALIKE)
+            return sorted({f"{each.group}/{each.versions[0]}" for each in readers if each.group in close})
         fitting = [each for each in readers if each.capacity.query(manifest.value)] or readers
         if pools := {f"{each.group}/{each.versions[0]}" for each in fitting}:
             return sorted(pools)
         return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []
+
+    def pools(self, kind: str) -> list[str]:
+        """The apiVersions under which node pools of this kind are known."""
+        return sorted({f"{each.group}/{each.versions[0]}" for each in self._readers if each.kind == kind})

@@ -21,8 +21,8 @@ from webhook.cluster.api import Api, ApiError
 from webhook.cluster.files import DEFAULT_NAMESPACE, view_of
 from webhook.cluster.protocol import UnusableCredentialsError
 from webhook.cluster.reading import read_cluster
-from webhook.policy.common import OPERATIONS
 from webhook.policy.errors import Problem
+from webhook.policy.terms import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -97,6 +97,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
         namespaces=dict(view.namespaces)
         | {name: {**view.namespaces.get(name, {}), **labels} for name, labels in given.namespaces.items()},
         providers=view.providers | given.providers,
+        spot_providers=view.spot_providers | given.spot_providers,
         oldest_kubelet=min(kubelets, default=None),
         budgets=_budgets(view, given),
     )

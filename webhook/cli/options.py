@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import load_bundle
 from webhook.cli.exits import CannotJudgeError
-from webhook.context import ASSUMED_VERSION
+from webhook.context import ASSUMED_VERSION, utc_now
+from webhook.globs import problem_with
+from webhook.lint import warnings
 from webhook.policy.errors import PolicyErrors
+from webhook.policy.recall import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +22,98 @@ if TYPE_CHECKING:
     from webhook.bundle import Bundle
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(\.\d+)?([-+].*)?")
+
+
+def add_operation(parser: argparse.ArgumentParser) -> None:
+    """``--operation`` and ``--against``, for commands that can judge more than a CREATE."""
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument(
+        "--operation",
+        choices=("CREATE", "UPDATE", "DELETE"),
+        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
+    )
+    asked.add_argument(
+        "--against",
+        metavar="REF",
+        help="what merging the branch does: UPDATE of objects that Git has where it left REF, CREATE of others, DELETE "
+        "of those that are no longer in the files",
+    )
+
+
+def add_rendered(parser: argparse.ArgumentParser) -> None:
+    """``--kustomize``, ``--helm``, ``--helm-values``, for commands that write no manifests."""
+    rendered = parser.add_argument_group("what other programs render; they are to be installed")
+    rendered.add_argument(
+        "--kustomize",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="judge what `kustomize build DIR` prints; can be given again",
+    )
+    rendered.add_argument(
+        "--helm",
+        metavar="CHART",
+        action="append",
+        default=[],
+        help="judge what `helm template CHART` prints; can be given again",
+    )
+    rendered.add_argument(
+        "--helm-values",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="values for these charts; can be given again",
+    )
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Which objects, against which cluster, asked for by whom. `take_project_file` completes what is given."""
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders; - is standard input")
+    parser.add_argument(
+        "--ignore",
+        metavar="GLOB",
+        type=_glob,
+        action="append",
+        default=[],
+        help="leave out files and folders with this name or path; can be given again",
+    )
+    parser.add_argument(
+        "--changed-since",
+        metavar="REF",
+        help="only documents that were changed or added since the branch left REF, committed or not; others are state",
+    )
+    add_policies(parser)
+    add_kubernetes_version(parser)
+    cluster = parser.add_argument_group("the cluster that the objects are meant for")
+    cluster.add_argument(
+        "--state",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="manifests of what it has: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
+        "given again",
+    )
+    cluster.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="read it from the cluster that this file names: node pools, Namespaces, Nodes, and the objects, "
+        "as they are there; nothing is written to it",
+    )
+    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    cluster.add_argument("--partial", action="store_true", help="there are more node pools than the files show")
+    request = parser.add_argument_group("the request that the webhook would see")
+    request.add_argument("--user", default="", help="user name; default: unknown, and no exemption by user holds")
+    request.add_argument(
+        "--group", metavar="GROUP", action="append", default=[], help="group of the user; can be given again"
+    )
+    parser.set_defaults(kubernetes_version=None, project="", against=None, kustomize=[], helm=[], helm_values=[])
+
+
+def _glob(text: str) -> str:
+    if problem := problem_with(text):
+        raise argparse.ArgumentTypeError(problem)
+    return text.rstrip("/")
 
 
 def add_policies(parser: argparse.ArgumentParser) -> None:
@@ -56,12 +152,15 @@ def kubernetes_version(text: str) -> tuple[int, int]:
 
 
 def read_policies(paths: Sequence[Path], *, own_namespace: str = "") -> Bundle:
-    """The bundle in these files and folders; none: the shipped one.
+    """The bundle in these files and folders; none: the shipped one. Standard error says what in it has no effect.
 
     Raises:
         CannotJudgeError: everything that is wrong with them.
     """
     try:
-        return load_bundle(paths, own_namespace=own_namespace)
+        bundle = load_bundle(paths, own_namespace=own_namespace, recalled_in=cache_folder())
     except PolicyErrors as errors:
         raise CannotJudgeError(str(errors)) from None
+    for warning in warnings(bundle, utc_now().date()):
+        print(warning, file=sys.stderr)
+    return bundle

@@ -1,16 +1,22 @@
 """``check -o github``: workflow commands, which GitHub shows as annotations on the lines of a pull request.
 
+All are in the log; of a step GitHub shows no more than ten of each kind as annotations, and a last line says so.
+
 Source: https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from webhook.cli.report import Report, Result
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
+_SHOWN_AT_MOST: Final = 10
+"""Annotations of each kind that GitHub shows of a step."""
+
 _IN_MESSAGES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _IN_PROPERTIES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
 
@@ -21,7 +27,16 @@ def render(report: Report) -> str:
         _command("error", each.file, each.line, each.column, "can't be judged", each.message)
         for each in report.unreadable
     ]
-    return "\n".join([*unread, *map(_annotation, report.results)])
+    about_policies = [
+        _command("warning", each.file, each.line, each.column, "spotgate policies", each.message)
+        for each in report.warnings
+    ]
+    lines = [*unread, *about_policies, *map(_annotation, report.results)]
+    counts = Counter(line.partition(" ")[0] for line in lines)
+    hidden = sum(count - _SHOWN_AT_MOST for count in counts.values() if count > _SHOWN_AT_MOST)
+    if hidden:
+        lines.append(f"GitHub shows {_SHOWN_AT_MOST} errors, warnings and notices each: {hidden} more are only here.")
+    return "\n".join(lines)
 
 
 def _annotation(result: Result) -> str:

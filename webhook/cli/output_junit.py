@@ -30,9 +30,11 @@ def render(report: Report) -> str:
         suite = SubElement(root, "testsuite", name=xml_text(problem.file), tests="1", failures="0", errors="1")
         case = SubElement(suite, "testcase", name="can be judged", classname=xml_text(problem.file), time="0")
         error = SubElement(case, "error", message=xml_text(problem.message), type="unreadable")
-        error.text = f"{problem.file}:{problem.line}:{problem.column}"
+        error.text = xml_text(f"{problem.file}:{problem.line}:{problem.column}")
     for suite in suites.values():
         _count(suite)
+    for name in ("tests", "failures", "errors"):
+        root.set(name, str(sum(int(suite.get(name, 0)) for suite in root)))
     indent(root)
     return tostring(root, encoding="unicode", xml_declaration=True)
 

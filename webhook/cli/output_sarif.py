@@ -1,12 +1,17 @@
 """``check -o sarif``: for code scanning, as GitHub and others show it on the lines of a pull request.
 
-Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+Only what was found is a result: code scanning takes every result for an alert, whatever its ``kind``. Each has exactly
+one location, and there are at most as many as code scanning takes, the weightiest; a notification counts the rest.
+
+Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
+https://docs.github.com/en/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+from bisect import bisect_right
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -14,26 +19,40 @@ from urllib.parse import quote
 import msgspec
 
 from webhook import __version__
+from webhook.cli.fingerprints import fingerprints
+from webhook.cli.report import PolicyTitle
 
 if TYPE_CHECKING:
-    from webhook.cli.report import Report, Result
+    from collections.abc import Iterator
+
+    from webhook.cli.report import Report, Result, Unreadable
 
 JSON = dict[str, Any]
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS: Final = {"deny": "error", "warn": "warning", "indeterminate": "note", "audit": "note"}
+_BY_ENFORCEMENT: Final = {"deny": "error", "warn": "warning", "audit": "note", "off": "none"}
+_RESULTS_AT_MOST: Final = 25_000
+"""A file with more is refused as a whole."""
+
 _FINGERPRINT: Final = "spotgate/v1"
 _STDIN: Final = "-"
 
 
 def render(report: Report) -> str:
     """One run; a rule for each policy."""
-    rules = [_rule(each.name, each.kind, each.about) for each in report.policies]
+    rules = [_rule(each) for each in report.policies]
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     for result in report.results:  # what the engine itself says is of no policy
         if result.policy not in numbers:
             numbers[result.policy] = len(rules)
-            rules.append(_rule(result.policy, result.policy, "Said by spotgate itself, not by a policy."))
+            about = "Said by spotgate itself, not by a policy."
+            rules.append(_rule(PolicyTitle(name=result.policy, kind="Engine", enforcement="warn", about=about)))
+    texts = _Texts()
+    results = [
+        _result(result, numbers[result.policy], fingerprint) | _fixes(result, texts)
+        for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
+    ]
     run = {
         "tool": {
             "driver": {"name": "spotgate", "semanticVersion": __version__, "rules": rules},
@@ -43,39 +62,59 @@ def render(report: Report) -> str:
             {
                 "executionSuccessful": not report.unreadable,
                 "toolExecutionNotifications": [
-                    {
-                        "level": "error",
-                        "message": {"text": each.message},
-                        "locations": [_location(each.file, each.line, each.column)],
-                    }
-                    for each in report.unreadable
+                    *map(_unread, report.unreadable),
+                    *({**_unread(each), "level": "warning"} for each in report.warnings),
+                    *_left_out(len(results)),
                 ],
             }
         ],
-        "results": _results(report, numbers),
+        "results": _weightiest(results),
     }
     log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
 
 
-def _rule(name: str, title: str, text: str) -> JSON:
+def _rule(policy: PolicyTitle) -> JSON:
+    level = _BY_ENFORCEMENT[policy.enforcement]
+    full = f"{policy.about} ({policy.kind}, enforcement: {policy.enforcement})"
     return {
-        "id": name,
-        "name": name,
-        "shortDescription": {"text": title},
-        "fullDescription": {"text": text},
-        "help": {"text": text, "markdown": text},
+        "id": policy.name,
+        "name": policy.kind,
+        "shortDescription": {"text": policy.about},
+        "fullDescription": {"text": full},
+        "help": {
+            "text": f"{full} To see how it judges an object: spotgate explain FILE",
+            "markdown": f"{full}\n\nTo see how it judges an object: `spotgate explain FILE`",
+        },
+        "defaultConfiguration": {"level": level, "enabled": level != "none"},
+        "properties": {"tags": ["kubernetes", "spot"], "enforcement": policy.enforcement},
     }
 
 
-def _results(report: Report, numbers: dict[str, int]) -> list[JSON]:
-    seen: dict[str, int] = {}
-    results = []
-    for result in report.results:
-        identity = _identity(result)
-        seen[identity] = seen.get(identity, 0) + 1
-        results.append(_result(result, numbers[result.policy], _fingerprint(identity, seen[identity])))
-    return results
+def _unread(problem: Unreadable) -> JSON:
+    return {
+        "level": "error",
+        "message": {"text": problem.message},
+        "locations": [_location(problem.file, problem.line, problem.column)],
+    }
+
+
+def _left_out(count: int) -> Iterator[JSON]:
+    if count > _RESULTS_AT_MOST:
+        text = (
+            f"{count - _RESULTS_AT_MOST} of {count} results are left out, the lightest: "
+            f"code scanning takes {_RESULTS_AT_MOST}"
+        )
+        yield {"level": "warning", "message": {"text": text}}
+
+
+def _weightiest(results: list[JSON]) -> list[JSON]:
+    """As many as are taken, in their order."""
+    if len(results) <= _RESULTS_AT_MOST:
+        return results
+    levels = tuple(dict.fromkeys(_LEVELS.values()))
+    order = sorted(range(len(results)), key=lambda index: levels.index(results[index]["level"]))
+    return [results[index] for index in sorted(order[:_RESULTS_AT_MOST])]
 
 
 def _result(result: Result, rule: int, fingerprint: str) -> JSON:
@@ -95,10 +134,53 @@ def _result(result: Result, rule: int, fingerprint: str) -> JSON:
     }
 
 
+class _Texts:
+    """Where the lines of files begin, each read when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, list[int]] = {}
+
+    def region(self, file: str, start: int, end: int) -> JSON:
+        """The characters of a file from ``start`` to ``end``. Lines end as SARIF has it unless a run says otherwise.
+
+        Raises:
+            OSError, UnicodeDecodeError: it can't be read any more.
+        """
+        if file not in self._starts:
+            lines = Path(file).read_bytes().decode("utf-8-sig").split("\n")
+            self._starts[file] = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        starts = self._starts[file]
+        first, last = bisect_right(starts, start), bisect_right(starts, end)
+        return {
+            "startLine": first,
+            "startColumn": start - starts[first - 1] + 1,
+            "endLine": last,
+            "endColumn": end - starts[last - 1] + 1,
+        }
+
+
+def _fixes(result: Result, texts: _Texts) -> JSON:
+    """The edits that mend it, where there are any."""
+    if result.remedy is None or not Path(result.file).is_file():  # a pipe is empty by now
+        return {}
+    try:
+        replacements = [
+            {
+                "deletedRegion": texts.region(result.file, edit.start, edit.end),
+                "insertedContent": {"text": edit.text},
+            }
+            for edit in result.remedy.edits
+        ]
+    except (OSError, UnicodeDecodeError):  # others change files too
+        return {}
+    change = {"artifactLocation": _artifact(result.file), "replacements": replacements}
+    return {"fixes": [{"description": {"text": result.remedy.description}, "artifactChanges": [change]}]}
+
+
 def _location(file: str, line: int, column: int) -> JSON:
     physical: JSON = {"artifactLocation": _artifact(file)}
     if line:
-        physical["region"] = {"startLine": line, "startColumn": column}
+        physical["region"] = {"startLine": line, "startColumn": max(column, 1)}
     return {"physicalLocation": physical}
 
 
@@ -108,13 +190,3 @@ def _artifact(file: str) -> JSON:
         return {"uri": "stdin"}
     relative = os.path.relpath(file) if Path(file).is_absolute() else os.path.normpath(file)
     return {"uri": quote(Path(relative).as_posix()), "uriBaseId": "%SRCROOT%"}
-
-
-def _identity(result: Result) -> str:
-    """What makes it the same finding after lines have moved: everything but the line, and no wording."""
-    thing = f"{result.api_version} {result.kind} {result.namespace}/{result.name}"
-    return f"{result.policy}\n{result.file}\n{thing}\n{result.field}"
-
-
-def _fingerprint(identity: str, number: int) -> str:
-    return hashlib.sha256(f"{identity}\n{number}".encode()).hexdigest()[:32]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from webhook.cli.additions import addition_of
 from webhook.cli.terminal import in_colour, printable, show_in_colour
-from webhook.documents import field_path, parse_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +64,8 @@ def _finding(result: Result) -> Iterator[Line]:
 def _patch(patch: Patch) -> Iterator[Line]:
     yield [("  ", _PLAIN), (f"{patch.file}:{patch.line}", _STRONG), (f"  {_object(patch)}", _PLAIN)]
     for operation in patch.patch:
-        field = field_path(parse_pointer(operation["path"])).replace('["-"]', "[+]")
-        yield [(f"    {printable(field)}: {json.dumps(operation['value'])}", _PLAIN)]
+        added = addition_of(operation)
+        yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
 
 
 def _totals(summary: Summary) -> Line:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cli.inputs import Judged
-    from webhook.cli.judging import Judgement
+    from webhook.cli.progress import Progress
     from webhook.cluster.manifests import Manifest
     from webhook.cluster.sources import Source
     from webhook.policy.errors import Problem
@@ -72,17 +72,19 @@ class _Seen(msgspec.Struct, frozen=True):
     whole: bool = True
 
 
-def judge_each(options: Namespace, report: Callable[[Manifest, Judgement], Report]) -> Reported[Report]:
+def judge_each(
+    options: Namespace, report: Callable[[Judged], list[Report]], *, trace: bool = False
+) -> Reported[Report]:
     """What `judge` finds, in several processes where it is much: these keep the objects, and hand on the reports.
 
     Args:
-        options: as for `judge`.
+        options, trace: as for `judge`.
         report: what is wanted of each object.
 
     Raises:
         CannotJudgeError: the policies, or the flags, are wrong; or a process ended before its time.
     """
-    court = Court(options)
+    court = Court(options, trace=trace)
     shares = shares_of(court.sources) if court.is_divisible() else []
     if len(shares) < 2:  # noqa: PLR2004
         return _reported(court.judge_alone(), report)
@@ -101,7 +103,7 @@ def judge_each(options: Namespace, report: Callable[[Manifest, Judgement], Repor
         facts = [fact for each in seen for fact in each.facts]
         return _reported(court.judge(found, facts, unread=any(each.unread for each in seen)), report)
 
-    parts = [part for part in in_processes(shares, see, judge_share) if part is not None]
+    parts = [part for part in in_processes(shares, see, judge_share, court.progress) if part is not None]
     if not parts:  # A large file is broken, and what is wrong with it must be told of the whole file.
         return _reported(court.judge_alone(), report)
     return Reported(
@@ -112,8 +114,8 @@ def judge_each(options: Namespace, report: Callable[[Manifest, Judgement], Repor
     )
 
 
-def _reported(judged: Judged, report: Callable[[Manifest, Judgement], Report]) -> Reported[Report]:
-    return Reported(judged.bundle, [report(*each) for each in judged.objects], judged.problems, judged.skipped)
+def _reported(judged: Judged, report: Callable[[Judged], list[Report]]) -> Reported[Report]:
+    return Reported(judged.bundle, report(judged), judged.problems, judged.skipped)
 
 
 def shares_of(sources: Sequence[Source]) -> list[list[Source]]:
@@ -175,6 +177,7 @@ def in_processes(
     shares: Sequence[list[Source]],
     see: Callable[[list[Source]], tuple[Kept, Seen]],
     judge: Callable[[Kept, list[Seen]], Answer],
+    progress: Progress,
 ) -> list[Answer]:
     """Let a process for each share see it, then judge what it kept of it by what all have seen.
 
@@ -182,6 +185,7 @@ def in_processes(
         shares: one for each process.
         see: what the process keeps, and what the others are told; that is pickled.
         judge: what has been kept, and what every process saw, in the order of the shares. The answer is pickled.
+        progress: of reading and judging.
 
     Returns:
         The answers, in the order of the shares.
@@ -195,7 +199,8 @@ def in_processes(
     links: list[Connection] = []
     processes: list[BaseProcess] = []
 
-    def work(share: list[Source], link: Connection) -> None:
+    def work(number: int, share: list[Source], link: Connection) -> None:
+        progress.go_on_in(number)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all: one of them speaks
         for other in links:
             other.close()  # or nobody would see that the first process is gone
@@ -208,21 +213,23 @@ def in_processes(
             pass
 
     try:
-        for share in shares:
+        progress.start(sum(map(len, shares)), processes=len(shares))
+        for number, share in enumerate(shares):
             ours, theirs = context.Pipe()
             links.append(ours)
-            processes.append(context.Process(target=work, args=(share, theirs), daemon=True))
+            processes.append(context.Process(target=work, args=(number, share, theirs), daemon=True))
             processes[-1].start()
             theirs.close()
-        seen = [link.recv() for link in links]
+        seen = [progress.wait(link).recv() for link in links]
         for link in links:
             link.send(seen)
-        return [link.recv() for link in links]
+        return [progress.wait(link).recv() for link in links]
     except (EOFError, ConnectionError):
         raise CannotJudgeError(
             "error: a process that judged some of the files ended before its time; is there too little memory?"
         ) from None
     finally:
+        progress.close()
         for link in links:
             link.close()
         for process in processes:

@@ -21,9 +21,11 @@ from webhook.cluster.manifests import read_manifests
 from webhook.context import Context, Phase
 from webhook.documents import DocumentError
 from webhook.patch import pointer
-from webhook.policy.common import API_VERSION
-from webhook.policy.loader import did_you_mean, policy_files, validate_document
+from webhook.policy.document import policy_files
+from webhook.policy.errors import did_you_mean
+from webhook.policy.loader import validate_document
 from webhook.policy.policy_test import KIND, PolicyTestSpec
+from webhook.policy.terms import API_VERSION
 from webhook.review import UserInfo
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from webhook.cluster.manifests import Manifest, Manifests
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Finding
+    from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-    from webhook.policy.loader import PolicyDocument
 
 
 class Tests(msgspec.Struct, frozen=True):

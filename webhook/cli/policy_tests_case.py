@@ -11,8 +11,8 @@ from webhook.context import ASSUMED_VERSION
 if TYPE_CHECKING:
     from webhook.cli.kinds import Kinds
     from webhook.documents import Path as FieldPath
+    from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-    from webhook.policy.loader import PolicyDocument
     from webhook.policy.policy_test import CaseSpec, PolicyTestSpec
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from webhook.bundle import DEFAULT_NAMESPACE
 from webhook.index import Index
-from webhook.policy.common import OPERATIONS, Enforcement, PolicySpec
 from webhook.policy.match import Exemption
+from webhook.policy.terms import OPERATIONS, Enforcement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import date
 
     from webhook.bundle import Bundle
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.index import Policy
     from webhook.kube.edit import PodEditor
-    from webhook.policy.loader import PolicyDocument
+    from webhook.policy.document import PolicyDocument
     from webhook.review import Request
     from webhook.rules.protocol import Mutator, Subject, Validator
 
@@ -85,9 +85,14 @@ class _WatchedExemption(Exemption):
         self._reached = reached
         self.reason = exemption.reason
         self.expires = exemption.expires
+        self.name = exemption.name
+        self.place = exemption.place
 
-    def failing(self, request: Request, today: date) -> str:
-        failing = self._exemption.failing(request, today)
+    def is_for(self, namespace: str) -> bool:
+        return self._exemption.is_for(namespace)
+
+    def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:
+        failing = self._exemption.failing(request, labels, today)
         if not failing:
             self._reached.exemptions.add(self._number)
         return failing
@@ -153,7 +158,7 @@ def coverage(bundle: Bundle, cases: list[dict[str, Reached]]) -> list[Covered]:
     return [
         _covered(document, policies[document.name], [case[document.name] for case in cases if document.name in case])
         for document in bundle.documents
-        if isinstance(document.spec, PolicySpec) and document.spec.enforcement is not Enforcement.OFF
+        if document.is_policy and document.spec.enforcement is not Enforcement.OFF
     ]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.policy_tests import Result
     from webhook.cli.policy_tests_coverage import Covered
+    from webhook.decision import Finding
     from webhook.policy.errors import Problem
 
 
@@ -109,9 +110,7 @@ def as_json(report: Report) -> str:
                 "passed": each.passed,
                 "mismatches": msgspec.to_builtins(each.mismatches),
                 "problems": msgspec.to_builtins(each.problems),
-                "findings": [
-                    {**msgspec.to_builtins(finding), "outcome": str(finding.outcome)} for finding in each.findings
-                ],
+                "findings": list(map(_finding, each.findings)),
             }
             for each in report.results
         ],
@@ -121,6 +120,13 @@ def as_json(report: Report) -> str:
     if report.coverage is not None:
         value["coverage"] = msgspec.to_builtins(report.coverage)
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """The members that were promised, and no more."""
+    members: dict[str, Any] = msgspec.to_builtins(finding)
+    del members["remedy"]
+    return {**members, "outcome": str(finding.outcome)}
 
 
 def junit(report: Report) -> str:

@@ -89,8 +89,15 @@ def _pods(traced: Traced, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
 
 def _strictest(target: Target, budgets: Budgets, bundle: Bundle) -> tuple[Budget, Provider, Pool | None] | None:
     """The shortest time to stop that the Pod may be given, and whose nodes give it; None: nobody's are known."""
+    parts = [(bundle.providers[pool.provider], pool) for pool in target.pools or ()]
+    seen = {provider.name for provider, _ in parts}
     nodes: list[tuple[Target, Provider, Pool | None]] = [
-        (replace(target, pools=(pool,)), bundle.providers[pool.provider], pool) for pool in target.pools or ()
-    ] or [(replace(target, providers=(each,)), each, None) for each in target.providers]
+        *((replace(target, pools=(pool,), providers=(each,)), each, pool) for each, pool in parts),
+        *(
+            (replace(target, pools=None, providers=(each,)), each, None)
+            for each in target.providers
+            if each.name not in seen
+        ),
+    ]
     options = [(budget, provider, pool) for part, provider, pool in nodes if (budget := budgets.of(part)) is not None]
     return min(options, key=lambda option: option[0].seconds, default=None)

@@ -11,7 +11,22 @@ from webhook.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from webhook.cli.additions import Addition
+    from webhook.cli.timeline import Timeline
+    from webhook.documents.edit import Edit
     from webhook.policy.errors import Problem
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """What makes it right in the file.
+
+    Attributes:
+        description: what is done, for people: ``remove metadata.labels["a/b"]``.
+        edits: of the characters of the file, in their order.
+    """
+
+    description: str
+    edits: tuple[Edit, ...]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -21,6 +36,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         file, line, column: of the offending field.
         namespace: where the object would be created; empty for cluster-scoped objects.
         field: in the object.
+        remedy: only where a format has it, and where there is exactly one right change.
     """
 
     file: str
@@ -36,6 +52,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str
     field: str
     fix: str
+    remedy: Remedy | None = None
 
     def explanation(self) -> str:
         """Where, why and how to fix it, for formats that show the reason elsewhere."""
@@ -92,11 +109,18 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class PolicyWarning(Unreadable, frozen=True, kw_only=True):
+    """A part of a policy file that has no effect, or an exemption that ends. Standard error says the same."""
+
+
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """An object, and what was found in it.
 
     Attributes:
         line: where it begins.
+        team: whose it is.
+        additions: what the webhook would inject, as fields of the object.
+        cut_off: the reclaims that do not leave its Pods their whole grace period; only where a format draws them.
     """
 
     file: str
@@ -105,17 +129,22 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     results: list[Result]
+    team: str = ""
+    additions: tuple[Addition, ...] = ()
+    cut_off: tuple[Timeline, ...] = ()
 
 
 class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
     """A policy for people.
 
     Attributes:
-        about: what it protects from, as its file says.
+        enforcement: the most that it may do: deny, warn, audit, off.
+        about: what its kind is for.
     """
 
     name: str
     kind: str
+    enforcement: str
     about: str
 
 
@@ -125,6 +154,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         objects: all that were judged.
         policies: all that judged them.
+        warnings: about the policies.
     """
 
     objects: list[Judged]
@@ -132,6 +162,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
     unreadable: list[Unreadable]
     policies: list[PolicyTitle]
+    warnings: list[PolicyWarning] = []
 
     @property
     def results(self) -> list[Result]:
@@ -147,6 +178,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         *,
         skipped: int,
         policies: Iterable[PolicyTitle] = (),
+        warnings: Iterable[Problem] = (),
     ) -> Report:
         """The report, counted."""
         outcomes = [result.outcome for each in objects for result in each.results]
@@ -160,4 +192,21 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             Unreadable(file=each.file, line=each.line, column=each.column, field=each.field, message=each.text)
             for each in sorted(problems)
         ]
-        return cls(objects=objects, patches=patches, summary=summary, unreadable=unreadable, policies=list(policies))
+        about_policies = [
+            PolicyWarning(
+                file=each.file,
+                line=each.line,
+                column=each.column,
+                field=each.field,
+                message=each.text.removeprefix("warning: "),
+            )
+            for each in warnings
+        ]
+        return cls(
+            objects=objects,
+            patches=patches,
+            summary=summary,
+            unreadable=unreadable,
+            policies=list(policies),
+            warnings=about_policies,
+        )

@@ -73,7 +73,7 @@ def run(options: Namespace) -> int:
     try:
         request = decode_review(data)
     except BadReviewError as error:
-        line, column = _position(data, str(error))
+        line, column = position_of(data, str(error))
         raise CannotJudgeError(f"{options.file}:{line}:{column}: {error}") from None
     bundle = read_policies(options.policies)
     view = _view(options.state, bundle)
@@ -96,7 +96,7 @@ def _read(file: str) -> bytes:
         raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
 
 
-def _position(data: bytes, complaint: str) -> tuple[int, int]:
+def position_of(data: bytes, complaint: str) -> tuple[int, int]:
     """Line and column, from 1, of the byte or the field that a complaint about an AdmissionReview names."""
     if byte := _BYTE.search(complaint):
         before = data[: int(byte[1])]

@@ -72,6 +72,13 @@ def configure(parser: ArgumentParser) -> None:
         help="what manifests show: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders",
     )
     parser.add_argument(
+        "--record",
+        metavar="DIR",
+        type=Path,
+        help="record what is decided in this folder, for `spotgate replay`: never Secrets, ConfigMaps, tokens, nor "
+        "values of environment variables",
+    )
+    parser.add_argument(
         "--workers", metavar="N", type=_count, default=1, help="processes that answer reviews; default: %(default)s"
     )
 
@@ -95,6 +102,7 @@ def run(options: Namespace) -> int:
             state=tuple(options.state),
             in_cluster=options.in_cluster,
             kubeconfig=options.kubeconfig,
+            record=options.record,
         )
     )
 

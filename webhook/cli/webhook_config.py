@@ -13,6 +13,7 @@ import yaml
 from webhook.bundle import DEFAULT_NAMESPACE
 from webhook.cli.configurations import configurations, namespaces_left_to_the_server, too_wide
 from webhook.cli.exits import FINE, CannotJudgeError
+from webhook.cli.ignore_differences import ignore_differences
 from webhook.cli.options import add_policies, read_policies
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ EPILOG: Final = """\
 examples:
   %(prog)s --ca-file ca.crt | kubectl apply -f -
   %(prog)s --policies policies/ --service-name spotgate --namespace platform
+  %(prog)s --ignore-differences >> application.yaml
 
 exit codes:
   0  printed
@@ -69,11 +71,20 @@ def configure(parser: ArgumentParser) -> None:
         type=Path,
         help="CA certificates, PEM, that vouch for the webhook; default: no caBundle, for something else to fill in",
     )
+    parser.add_argument(
+        "--ignore-differences",
+        action="store_true",
+        help="print something else: what the mutating webhook adds, as ignoreDifferences of an Application of Argo CD",
+    )
 
 
 def run(options: Namespace) -> int:
     """Print them."""
     bundle = read_policies(options.policies, own_namespace=options.namespace)
+    if options.ignore_differences:
+        ignored = {"ignoreDifferences": ignore_differences(bundle)}
+        print(yaml.dump(ignored, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=_WIDTH), end="")
+        return FINE
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
     client: dict[str, Any] = {"service": {"name": options.service_name, "namespace": options.namespace, "port": 443}}

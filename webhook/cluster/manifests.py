@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.cluster.sources import STDIN, find_sources, printable, unreadable
+from webhook.cluster.sources import STDIN, Ignored, find_sources, printable, unreadable
 from webhook.documents import DocumentError, field_path, read_documents
 from webhook.globs import Globs
 from webhook.policy.errors import Problem
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STDIN", "Manifest", "Manifests", "read_manifests", "read_sources"]
 
-_NO_GLOBS: Final = Globs(())
+_NOTHING: Final = Ignored(Globs(()))
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -111,14 +111,13 @@ class Manifests(msgspec.Struct):
     problems: list[Problem] = []
 
 
-def read_manifests(paths: Iterable[str | Path], *, ignore: Globs = _NO_GLOBS) -> Manifests:
+def read_manifests(paths: Iterable[str | Path]) -> Manifests:
     """Every Kubernetes object in these files and folders. Nothing is raised for what is wrong with one of them.
 
     Args:
         paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
-        ignore: files and folders to leave out, each by its name, its path, or its path below the folder that was given.
     """
-    sources = find_sources(paths, ignore)
+    sources = find_sources(paths, _NOTHING)
     found = Manifests(skipped=sources.skipped, problems=sources.problems)
     read_sources(sources.files, found)
     return found
@@ -137,9 +136,9 @@ def read_sources(sources: Iterable[Source], found: Manifests) -> None:
 def _read(source: Source, found: Manifests) -> None:
     shown = printable(source.file)
     try:
-        documents = read_documents(source.read(), shown)
+        documents = source.documents or read_documents(source.read(), shown)
     except OSError as error:
-        found.problems.append(unreadable(shown, error))
+        found.problems.append(unreadable(source.file, error))
         return
     except DocumentError as error:
         if not source.whole:

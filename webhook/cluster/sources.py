@@ -15,13 +15,16 @@ from webhook.documents import LIMITS
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
+    from webhook.documents import Document
     from webhook.globs import Globs
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 STDIN: Final = "-"
 _PAGE: Final = 64 * 1024
+_NEVER: Final = frozenset({"node_modules"})
+"""Folders whose files are other people's."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -35,6 +38,7 @@ class Source(msgspec.Struct, frozen=True):
         whole: it is not a part.
         line: how many lines of the file are before ``data``.
         begin: how many characters of the file are before ``data``.
+        documents: what is in it, read already; ``data`` is empty then.
     """
 
     file: str
@@ -44,6 +48,7 @@ class Source(msgspec.Struct, frozen=True):
     whole: bool = True
     line: int = 0
     begin: int = 0
+    documents: tuple[Document, ...] | None = None
 
     def read(self) -> bytes:
         """All of it, or as much as shows that it is too large."""
@@ -71,46 +76,73 @@ class Sources(msgspec.Struct):
         files: in the order of the paths, and of their names below a folder.
         skipped: Helm templates.
         problems: folders and files that can't be read.
+        left_out: links to folders elsewhere, which are not followed.
     """
 
     files: list[Source] = []
     skipped: int = 0
     problems: list[Problem] = []
+    left_out: list[Path] = []
 
 
-def find_sources(paths: Iterable[str | Path], ignore: Globs) -> Sources:
-    """The files that `read_manifests` reads, each once."""
+class Ignored(msgspec.Struct, frozen=True):
+    """What is to be left out.
+
+    Attributes:
+        globs: of names and paths.
+        folder: paths may be written from here too; empty: they may not.
+    """
+
+    globs: Globs
+    folder: str = ""
+
+    def covers(self, path: Path, top: Path) -> bool:
+        """Does a glob match the name of a file or folder, its path, or its path below ``top``?"""
+        if not self.globs:
+            return False
+        below = path.relative_to(top).as_posix()
+        project = Path(os.path.relpath(path, self.folder)).as_posix() if self.folder else below
+        return any(map(self.globs.match, (path.name, str(path), below, project)))
+
+
+def find_sources(paths: Iterable[str | Path], ignored: Ignored) -> Sources:
+    """The files that `read_manifests` reads, each once: links and other ways to write a path make no second one."""
     found = Sources()
-    found.files = list({source.file: source for source in _sources(paths, ignore, found)}.values())
+    files: dict[Hashable, Source] = {}
+    for identity, source in _sources(paths, ignored, found):
+        files.setdefault(identity, source)
+    found.files = list(files.values())
     return found
 
 
-def _sources(paths: Iterable[str | Path], ignore: Globs, found: Sources) -> Iterator[Source]:
+def _sources(paths: Iterable[str | Path], ignored: Ignored, found: Sources) -> Iterator[tuple[Hashable, Source]]:
     for text in map(str, paths):
         path = Path(text)
-        if ignore.match(text) or ignore.match(path.name):
+        if ignored.covers(path, path.parent):
             continue
         if path.is_dir():
-            yield from _below(path, ignore, found)
+            yield from _below(path, ignored, found)
         elif text == STDIN:
-            yield Source(text).taken_in()
-        else:
-            yield Source(text, size=path.stat().st_size if path.is_file() else 0)
+            yield text, Source(text).taken_in()
+        elif path.is_file():
+            status = path.stat()
+            yield (status.st_dev, status.st_ino), Source(text, size=status.st_size)
+        else:  # a pipe that somebody named is read: `check <(helm template chart/)`
+            yield text, Source(text)
 
 
-def _below(top: Path, ignore: Globs, found: Sources) -> Iterator[Source]:
+def _below(top: Path, ignored: Ignored, found: Sources) -> Iterator[tuple[Hashable, Source]]:
     def pass_over(error: OSError) -> None:
-        found.problems.append(unreadable(printable(str(error.filename)), error))
+        found.problems.append(unreadable(str(error.filename), error))
 
-    def wanted(path: Path) -> bool:
-        if path.name.startswith("."):
-            return False
-        return not ignore or not any(map(ignore.match, (path.name, str(path), path.relative_to(top).as_posix())))
-
+    real = os.path.realpath(top)
     for parent, folders, names in os.walk(top, onerror=pass_over):
         folder = Path(parent)
-        folders[:] = sorted(name for name in folders if wanted(folder / name))
-        files = [path for name in sorted(names) if name.endswith(SUFFIXES) and wanted(path := folder / name)]
+        folders[:] = sorted(name for name in folders if is_wanted(folder / name, top, ignored))
+        for link in filter(Path.is_symlink, (folder / name for name in folders)):
+            if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
+                found.left_out.append(link)
+        files = [path for name in sorted(names) if is_wanted_file(path := folder / name, top, ignored)]
         if files and _holds_helm_templates(folder):
             found.skipped += len(files)
             continue
@@ -118,9 +150,19 @@ def _below(top: Path, ignore: Globs, found: Sources) -> Iterator[Source]:
             try:
                 status = file.stat()
                 if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                    yield Source(str(file), in_folder=True, size=status.st_size)
+                    yield (status.st_dev, status.st_ino), Source(str(file), in_folder=True, size=status.st_size)
             except OSError as error:
                 pass_over(error)
+
+
+def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
+    """Is a file or folder in a folder below ``top`` looked at? Hidden ones are not."""
+    return not path.name.startswith(".") and path.name not in _NEVER and not ignored.covers(path, top)
+
+
+def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
+    """The same of a file, whose name says what is in it."""
+    return path.name.endswith(SUFFIXES) and is_wanted(path, top, ignored)
 
 
 def _holds_helm_templates(folder: Path) -> bool:
@@ -138,4 +180,9 @@ def printable(file: str) -> str:
 
 def unreadable(file: str, error: OSError) -> Problem:
     """What is said of a file that the system does not let us read."""
-    return Problem(file, 0, 0, "", f"can't be read: {error.strerror or error}")
+    path = Path(file)
+    if isinstance(error, FileNotFoundError) and path.is_symlink():
+        text = f"can't be read: it is a link to {path.readlink()}, which is not there; mend the link or remove it"
+    else:
+        text = f"can't be read: {error.strerror or error}"
+    return Problem(printable(file), 0, 0, "", printable(text))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from webhook.server.intake import Route
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
+    from webhook.server.recorder import Recorder
 
 _BUG: Final = "spotgate could not judge this request because of a bug in itself; its log says where"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
@@ -80,13 +81,14 @@ class Webhook:
         last_request: when the last one came, by `time.perf_counter`.
     """
 
-    def __init__(self, snapshot: Snapshot, metrics: Metrics, limits: Limits) -> None:
+    def __init__(self, snapshot: Snapshot, metrics: Metrics, limits: Limits, recorder: Recorder | None = None) -> None:
         self.snapshot = snapshot
         self.stopping = False
         self.in_flight = 0
         self.last_request = perf_counter()
         self._metrics = metrics
         self._limits = limits
+        self._recorder = recorder
         self._intake = Intake(limits)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -132,8 +134,11 @@ class Webhook:
                 view = await self._fresh(state, max(0.0, min(left, self._limits.fresh)))
             else:
                 view = state.view()
-            decision = decide(request, index, _context(route.phase, view))
+            context = _context(route.phase, view)
+            decision = decide(request, index, context)
             answer = respond(request.uid, decision, route.phase)
+            if self._recorder is not None:
+                self._recorder.take(request, decision, context, snapshot.bundle.hash, answer)
         except Exception as error:  # noqa: BLE001 - no request may stop the worker
             return self._bug(request, route.phase, error)
         finally:

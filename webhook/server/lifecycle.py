@@ -14,11 +14,13 @@ from webhook.server.app import Webhook
 from webhook.server.connections import Acceptor, Server
 from webhook.server.log import flush_log, log, log_loop_error
 from webhook.server.metrics import Metrics
-from webhook.server.status import PolicyInfo, Status
+from webhook.server.recorder import Recorder
+from webhook.server.status import PolicyInfo, Status, endings
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Coroutine
+    from pathlib import Path
     from typing import Any
 
     from webhook.server.app import Snapshot
@@ -54,6 +56,7 @@ class Stop:
 class Worker:
     """A webhook on a listening socket, on request with a live cluster as its state. Made inside a running loop.
 
+    Where ``record`` names a folder, what it decides is recorded there.
     Among others on the same socket (not ``alone``) it leaves the clients to them until it knows the cluster.
     """
 
@@ -65,10 +68,12 @@ class Worker:
         limits: Limits,
         cluster: LiveCluster | None = None,
         *,
+        record: Path | None = None,
         alone: bool = True,
     ) -> None:
         self.metrics = Metrics()
-        self.webhook = Webhook(reloader.snapshot, self.metrics, limits)
+        self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
+        self.webhook = Webhook(reloader.snapshot, self.metrics, limits, self._recorder)
         self._certificate = certificate
         self._reloader = reloader
         self._limits = limits
@@ -89,6 +94,7 @@ class Worker:
             waits_for=waits_for,
             bundle=bundle.hash,
             policies=tuple(PolicyInfo(policy.name, policy.kind, str(policy.enforcement)) for policy in bundle.policies),
+            endings=endings(bundle.policies),
             reloads={
                 "policies": self._reloader.last_reload,
                 "certificate": self._certificate.last_reload,
@@ -110,6 +116,8 @@ class Worker:
         # What was loaded stays: a full collection that walked it all would hold up requests for 20 ms.
         gc.collect()
         gc.freeze()
+        if self._recorder is not None:
+            self._recorder.start()
         use = self._use
         if self._cluster is not None:
             use = self._cluster.offer
@@ -133,6 +141,8 @@ class Worker:
             for task in tasks:
                 task.cancel()
         await self._acceptor.close()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
         log.info("stopped")
 
     async def _accept(self) -> None:

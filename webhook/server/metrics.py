@@ -34,6 +34,8 @@ class Metrics:
         self._errors = counter("errors", "Reviews that failed because of a bug.", "phase")
         self._rejected = counter("rejected", "Requests that were no answerable review.", "reason")
         self._shed = counter("shed", "Requests told to come again (429).", "reason")
+        self.recorded = counter("recorded", "Reviews recorded for `spotgate replay`.")
+        self._unrecorded = counter("unrecorded", "Reviews left out of the recording.", "reason")
         self._cut = counter("connections_cut", "Connections ended without an answer.", "reason")
         self._seconds = Histogram(
             "spotgate_request_seconds",
@@ -84,6 +86,10 @@ class Metrics:
     def shed(self, reason: str) -> None:
         """Count a request that was told to come again."""
         self._shed.labels(reason).inc()
+
+    def unrecorded(self, reason: str) -> None:
+        """Count a review that was to be recorded, and was not."""
+        self._unrecorded.labels(reason).inc()
 
     def cut(self, reason: str) -> None:
         """Count a connection that was ended without an answer."""

@@ -108,6 +108,8 @@ class _States(Collector):
             dict(Counter(each.bundle for each in statuses)),
             "hash",
         )
+        if ends := {(each.policy, each.exemption): each.time for status in statuses for each in status.endings}:
+            yield _gauge("exemption_expiry_timestamp_seconds", "When an exemption ends.", ends, "policy", "exemption")
         reloads = [(what, reload) for each in statuses for what, reload in each.reloads.items()]
         success = {what: all(r.success for w, r in reloads if w == what) for what, _ in reloads}
         when = {what: max(r.time for w, r in reloads if w == what) for what, _ in reloads}
@@ -127,9 +129,11 @@ class _States(Collector):
             yield _gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.", expiry)
 
 
-def _gauge(name: str, help_text: str, value: float | Mapping[str, float], label: str = "") -> GaugeMetricFamily:
-    """A gauge of one value, or of one value for each value of the label."""
-    family = GaugeMetricFamily(f"spotgate_{name}", help_text, labels=[label] if label else None)
-    for key, number in value.items() if isinstance(value, Mapping) else [("", value)]:
-        family.add_metric([key] if label else [], float(number))
+def _gauge(
+    name: str, help_text: str, value: float | Mapping[str, float] | Mapping[tuple[str, str], float], *labels: str
+) -> GaugeMetricFamily:
+    """A gauge of one value, or of one value for each value of the label, or of the two."""
+    family = GaugeMetricFamily(f"spotgate_{name}", help_text, labels=labels or None)
+    for key, number in value.items() if isinstance(value, Mapping) else [((), value)]:
+        family.add_metric([key] if isinstance(key, str) else key, float(number))
     return family

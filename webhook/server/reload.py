@@ -15,6 +15,7 @@ from watchfiles import awatch
 from webhook.cluster.files import StateErrors
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
+from webhook.lint import warnings
 from webhook.policy.errors import PolicyErrors
 from webhook.response import respond
 from webhook.review import decode_review
@@ -113,6 +114,8 @@ class Reloader:
 
 def _tried(snapshot: Snapshot) -> Snapshot:
     self_test(snapshot.bundle)
+    if found := warnings(snapshot.bundle, utc_now().date()):
+        log.warning("policies without effect, or exemptions that end", problems=list(map(str, found)))
     return snapshot
 
 

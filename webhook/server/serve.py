@@ -27,6 +27,7 @@ from webhook.server.lifecycle import Stop, Worker, run
 from webhook.server.limits import LIMITS, Limits
 from webhook.server.log import configure_logging, log
 from webhook.server.ops import OpsPort
+from webhook.server.recorder import prepare_folder
 from webhook.server.reload import Reloader
 from webhook.server.tls import ServingCertificate
 from webhook.server.workers import Supervisor, report
@@ -87,6 +88,7 @@ class ServeOptions:
         state: folders and files with the cluster's objects; none: the cluster is unknown, if it is not a live one.
         in_cluster: the state is that of the cluster this process runs in.
         kubeconfig: the state is that of this file's cluster.
+        record: a folder for what is decided; None: nothing is recorded.
         limits: bounds and durations.
     """
 
@@ -100,6 +102,7 @@ class ServeOptions:
     state: tuple[Path, ...] = ()
     in_cluster: bool = False
     kubeconfig: Path | None = None
+    record: Path | None = None
     limits: Limits = LIMITS
 
     @property
@@ -119,6 +122,8 @@ def serve(options: ServeOptions) -> int:
         pair = _own_pair(options)
         parts = _parts(options, pair)
         run(_try_credentials(options))
+        if options.record is not None:
+            prepare_folder(options.record)
         listener, ops_listener = options.listen.bind(), options.ops.bind()
     except (PolicyErrors, StateErrors, CertificateProblem, UnusableCredentialsError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
@@ -207,7 +212,8 @@ async def _serve_alone(
 ) -> int:
     stop = Stop()
     stop.on_signals()
-    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, await _cluster(options))
+    cluster = await _cluster(options)
+    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, cluster, record=options.record)
     ops = OpsPort(lambda: [worker.status()], 1, worker.metrics.registry, stop)
     runner = await ops.start(ops_listener)
     await worker.run(stop)
@@ -267,6 +273,8 @@ async def _serve_as_worker(
     stop.on_signals()
     listener.setblocking(False)  # noqa: FBT003 - it came as blocking
     cluster = await _cluster(options)
-    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, cluster, alone=False)
+    worker = Worker(
+        listener, parts.certificate, parts.reloader, options.limits, cluster, record=options.record, alone=False
+    )
     await worker.run(stop, report(worker, channel, stop))
     return 0

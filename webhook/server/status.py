@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
+from datetime import time as time_of_day
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from webhook.index import Policy
+
+_ENDINGS: Final = 200
+"""Exemptions that are told of: those that end first. A word to the supervisor is a datagram, and has its limits."""
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
@@ -13,6 +25,29 @@ class PolicyInfo(msgspec.Struct, frozen=True):
     name: str
     kind: str
     enforcement: str
+
+
+class Ending(msgspec.Struct, frozen=True, order=True):
+    """When an exemption from a policy ends (Unix time); ``exemption`` is ``exempt[0]`` or ``Exemption team-a``."""
+
+    time: float
+    policy: str
+    exemption: str
+
+
+def endings(policies: Iterable[Policy]) -> tuple[Ending, ...]:
+    """The ends of all exemptions that have one, the earliest first. They hold to the end of their last day."""
+    found = [
+        Ending(_midnight_after(exemption.expires), policy.name, exemption.name)
+        for policy in policies
+        for exemption in policy.exemptions
+        if exemption.expires is not None
+    ]
+    return tuple(sorted(found)[:_ENDINGS])
+
+
+def _midnight_after(day: date) -> float:
+    return datetime.combine(day, time_of_day(), UTC).timestamp() + 86400
 
 
 class Reload(msgspec.Struct, frozen=True):
@@ -34,6 +69,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ready: it answers reviews, knows the cluster and is not stopping.
         waits_for: what must be read of a live cluster before it is ready.
         bundle: the hash of the bundle in force.
+        endings: of exemptions.
         reloads: by what was loaded: ``policies``, ``certificate``.
         certificate_expiry: Unix time.
         connections: open ones, handshakes included.
@@ -45,6 +81,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str = ""
     bundle: str
     policies: tuple[PolicyInfo, ...]
+    endings: tuple[Ending, ...] = ()
     reloads: dict[str, Reload]
     certificate_expiry: float
     connections: int

@@ -1,0 +1,81 @@
+"""Reports of anything: texts that were made to break out of a format, among others."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from webhook.cli.additions import Addition
+from webhook.cli.report import Judged, PolicyTitle, PolicyWarning, Report, Result, Unreadable
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</style><style>*{display:none}",
+    "]]>",
+    "{{ 7 * 7 }}{% raw %}",
+    "a\r\n::error::b",
+    "%0A%3A",
+    "- a: *b\n...\n---\n",
+    "javascript:alert(1)",
+    "\u202eright to left",
+    "a\x00b\x1b[2J",
+    "&lt;",
+    "it's",
+)
+texts = st.sampled_from(HOSTILE) | st.text(max_size=12)
+names = st.sampled_from(["web", "shop", "labels", "spot-placement"]) | texts
+policies = st.builds(
+    PolicyTitle, name=names, kind=texts, enforcement=st.sampled_from(["deny", "warn", "audit", "off"]), about=texts
+)
+additions = st.builds(Addition, field=texts, name=texts, value=texts | st.integers() | st.dictionaries(texts, texts))
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> Judged:
+    file, kind, namespace, name = draw(names), draw(names), draw(names), draw(names)
+    one = st.builds(
+        Result,
+        file=st.just(file),
+        line=st.integers(1, 99),
+        column=st.integers(1, 99),
+        api_version=names,
+        kind=st.just(kind),
+        namespace=st.just(namespace),
+        name=st.just(name),
+        policy=names,
+        outcome=st.sampled_from(["deny", "warn", "audit", "indeterminate"]),
+        reason=texts,
+        detail=texts,
+        field=texts,
+        fix=texts,
+    )
+    results = draw(st.lists(one, max_size=4))
+    return Judged(
+        file=file,
+        line=draw(st.integers(1, 99)),
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        results=results,
+        team=draw(names),
+        additions=draw(st.lists(additions, max_size=2).map(tuple)),
+    )
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> Report:
+    """A report of some objects, some of which would be changed, of what could not be read, and of warnings."""
+    objects = draw(st.lists(judged(), max_size=5))
+    problem = {"file": names, "line": st.integers(0, 9), "column": st.integers(0, 9), "field": texts, "message": texts}
+    report = Report.of(
+        objects,
+        [],
+        skipped=draw(st.integers(0, 2)),
+        policies=draw(st.lists(policies, max_size=3, unique_by=lambda each: each.name)),
+    )
+    return replace(
+        report,
+        unreadable=draw(st.lists(st.builds(Unreadable, **problem), max_size=2)),
+        warnings=draw(st.lists(st.builds(PolicyWarning, **problem), max_size=2)),
+    )

@@ -1,0 +1,144 @@
+"""What programs read is what their own schemas and parsers take: of any finding, whatever users wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft4Validator, Draft202012Validator
+from junitparser import JUnitXml
+
+from tests.cli.reports import reports
+from tests.go_modules import go_module
+from tests.golden.formats import expected_file
+from tests.policy_reports import policy_report_crds
+from webhook.cli import output_github, output_junit, output_policyreport, output_sarif
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from webhook.cli.report import Report
+
+
+@pytest.fixture(scope="module")
+def sarif_problems() -> Callable[[str], list[str]]:
+    """What the schema of SARIF 2.1.0 says against a log."""
+    source = go_module("github.com/owenrumney/go-sarif/v3", "v3.3.1") / "pkg/report/v210/sarif/schema.go"
+    schema = json.loads(source.read_text().partition("`")[2].rpartition("`")[0])
+    validator = Draft4Validator(schema, format_checker=Draft4Validator.FORMAT_CHECKER)
+    return lambda log: [f"{error.json_path}: {error.message}" for error in validator.iter_errors(json.loads(log))]
+
+
+@pytest.fixture(scope="module")
+def report_problems() -> Callable[[str], list[str]]:
+    """What the schemas of the CRDs say against reports; also of fields that they do not know."""
+    validators = {}
+    for file in policy_report_crds().iterdir():
+        crd = yaml.safe_load(file.read_text())
+        (version,) = [each for each in crd["spec"]["versions"] if each["name"] == "v1alpha2"]
+        validators[crd["spec"]["names"]["kind"]] = Draft202012Validator(_closed(version["schema"]["openAPIV3Schema"]))
+    return lambda text: [
+        f"{error.json_path}: {error.message}"
+        for document in yaml.safe_load_all(text)
+        for error in validators[document["kind"]].iter_errors({**document, "metadata": {}})
+    ]
+
+
+def _closed(schema: Any) -> Any:
+    """The schema, which then refuses what an API server would drop."""
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        closed["additionalProperties"] = False
+    return closed
+
+
+# SARIF
+
+
+def test_the_golden_log_is_sarif(sarif_problems: Callable[[str], list[str]]) -> None:
+    log = expected_file("sarif").read_text()
+    assert sarif_problems(log) == []
+    assert sarif_problems(log.replace('"startLine": ', '"startLine": -')) != []
+
+
+@given(report=reports())
+@settings(max_examples=50)
+def test_any_log_is_sarif(sarif_problems: Callable[[str], list[str]], report: Report) -> None:
+    assert sarif_problems(output_sarif.render(report)) == []
+
+
+@given(report=reports())
+@settings(max_examples=50)
+def test_every_fingerprint_is_of_one_result(report: Report) -> None:
+    (ran,) = json.loads(output_sarif.render(report))["runs"]
+    fingerprints = [result["partialFingerprints"]["spotgate/v1"] for result in ran["results"]]
+    assert len(set(fingerprints)) == len(report.results)
+
+
+# PolicyReport
+
+
+def test_the_golden_reports_are_policy_reports(report_problems: Callable[[str], list[str]]) -> None:
+    text = expected_file("policyreport").read_text()
+    assert report_problems(text) == []
+    assert report_problems(text.replace("result: warn", "result: maybe")) != []
+    assert report_problems(text.replace("scored: ", "score: ")) != []
+
+
+@given(report=reports())
+@settings(max_examples=50)
+def test_any_reports_are_policy_reports_and_count_what_they_hold(
+    report_problems: Callable[[str], list[str]], report: Report
+) -> None:
+    text = output_policyreport.render(report)
+    assert report_problems(text) == []
+    documents = list(yaml.safe_load_all(text)) if text else []
+    results = [result for document in documents for result in document["results"]]
+    assert len(results) == len(report.results) + len(report.unreadable)
+    for document in documents:
+        assert sum(document["summary"].values()) == len(document["results"])
+    messages = sorted(each.reason for each in report.results) + sorted(each.message for each in report.unreadable)
+    assert sorted(result["message"] for result in results) == sorted(messages)
+
+
+# JUnit
+
+
+def test_a_parser_reads_the_golden_tests() -> None:
+    suites = JUnitXml.fromfile(str(expected_file("junit")))
+    assert (suites.tests, suites.failures, suites.errors) == (9, 2, 0)
+    failed = [case.name for suite in suites for case in suite if case.result]
+    assert failed == ["Deployment shop/checkout", "Deployment shop/search"]
+
+
+@given(report=reports())
+@settings(max_examples=50)
+def test_a_parser_reads_any_tests(report: Report) -> None:
+    suites = JUnitXml.fromstring(output_junit.render(report).encode())
+    cases = [case for suite in suites for case in suite]
+    assert len(cases) == suites.tests == len(report.objects) + len(report.unreadable)
+    denied = sum(any(result.outcome == "deny" for result in each.results) for each in report.objects)
+    assert suites.failures == denied
+    assert suites.errors == len(report.unreadable)
+
+
+# GitHub
+
+
+@settings(max_examples=50)
+@given(report=reports(), name=st.sampled_from(["error", "warning", "notice"]))
+def test_every_line_for_github_is_one_command(report: Report, name: str) -> None:
+    text = output_github.render(report)
+    lines = text.split("\n") if text else []
+    commands = [line for line in lines if line.startswith(("::error ", "::warning ", "::notice "))]
+    assert len(commands) == len(report.results) + len(report.unreadable) + len(report.warnings)
+    assert not any("\r" in line for line in lines)
+    many = sum(line.startswith(f"::{name} ") for line in commands) > 10
+    assert not many or lines[-1].startswith("GitHub shows 10 ")
+    assert len(lines) - len(commands) in {0, 1}

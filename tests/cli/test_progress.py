@@ -1,0 +1,75 @@
+"""A bar while judging takes long: on a terminal alone, and nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import POD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Write = Callable[[str, str | bytes], Path]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import os, sys
+from webhook.cli import main, parallel, progress
+progress.PATIENCE = progress._EVERY = float(os.environ["PATIENCE"])
+os.sched_getaffinity = lambda _: set(range(int(os.environ["PROCESSES"])))
+parallel.WORTH = 1000
+sys.exit(main(["check", "-o", "json", "d"]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(write: Write) -> None:
+    for number in range(30):
+        write(f"d/{number}.yaml", POD.replace("name: web", f"name: web-{number}"))
+
+
+def run(*, processes: int, patience: float, terminal: bool) -> tuple[str, str]:
+    """Standard output, and what standard error shows on the way."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PROCESSES": str(processes),
+        "PATIENCE": str(patience),
+        "TERM": "xterm",
+    }
+    screen, stderr = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=stderr, env=environment
+    ) as command:
+        os.close(stderr)
+        shown = b""
+        try:
+            while read := os.read(screen, 4096):
+                shown += read
+        except OSError:  # how a terminal ends
+            pass
+        assert command.stdout is not None
+        out = command.stdout.read()
+    os.close(screen)
+    return out.decode(), shown.decode()
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_there_is_a_bar_on_a_terminal_and_it_is_taken_away(processes: int) -> None:
+    out, shown = run(processes=processes, patience=0, terminal=True)
+    assert "judging" in shown
+    assert shown.rstrip().endswith("\x1b[2K")  # the line is cleared
+    assert (out, "") == run(processes=processes, patience=0, terminal=False)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_there_is_none_where_it_is_soon_done(processes: int) -> None:
+    _, shown = run(processes=processes, patience=3600, terminal=True)
+    assert shown == ""

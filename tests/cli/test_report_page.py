@@ -1,0 +1,202 @@
+"""``check -o html``: everything is in it, nothing breaks out of it, and a real browser finds what is asked for."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from tests.cli.reports import HOSTILE, reports
+from tests.cli.test_output import FINDING, judged
+from tests.golden import formats
+from webhook.cli import main, output_html
+from webhook.cli.report import Judged, Report, Result
+from webhook.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.browser import Seen
+
+VOID: Final = frozenset({"meta", "input"})
+HEAD: Final = {"html", "head", "meta", "title", "style", "body", "script"}
+CHECKOUT: Final = "Deployment shop/checkout"
+SEARCH: Final = "Deployment shop/search"
+TRAINER: Final = "Job research/trainer"
+EVALUATION: Final = "Job research/evaluation"
+
+
+class Page(HTMLParser):
+    """Elements, attributes and texts of a page; elements must be closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.places: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    @property
+    def names(self) -> set[str]:
+        """Of the attributes."""
+        return {name for name, _ in self.attributes}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+        names = dict(attrs).keys()
+        if tag == "li" and "data-team" in names:
+            self.places += [] if "hidden" in names else [""]
+            self.in_place = "hidden" not in names
+        elif tag == "li":
+            self.in_place = False
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if "li" in self.open and self.in_place:
+            self.places[-1] += data
+
+
+@given(report=reports())
+@settings(max_examples=50)
+def test_nothing_that_users_write_is_more_than_text(report: Report) -> None:
+    page, known = Page(output_html.render(report)), Page(formats.expected_file("html").read_text())
+
+    assert set(page.elements) <= {*known.elements, *HEAD}
+    assert page.elements.count("script") == page.elements.count("style") == 1
+    assert page.names <= {*known.names, "lang", "charset", "content", "http-equiv"}
+    assert all((value or "").startswith("#") for name, value in page.attributes if name == "href")
+
+
+@given(report=reports())
+@settings(max_examples=50)
+def test_everything_is_in_the_page_without_its_script(report: Report) -> None:
+    page = Page(output_html.render(report).partition("<script>")[0] + "</body></html>")
+    text = "".join(page.texts)
+    for result in report.results:
+        for said in (result.reason, result.detail, result.fix, result.field):
+            assert "\n".join(map(printable, said.split("\n"))).replace("\r", "\n") in text
+    for problem in (*report.unreadable, *report.warnings):
+        assert printable(problem.message) in text.replace("\n", " ")
+    changed = [each for each in report.objects if each.additions]
+    assert len(page.places) == len(report.results) + len(changed)
+
+
+@pytest.fixture
+def golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page of the golden repository."""
+    monkeypatch.chdir(formats.HERE)
+    file = tmp_path / "report.html"
+    assert main(["check", "--state", "cluster", "-o", f"html={file}", "deploy"]) == 1
+    return file
+
+
+def test_a_browser_shows_all_and_says_nothing_of_it(golden: Path, browse: Callable[..., Seen]) -> None:
+    seen = browse(golden)
+    assert seen.console == []
+    assert "<output>all 7 findings</output>" in seen.dom
+    assert '<form role="search" aria-label="Findings">' in seen.dom
+    assert '<a href="#namespace=shop">shop</a>' in seen.dom
+    assert len(Page(seen.dom).places) == 7 + 1 + 4  # findings, a timeline, and what is injected
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "objects"),
+    [
+        ("q=readiness&team=shop", "1 of 7", [SEARCH]),
+        ("namespace=shop&outcome=deny", "2 of 7", [CHECKOUT, SEARCH]),
+        ("policy=graceful-termination", "1 of 7", [TRAINER]),
+        ("team=vision", "1 of 7", [TRAINER, TRAINER, TRAINER, EVALUATION]),
+        ("team=vision&q=REPLICA", "0 of 7", []),
+        ("team=%28none%29", "1 of 7", ["Node g137a10"]),
+    ],
+)
+def test_a_browser_finds_what_the_address_asks_for(
+    golden: Path, browse: Callable[..., Seen], asked: str, count: str, objects: list[str]
+) -> None:
+    seen = browse(golden, asked)
+    assert seen.console == []
+    assert f"<output>{count} findings</output>" in seen.dom
+    assert [place.partition(" deploy/")[0] for place in Page(seen.dom).places] == objects
+
+
+def test_a_browser_runs_nothing_that_users_write(tmp_path: Path, browse: Callable[..., Seen]) -> None:
+    results = [
+        Result(
+            file=text,
+            line=1,
+            column=1,
+            api_version="v1",
+            kind=text,
+            namespace=text,
+            name=text,
+            policy=text,
+            outcome="deny",
+            reason=text,
+            detail=text,
+            field=text,
+            fix=text,
+        )
+        for text in HOSTILE
+    ]
+    objects = [
+        Judged(
+            file=each.file, line=1, kind=each.kind, namespace=each.name, name=each.name, results=[each], team=each.name
+        )
+        for each in results
+    ]
+    file = tmp_path / "report.html"
+    file.write_text(output_html.render(Report.of(objects, [], skipped=0)))
+    seen = browse(file, "q=script")
+    assert seen.console == []
+    assert f"<output>2 of {len(HOSTILE)} findings</output>" in seen.dom
+    assert "<img" not in seen.dom
+
+
+def test_a_page_lets_no_other_script_run_and_asks_nobody_for_anything(
+    golden: Path, browse: Callable[..., Seen]
+) -> None:
+    more = '<script>document.title = "taken"</script><img src="http://127.0.0.1:9/x"></main>'
+    golden.write_text(golden.read_text().replace("</main>", more))
+    seen = browse(golden)
+    assert len([line for line in seen.console if "Content Security Policy" in line]) == 2
+    assert "<title>spotgate check: 2 of 9 objects would be denied</title>" in seen.dom
+
+
+def test_ten_thousand_findings_open_and_are_searched(tmp_path: Path, browse: Callable[..., Seen]) -> None:
+    objects = [
+        replace(judged(replace(FINDING, name=f"app-{number}", fix=f"for {number % 100}")), name=f"app-{number}")
+        for number in range(10_000)
+    ]
+    file = tmp_path / "report.html"
+    file.write_text(output_html.render(Report.of(objects, [], skipped=0)))
+    seen = browse(file, "q=app-999 wrong")
+    assert seen.console == []
+    assert "<output>11 of 10000 findings</output>" in seen.dom
+
+
+def test_an_explanation_opens_in_a_browser(
+    tmp_path: Path, browse: Callable[..., Seen], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(formats.HERE)
+    main(["explain", "--state", "cluster", "--state", "deploy/pools.yaml", "-o", "html", "deploy/research"])
+    file = tmp_path / "explained.html"
+    file.write_text(capsys.readouterr().out)
+    seen = browse(file)
+    assert seen.console == []
+    assert "Job research/trainer" in seen.dom
+    assert len(re.findall("<svg ", seen.dom)) == 2

@@ -1,0 +1,83 @@
+"""What of the policies has no effect, or ends: said by every command that loads them, and in the reports."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import POD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+    Write = Callable[[str, str | bytes], Path]
+
+POLICY = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: labels}
+spec:
+  domains: [example.org]
+  match: {resourceRules: [{apiGroups: [''], resources: [pod], operations: [CREATE]}]}
+"""
+FIELD = "spec.match.resourceRules[0].resources[0]"
+TEXT = "never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"
+WARNING = f"policy.yaml:6:57: {FIELD}: warning: {TEXT}\n"
+TEST = """\
+apiVersion: spotgate.dev/v1
+kind: PolicyTest
+metadata: {name: pods}
+spec:
+  object: {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a}]}}
+  cases: [{name: a Pod passes, expect: {outcome: allowed}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(write: Write) -> None:
+    write("policy.yaml", POLICY)
+    write("pod.yaml", POD)
+    write("test.yaml", TEST)
+
+
+@pytest.mark.parametrize(
+    "command", ["check pod.yaml", "explain pod.yaml", "fix pod.yaml", "test test.yaml", "webhook-config"]
+)
+def test_a_policy_that_never_matches_is_a_warning_and_no_error(run: Run, command: str) -> None:
+    name, *files = command.split()
+    done = run(name, "--policies", "policy.yaml", *files)
+    assert (done.code, done.err) == (0, WARNING)
+
+
+def test_the_report_has_it_too(run: Run) -> None:
+    done = run("check", "--policies", "policy.yaml", "-o", "json", "pod.yaml")
+    assert json.loads(done.out)["warnings"] == [{"file": "policy.yaml", "line": 6, "field": FIELD, "message": TEXT}]
+
+    done = run("check", "--policies", "policy.yaml", "-o", "github", "pod.yaml")
+    assert done.out == f"::warning file=policy.yaml,line=6,col=57,title=spotgate policies::{TEXT}\n"
+
+    done = run("check", "--policies", "policy.yaml", "-o", "sarif", "pod.yaml")
+    (notification,) = json.loads(done.out)["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert (notification["level"], notification["message"]["text"]) == ("warning", TEXT)
+
+
+def test_an_exemption_document_that_ends_is_called_to_mind(run: Run, write: Write) -> None:
+    last = datetime.now(tz=UTC).date() + timedelta(days=3)
+    exemption = f"""\
+apiVersion: spotgate.dev/v1
+kind: Exemption
+metadata: {{name: team-a}}
+spec: {{policies: ["*"], namespaces: [team-a], reason: migration, expires: {last}}}
+"""
+    write("policy.yaml", POLICY.replace("[pod]", "[pods]"))
+    done = run("check", "--policies", "policy.yaml", "--policies", write("team-a.yaml", exemption), "pod.yaml")
+    assert done.err == (
+        f"team-a.yaml:4:66: spec.expires: warning: the exemption ends on {last} (migration); "
+        "renew it, or mend what it lets through\n"
+    )

@@ -1,0 +1,47 @@
+"""Golden reports: what ``check`` says of one small repository, in each format.
+
+``outputs/deploy`` is judged, ``outputs/cluster`` is what the cluster has; ``outputs/expected`` is what is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE: Final = Path(__file__).parent / "outputs"
+FILES: Final[Mapping[str, str]] = {
+    "table": "table.txt",
+    "json": "report.json",
+    "sarif": "report.sarif",
+    "junit": "junit.xml",
+    "github": "github.txt",
+    "gitlab": "gitlab.json",
+    "policyreport": "policyreport.yaml",
+    "html": "report.html",
+}
+_MAIN: Final = re.compile(r"<main>.*</main>\n", re.DOTALL)
+
+
+def expected_file(name: str) -> Path:
+    """Where the report of a format is kept."""
+    return HERE / "expected" / FILES[name]
+
+
+def written(name: str) -> str:
+    """The report in a format; of the page only what it shows, without style and script."""
+    out = io.StringIO()
+    with contextlib.chdir(HERE), contextlib.redirect_stdout(out):
+        assert main(["check", "--state", "cluster", "-o", name, "deploy"]) == 1
+    if name != "html":
+        return out.getvalue()
+    shown = _MAIN.search(out.getvalue())
+    assert shown is not None
+    return shown[0]

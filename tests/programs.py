@@ -1,0 +1,56 @@
+"""Programs of others that tests run: kustomize, Helm and jq, built from their Go modules where they are not built yet."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.controlplane.binaries import BinariesError, find_or_build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+TIMEOUT_SECONDS = 120
+_BUILT = frozenset({"gojq", "helm", "kustomize"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the first test that needs a program build it: fixtures do not count."""
+    for item in items:
+        if not _BUILT.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
+
+
+def without(error: BinariesError) -> BaseException:
+    """What to raise to do without the tests that need a program; in CI that is a failure."""
+    if os.environ.get("CI"):
+        return pytest.fail.Exception(str(error), pytrace=False)
+    return pytest.skip.Exception(str(error))
+
+
+@pytest.fixture(scope="session")
+def gojq() -> Path:
+    """The program: jq, as Argo CD has it; building it takes some seconds, once."""
+    return _program("gojq")
+
+
+@pytest.fixture(scope="session")
+def kustomize() -> Path:
+    """The program; building it takes some seconds, once."""
+    return _program("kustomize")
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The program; building it takes a minute or two, once."""
+    return _program("helm")
+
+
+def _program(name: str) -> Path:
+    try:
+        return find_or_build([name])[name]
+    except BinariesError as error:
+        raise without(error) from None

@@ -1,0 +1,144 @@
+"""The tables of fields in docs/, of the models that read policy files: ``python -m tests.reference`` writes them anew.
+
+A page is what a person wrote, but for what is between two marks: ``<!-- fields of ReservedLabels -->`` (or ``of every
+policy``) and ``<!-- end of fields -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from webhook.bundle import policy_kinds
+from webhook.cli.policy_schema import is_model, policy_schema, resolved
+from webhook.policy.common import PolicySpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic import BaseModel
+
+Schema = dict[str, Any]
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
+EVERY: Final = "every policy"
+"""What is told once, for all policy kinds."""
+
+_SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
+_MARKED: Final = re.compile(r"(?<=<!-- fields of )([\w ]+)( -->\n).*?(?=<!-- end of fields -->)", re.DOTALL)
+_HEAD: Final = "\n| field of `spec` | type | default | |\n|---|---|---|---|\n"
+
+
+def marked(page: Path) -> list[str]:
+    """Whose fields the page tells."""
+    return [found[1] for found in _MARKED.finditer(page.read_text())]
+
+
+def render(page: Path) -> str:
+    """The page with its tables."""
+    return _MARKED.sub(lambda found: found[1] + found[2] + _table(found[1]), page.read_text())
+
+
+def _table(name: str) -> str:
+    definitions = policy_schema()["definitions"]
+    kind = (
+        next(each for each, policy in policy_kinds().items() if not _own_of(policy.model())) if name == EVERY else name
+    )
+    spec = resolved(definitions[kind]["properties"]["spec"], definitions)
+    shared = _SHARED - _own_of(policy_kinds()[kind].model()) if kind in policy_kinds() else set()
+    properties = {key: field for key, field in spec["properties"].items() if (key in shared) == (name == EVERY)}
+    rows = _rows({**spec, "properties": properties}, "", definitions, {})
+    return _HEAD + "".join(f"{row}\n" for row in rows) + "\n"
+
+
+def _own_of(spec: type[BaseModel]) -> set[str]:
+    """The fields of every policy of which this kind says something else."""
+    return {field.alias or name for name, field in PolicySpec.model_fields.items() if name in spec.__annotations__}
+
+
+def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: dict[str, str]) -> Iterator[str]:
+    """A row for each field, and for those inside it.
+
+    Args:
+        model: whose fields.
+        prefix: where it is.
+        definitions: of the schema.
+        told: what has been explained in the rows before: where a model was, and which words.
+    """
+    for name, written in model["properties"].items():
+        field = resolved(written, definitions)
+        path = f"{prefix}{name}"
+        inside, suffix = _inside(written)
+        reference = inside.get("$ref", "")
+        inner = resolved(inside, definitions)
+        meaning = "<br>".join([field["description"], *_words(field, told)])
+        if is_model(inner) and reference in told:
+            meaning += f" As `{told[reference]}`."
+        default = "required" if name in model.get("required", ()) else _default(field)
+        cells = (f"`{path}`", _type(written, definitions), default, meaning)
+        yield "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
+        if is_model(inner) and reference not in told:
+            told[reference] = path
+            yield from _rows(inner, f"{path}{suffix}.", definitions, told)
+
+
+def _inside(field: Schema) -> tuple[Schema, str]:
+    """What a list or a map is of, and what its path goes on with; else the field itself."""
+    if isinstance(values := field.get("additionalProperties"), dict):
+        return values, ".*"
+    return (field["items"], "[]") if "items" in field else (field, "")
+
+
+def _type(written: Schema, definitions: Mapping[str, Schema]) -> str:
+    field = resolved(written, definitions)
+    match field:
+        case {"enum": words}:
+            text = ", ".join(f"`{word}`" for word in words)
+        case {"const": _}:
+            text = "empty"
+        case {"type": "array", "items": items}:
+            text = f"list of {_type(items, definitions)}"
+        case {"type": "object", "additionalProperties": dict() as values}:
+            text = f"map of {_type(values, definitions)}"
+        case {"type": "object"}:
+            text = "mapping"
+        case {"anyOf": choices}:
+            text = " or ".join(_type(each, definitions) for each in choices)
+        case {"type": "integer", "minimum": least, "maximum": most}:
+            text = f"{least} to {most}"
+        case _:
+            text = str(field.get("format") or field.get("type", "any value"))
+    return text
+
+
+def _default(field: Schema) -> str:
+    default = field.get("default")
+    if default in (None, "", [], {}) or is_model(field):
+        return ""
+    if isinstance(default, dict):
+        return "<br>".join(f"`{name}: {_yaml(value)}`" for name, value in default.items())
+    if isinstance(default, list):
+        return "<br>".join(f"`{_yaml(each)}`" for each in default)
+    return f"`{_yaml(default)}`"
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+
+
+def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
+    """The words of an enumeration and what they mean, once."""
+    meanings = field.get("enumDescriptions", ())
+    if meanings and str(meanings) not in told:
+        told[str(meanings)] = ""
+        for word, meaning in zip(field["enum"], meanings, strict=True):
+            yield f"`{word}`: {meaning}"
+
+
+if __name__ == "__main__":
+    for each in PAGES:
+        each.write_text(render(each))

@@ -1,0 +1,323 @@
+"""Recording: what is written, what never is, and that no request waits, fails or fills the disk for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client import generate_latest
+
+from tests.server.harness import SHORT, Known, bundle_of, labelled, review
+from webhook.context import Context, Phase, utc_now
+from webhook.decision import Decision, Finding, Outcome
+from webhook.engine import decide
+from webhook.response import respond
+from webhook.review import decode_review
+from webhook.server.limits import LIMITS
+from webhook.server.log import configure_logging
+from webhook.server.metrics import Metrics
+from webhook.server.recorder import Recorder, prepare_folder
+from webhook.server.recording import BLOT, decode_notes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.server.conftest import Spawn
+    from webhook.server.limits import Limits
+
+CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now(), view=Known().view())
+DENIED = Decision(findings=(Finding(policy="labels", outcome=Outcome.DENY, reason="it is reserved"),))
+
+
+class Recording:
+    """A recorder in a folder, and what it wrote."""
+
+    def __init__(self, folder: Path, limits: Limits = LIMITS) -> None:
+        self.folder = folder
+        self.metrics = Metrics()
+        self.recorder = Recorder(folder, self.metrics, limits)
+
+    def take(self, body: bytes, decision: Decision = DENIED) -> None:
+        request = decode_review(body)
+        self.recorder.take(request, decision, CONTEXT, "hash", respond(request.uid, decision, CONTEXT.phase))
+
+    def end(self) -> list[Any]:
+        """Write what waits; the lines."""
+        self.recorder.start()
+        self.recorder.close()
+        return [json.loads(line) for file in sorted(self.folder.glob("*")) for line in file.read_text().splitlines()]
+
+    def count(self, sample: str) -> float:
+        lines = generate_latest(self.metrics.registry).decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    prepare_folder(tmp_path / "recorded")
+    return Recording(tmp_path / "recorded")
+
+
+# What is written ----------------------------------------------------------------------------------------------------
+
+
+def test_a_line_is_an_admission_review_with_its_answer_and_what_it_was_decided_with(recording: Recording) -> None:
+    recording.take(review())
+    (line,) = recording.end()
+    assert (line["apiVersion"], line["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert line["request"]["object"] == json.loads(review())["request"]["object"]
+    assert line["request"]["userInfo"]["username"] == "anna@example.com"
+    assert (line["response"]["allowed"], line["response"]["uid"]) == (False, line["request"]["uid"])
+    assert (line["spotgate"]["phase"], line["spotgate"]["bundle"]) == ("validate", "hash")
+    assert line["spotgate"]["findings"] == [
+        {"policy": "labels", "outcome": "deny", "reason": "it is reserved", "field": ""}
+    ]
+    assert line["spotgate"]["view"]["pools"] == []
+    assert recording.count("spotgate_recorded_total") == 1
+
+
+def test_what_was_recorded_is_read_again_and_decides_the_same(recording: Recording) -> None:
+    bundle = bundle_of()
+    request = decode_review(review())
+    decision = decide(request, bundle.index, CONTEXT)
+    recording.take(review(), decision)
+    (line,) = recording.end()
+    data = json.dumps(line).encode()
+    notes = decode_notes(data).spotgate
+    assert (notes.view, notes.time, notes.phase) == (CONTEXT.view, CONTEXT.now, CONTEXT.phase)
+    assert decide(decode_review(data), bundle.index, replace_view(notes.view)) == decision
+
+
+def replace_view(view: Any) -> Context:
+    return Context(phase=CONTEXT.phase, now=CONTEXT.now, view=view)
+
+
+# What never is ------------------------------------------------------------------------------------------------------
+
+
+def of(resource: str, *, group: str = "", kind: str = "X", sub: str = "", operation: str = "CREATE") -> bytes:
+    return review(
+        resource={"group": group, "version": "v1", "resource": resource},
+        kind={"group": group, "version": "v1", "kind": kind},
+        subResource=sub,
+        operation=operation,
+        object={"data": {"password": "hunter2"}, "metadata": {"name": "x"}},
+        oldObject={"data": {"password": "hunter2"}, "metadata": {"name": "x"}},
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        of("secrets", kind="Secret"),
+        of("secrets", kind="Secret", operation="UPDATE"),
+        of("secrets", kind="Secret", operation="DELETE"),
+        of("secrets", sub="status"),
+        of("other", kind="Secret"),
+        of("configmaps", kind="ConfigMap"),
+        of("tokenreviews", group="authentication.k8s.io", kind="TokenReview"),
+        of("serviceaccounts", sub="token", group="", kind="TokenRequest"),
+        of("pods", sub="exec", kind="PodExecOptions", operation="CONNECT"),
+    ],
+)
+def test_what_is_secret_is_not_recorded(recording: Recording, body: bytes) -> None:
+    recording.take(body)
+    assert recording.end() == []
+    assert recording.count("spotgate_recorded_total") == 0
+
+
+def test_values_of_environment_variables_are_blotted_out_wherever_they_are(recording: Recording) -> None:
+    env = [{"name": "A", "value": "hunter2"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+    spec = {"containers": [{"name": "main", "env": env}], "initContainers": [{"name": "init", "env": env}]}
+    workload = {"metadata": {"name": "web"}, "spec": {"template": {"spec": spec}}}
+    recording.take(review(object=workload, oldObject=workload))
+    (line,) = recording.end()
+    assert "hunter2" not in json.dumps(line)
+    for each in (line["request"]["object"], line["request"]["oldObject"]):
+        recorded = each["spec"]["template"]["spec"]
+        assert recorded["containers"][0]["env"] == [{"name": "A", "value": BLOT}, env[1]]
+        assert recorded["initContainers"][0]["env"][0] == {"name": "A", "value": BLOT}
+
+
+def test_an_escaped_name_does_not_hide_a_value(recording: Recording) -> None:
+    body = review(object={"spec": {"containers": [{"env": [{"name": "A", "value": "hunter2"}]}]}})
+    recording.take(body.replace(b'"env"', rb'"\u0065nv"'))
+    assert "hunter2" not in json.dumps(recording.end())
+
+
+def test_what_kubectl_and_the_api_server_keep_in_metadata_is_left_out(recording: Recording) -> None:
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": '{"password": "hunter2"}', "a": "b"}
+    metadata = {"name": "web-0", "annotations": annotations, "managedFields": [{"manager": "kubectl"}]}
+    recording.take(review(object={"metadata": metadata, "spec": {}}))
+    (line,) = recording.end()
+    recorded = line["request"]["object"]["metadata"]
+    assert recorded["annotations"] == {"kubectl.kubernetes.io/last-applied-configuration": BLOT, "a": "b"}
+    assert "managedFields" not in recorded
+
+
+@pytest.mark.parametrize("value", [None, "text", 1, [1, "a", None, {"value": 1}], {"value": "x"}, [[{"value": "x"}]]])
+def test_an_env_of_another_type_is_no_trouble(recording: Recording, value: Any) -> None:
+    recording.take(review(object={"spec": {"env": value, "x": [[], {}, None]}}))
+    assert len(recording.end()) == 1
+
+
+# Bounds -------------------------------------------------------------------------------------------------------------
+
+
+def test_files_end_when_they_are_long_enough_and_the_oldest_go(tmp_path: Path) -> None:
+    recording = Recording(tmp_path, replace(LIMITS, record_file=3000, record_files=3))
+    for number in range(20):
+        recording.take(review(uid=f"uid-{number:02}"))
+    uids = [line["request"]["uid"] for line in recording.end()]
+    files = list(tmp_path.iterdir())
+    assert len(files) == 3
+    assert all(file.stat().st_size <= 3000 for file in files)
+    assert uids == [f"uid-{number:02}" for number in range(20 - len(uids), 20)]
+    assert recording.count("spotgate_recorded_total") == 20
+
+
+def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("")
+    recording = Recording(tmp_path, replace(LIMITS, record_file=1, record_files=1))
+    for _ in range(3):
+        recording.take(review())
+    recording.end()
+    assert (tmp_path / "notes.jsonl").exists()
+    assert len(list(tmp_path.glob("reviews-*"))) == 1
+
+
+def test_a_large_review_is_left_out_and_counted(tmp_path: Path) -> None:
+    recording = Recording(tmp_path, replace(LIMITS, record_bytes=2000))
+    recording.take(review(object={"x": "y" * 2000}))
+    recording.take(review())
+    assert len(recording.end()) == 1
+    assert recording.count('spotgate_unrecorded_total{reason="too large"}') == 1
+
+
+def test_while_the_disk_stalls_reviews_are_left_out_and_memory_stays_bounded(tmp_path: Path) -> None:
+    recording = Recording(tmp_path, replace(LIMITS, records_waiting=3000))
+    for _ in range(100):  # nothing is written yet
+        recording.take(review())
+    left_out = recording.count('spotgate_unrecorded_total{reason="too many at once"}')
+    assert len(recording.end()) == 100 - left_out
+    assert 90 < left_out < 100
+
+
+# Trouble ------------------------------------------------------------------------------------------------------------
+
+
+def test_others_can_read_neither_folder_nor_files(recording: Recording) -> None:
+    mask = os.umask(0)
+    try:
+        prepare_folder(recording.folder / "inner")
+        recording.take(review())
+        recording.recorder.start()
+        recording.recorder.close()
+    finally:
+        os.umask(mask)
+    modes = {path.name[:7]: path.stat().st_mode & 0o777 for path in recording.folder.iterdir()}
+    assert modes == {"inner": 0o700, "reviews": 0o600}
+
+
+def test_a_folder_that_is_open_to_others_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with pytest.raises(OSError, match=r"other users may look into it \(mode 0755\).*run `chmod 700"):
+        prepare_folder(tmp_path)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="can't be made a folder for recorded reviews: File exists"):
+        prepare_folder(tmp_path / "file")
+
+
+def test_what_is_removed_while_it_is_written_to_is_begun_anew(tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "recorded")
+    prepare_folder(tmp_path / "recorded")
+    recording.recorder.start()
+    recording.take(review(uid="first"))
+    wait_for(lambda: recording.count("spotgate_recorded_total") == 1)
+    for file in recording.folder.iterdir():
+        file.unlink()
+    recording.folder.rmdir()
+    recording.take(review(uid="second"))
+    recording.recorder.close()
+    (file,) = recording.folder.iterdir()
+    assert json.loads(file.read_text())["request"]["uid"] == "second"
+
+
+def test_a_full_disk_leaves_no_half_line_and_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, full = os.write, threading.Event()
+
+    def sometimes(descriptor: int, data: bytes) -> int:
+        return write(descriptor, data[:10] if full.is_set() else data)
+
+    monkeypatch.setattr("webhook.server.recorder.os.write", sometimes)
+    with (tmp_path / "log").open("wb") as log:
+        configure_logging(log)
+        (tmp_path / "recorded").mkdir()
+        recording = Recording(tmp_path / "recorded")
+        recording.recorder.start()
+        recording.take(review(uid="before"))
+        wait_for(lambda: recording.count("spotgate_recorded_total") == 1)
+        full.set()
+        recording.take(review(uid="lost"))
+        recording.take(review(uid="lost too"))
+        wait_for(lambda: recording.count("spotgate_unrecorded_total{") == 2)
+        full.clear()
+        recording.take(review(uid="after"))
+        recording.recorder.close()
+    lines = [json.loads(line) for file in sorted(recording.folder.iterdir()) for line in file.read_text().splitlines()]
+    assert [line["request"]["uid"] for line in lines] == ["before", "after"]
+    said = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["problem"] for line in said if line["event"] == "reviews not recorded"] == ["No space left on device"]
+
+
+def test_a_review_that_can_not_be_recorded_does_not_end_the_recording(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        configure_logging(log)
+        (tmp_path / "recorded").mkdir()
+        recording = Recording(tmp_path / "recorded")
+        recording.take(
+            b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "x", '
+            b'"operation": "CREATE", "kind": {}, "resource": {}, "object": {"env": "\xff"}}}'
+        )
+        recording.take(review())
+        assert len(recording.end()) == 1
+    assert recording.count('spotgate_unrecorded_total{reason="bug"}') == 1
+
+
+def wait_for(what: Any) -> None:
+    from tests.server.harness import eventually  # noqa: PLC0415
+
+    eventually(what)
+
+
+# The server ---------------------------------------------------------------------------------------------------------
+
+
+def test_several_workers_record_what_they_answer(spawn: Spawn, tmp_path: Path) -> None:
+    folder = tmp_path / "recorded"
+    served = spawn(record=folder, workers=2, limits=SHORT)
+    assert not served.post(labelled()).allowed
+    for number in range(20):
+        served.post(review(uid=f"uid-{number}"), "/mutate")
+    served.post(of("secrets", kind="Secret"))
+    served.process.send_signal(signal.SIGINT)
+    served.process.wait()
+    lines = [json.loads(line) for file in folder.iterdir() for line in file.read_text().splitlines()]
+    assert sorted(line["spotgate"]["phase"] for line in lines) == ["mutate"] * 20 + ["validate"]
+    assert {line["request"]["uid"] for line in lines} >= {f"uid-{number}" for number in range(20)}
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+
+
+def test_nothing_is_recorded_unless_asked_for(spawn: Spawn, tmp_path: Path) -> None:
+    served = spawn()
+    assert not served.post(labelled()).allowed
+    served.end()
+    assert {path.name for path in tmp_path.iterdir()} == {"policies", "0.log"}

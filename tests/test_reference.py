@@ -1,0 +1,59 @@
+"""The reference of every kind says what the models say, and its examples load."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.reference import EVERY, PAGES, marked, render
+from webhook.bundle import SHIPPED, document_kinds, load_bundle
+from webhook.cli.policy_schema import spec_models
+from webhook.documents import read_documents
+from webhook.policy.loader import validate_document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.policy.errors import Problem
+
+EXAMPLES = [
+    (page, number, text)
+    for page in PAGES
+    for number, text in enumerate(re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))
+    if "apiVersion: spotgate.dev/v1" in text
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tables_are_made_of_the_models(page: Path) -> None:
+    assert page.read_text() == render(page), "run `python -m tests.reference`"
+
+
+def test_every_kind_has_one_table_and_what_all_policies_have_too() -> None:
+    assert Counter(name for page in PAGES for name in marked(page)) == Counter([EVERY, *spec_models()])
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "text"), EXAMPLES, ids=[f"{page.stem}-{number}" for page, number, _ in EXAMPLES]
+)
+def test_every_example_is_a_document_without_mistakes(page: Path, number: int, text: str) -> None:
+    problems: list[Problem] = []
+    for document in read_documents(text.encode(), f"{page.stem}-{number}"):
+        validate_document(document, spec_models(), problems)
+    assert problems == []
+
+
+@pytest.mark.parametrize("kind", sorted(document_kinds()))
+def test_every_kind_has_an_example_on_its_page_and_the_page_compiles(kind: str, tmp_path: Path) -> None:
+    (page,) = (page for page in PAGES if kind in marked(page))
+    examples = "---\n".join(text for where, _, text in EXAMPLES if where == page)
+    (tmp_path / "page.yaml").write_text(examples)
+    holds_policies = any(
+        "enforcement" in document_kinds()[each["kind"]].model_fields for each in yaml.safe_load_all(examples)
+    )
+    bundle = load_bundle([tmp_path / "page.yaml", *([] if holds_policies else [SHIPPED])])
+    assert kind in {each.kind for each in bundle.documents if each.document.file.endswith("page.yaml")}

@@ -1,0 +1,113 @@
+"""Objects as a branch found them in Git: which of them it changes, adds and removes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from webhook.cli.git import base_of
+from webhook.cli.judging import written_identity
+from webhook.cluster.manifests import Manifests
+from webhook.cluster.sources import Source, is_wanted, is_wanted_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from webhook.cli.judging import Identity
+    from webhook.cluster.manifests import Manifest
+    from webhook.cluster.sources import Ignored
+
+_CHART: Final = "Chart.yaml"
+
+Read: TypeAlias = "Callable[[Iterable[Source], Manifests], None]"
+
+
+class Changes:
+    """What the working tree has changed since a branch left another one. What Git does not have there is new.
+
+    Args:
+        flag: that asks for it, for errors.
+        ref: the other branch, or any commit.
+        folder: in the repository.
+        paths: files and folders; others are not looked at.
+        ignored: what is to be left out of them.
+        read: adds the objects of a file.
+
+    Raises:
+        CannotJudgeError: Git can't tell.
+    """
+
+    def __init__(
+        self, flag: str, ref: str, *, folder: Path, paths: Sequence[str], ignored: Ignored, read: Read
+    ) -> None:
+        self._base = base_of(flag, ref, folder)
+        self._ignored = ignored
+        tops = (Path(path) for path in paths)
+        self._tops = [(top, self._path(str(top))) for top in tops if not ignored.covers(top, top.parent)]
+        self._unchanged: dict[str, bool] = {}
+        self._old = self._read_old(ref, read)
+        self._texts = {_text(each) for each in self._old}
+
+    def _read_old(self, ref: str, read: Read) -> list[Manifest]:
+        """The objects that were in the files that have changed since."""
+        sources = {
+            path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
+        }
+        found = Manifests()
+        contents = self._base.read(sorted(sources))
+        read([replace(sources[path], size=len(data), data=data) for path, data in contents], found)
+        for problem in found.problems:
+            print(f"warning: where the branch left {ref}: {problem}", file=sys.stderr)
+        return found.objects
+
+    def touches(self, manifest: Manifest) -> bool:
+        """Has the document been changed or added? One that was only moved has not."""
+        return not self._is_unchanged(manifest.file) and _text(manifest) not in self._texts
+
+    def there(self, objects: Iterable[Manifest]) -> dict[Identity, Manifest]:
+        """What was there of the files that these objects are from; objects that have no name yet are left out."""
+        kept = (each for each in objects if self._is_unchanged(each.file))
+        return {written_identity(each): each for each in (*self._old, *kept) if each.name}
+
+    def _is_unchanged(self, file: str) -> bool:
+        if file not in self._unchanged:
+            path = self._path(file)
+            self._unchanged[file] = path in self._base.files and path not in self._base.changed
+        return self._unchanged[file]
+
+    def _path(self, file: str) -> str:
+        """From the root of the repository; one that is elsewhere begins with ``..``."""
+        return Path(os.path.relpath(os.path.realpath(file), self._base.root)).as_posix()
+
+    def _source(self, path: str) -> Source | None:
+        """The file as it would be found below the paths; None: it would not."""
+        for top, of_top in self._tops:
+            if path == of_top:
+                return Source(str(top))
+            below = path if of_top == "." else path.removeprefix(f"{of_top}/")
+            if below == path and of_top != ".":
+                continue
+            file = top / below
+            folders = list(file.parents)[: len(Path(below).parts) - 1]
+            if (
+                is_wanted_file(file, top, self._ignored)
+                and all(is_wanted(folder, top, self._ignored) for folder in folders)
+                and not self._is_helm_template(path)
+            ):
+                return Source(str(file), in_folder=True)
+        return None
+
+    def _is_helm_template(self, path: str) -> bool:
+        return any(
+            folder.name == "templates" and (folder.parent / _CHART).as_posix() in self._base.files
+            for folder in Path(path).parents
+        )
+
+
+def _text(manifest: Manifest) -> str:
+    """The document, however its lines end: Git may keep other line ends than the working tree has."""
+    return manifest.document.source.replace("\r\n", "\n")

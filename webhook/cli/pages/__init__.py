@@ -1,0 +1,65 @@
+"""Pages: one file of HTML that needs nothing from outside, for light and dark, and readable without scripts.
+
+    page("check.html", script="check.js", report=...)
+
+What is shown is escaped by the templates' engine. Beside that, a page forbids a browser to run, load or send anything
+but its own style and script, which are named by their hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from functools import cache
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from webhook.cli.terminal import printable
+from webhook.cli.timeline_svg import STYLE
+
+_HERE: Final = Path(__file__).parent
+
+
+def page(template: str, *, script: str = "", **content: object) -> str:
+    """The page.
+
+    Args:
+        template, script: files of this folder.
+        content: what the template shows.
+    """
+    style = Markup((_HERE / "page.css").read_text() + STYLE)  # noqa: S704 - our own
+    code = Markup((_HERE / script).read_text() if script else "")  # noqa: S704 - our own
+    policy = (
+        f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(code)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return _environment().get_template(template).render(style=style, script=code, policy=policy, **content)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["part"] = lambda text: quote(text, safe="")
+    return environment
+
+
+def _shown(value: object) -> object:
+    """Without control characters: a text may not turn round the direction of what follows it, either."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return "\n".join(printable(line) for line in value.split("\n"))
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

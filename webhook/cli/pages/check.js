@@ -1,0 +1,94 @@
+"use strict";
+// Search and filter; the address keeps what is asked for. Without this everything is shown, and the form is not.
+(() => {
+  const form = document.querySelector("form");
+  if (!form) return;
+  const names = ["q", "outcome", "policy", "namespace", "team"];
+  const textOf = (element) => element.textContent.toLowerCase();
+  const groups = [...document.querySelectorAll(".group")].map((element) => ({
+    element,
+    outcome: element.dataset.outcome || "",
+    policy: element.dataset.policy || "",
+    variants: (element.matches(".variant") ? [element] : [...element.querySelectorAll(".variant")]).map((variant) => ({
+      element: variant,
+      places: [...variant.querySelectorAll(".places > li")].map((place) => ({ element: place, ...place.dataset })),
+    })),
+  }));
+  const parts = [...document.querySelectorAll(".part")];
+  const numberOf = (group) => group.variants.reduce((sum, variant) => sum + variant.places.length, 0);
+  const total = groups.reduce((sum, group) => sum + (group.outcome ? numberOf(group) : 0), 0);
+
+  // What a group says holds for all its places, what a variant says for those in it.
+  const readTexts = () => {
+    for (const group of groups) {
+      const own = group.element.querySelectorAll(":scope > summary, :scope > .ruled > .text");
+      group.text = [group.policy.toLowerCase(), ...[...own].map(textOf)].join("\n");
+      for (const variant of group.variants) {
+        variant.text = [...variant.element.querySelectorAll("pre, .text")].map(textOf).join("\n");
+        for (const place of variant.places) place.text = textOf(place.element);
+      }
+    }
+  };
+
+  const show = () => {
+    const asked = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
+    const words = asked.q.toLowerCase().split(/\s+/).filter(Boolean);
+    if (words.length && groups.length && groups[0].text === undefined) readTexts();
+    let found = 0;
+    for (const group of groups) {
+      const fits = ["outcome", "policy"].every((name) => !asked[name] || asked[name] === group[name]);
+      let seen = 0;
+      for (const variant of group.variants) {
+        const rest = words.filter((word) => !group.text.includes(word) && !variant.text.includes(word));
+        let here = 0;
+        for (const place of variant.places) {
+          const visible =
+            fits &&
+            ["namespace", "team"].every((name) => !asked[name] || asked[name] === place[name]) &&
+            rest.every((word) => place.text.includes(word));
+          place.element.hidden = !visible;
+          here += visible;
+        }
+        variant.element.hidden = !here;
+        seen += here;
+      }
+      group.element.hidden = !seen;
+      const count = group.element.querySelector(".count");
+      if (count) count.textContent = seen === numberOf(group) ? seen : `${seen} of ${numberOf(group)}`;
+      if (group.outcome) found += seen;
+    }
+    for (const part of parts) part.hidden = !part.querySelector(".group:not([hidden])");
+    form.querySelector("output").textContent =
+      found === total ? `all ${total} findings` : `${found} of ${total} findings`;
+  };
+
+  const fromAddress = () => {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    for (const name of names) form.elements[name].value = asked.get(name) || "";
+    show();
+  };
+
+  const toAddress = () => {
+    const asked = names.map((name) => [name, form.elements[name].value]).filter(([, value]) => value);
+    history.replaceState(null, "", `#${new URLSearchParams(asked)}`);
+    show();
+  };
+
+  for (const element of document.querySelectorAll("[data-link]")) {
+    const link = document.createElement("a");
+    link.href = `#${element.dataset.link}`;
+    link.append(...element.childNodes);
+    element.append(link);
+  }
+  form.addEventListener("input", toAddress);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(toAddress));
+  form.elements.open.addEventListener("click", (event) => {
+    const closed = event.target.textContent === "Open all";
+    for (const details of document.querySelectorAll("details.group:not([hidden])")) details.open = closed;
+    event.target.textContent = closed ? "Close all" : "Open all";
+  });
+  addEventListener("hashchange", fromAddress);
+  form.hidden = false;
+  fromAddress();
+})();

@@ -1,0 +1,173 @@
+"""``serve --record DIR``: reviews written down for ``spotgate replay``, beside the request path.
+
+The event loop only puts a decision into a queue. A thread makes a line of it and appends it to a file of this process.
+What can't be kept up with, is too large or can't be written is counted and left out: no request waits or fails for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from webhook.server.log import log, where
+from webhook.server.recording import SUFFIX, encode_line, is_secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.context import Context
+    from webhook.decision import Decision
+    from webhook.review import Request
+    from webhook.server.limits import Limits
+    from webhook.server.metrics import Metrics
+
+_PREFIX: Final = "reviews-"
+_OTHERS: Final = 0o077
+"""What users other than the owner may do."""
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder, for this user alone.
+
+    Raises:
+        OSError: it can't be used, and why.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{folder}: can't be made a folder for recorded reviews: {error.strerror or error}") from None
+    mode = folder.stat().st_mode & 0o777
+    if mode & _OTHERS:
+        raise OSError(
+            f"{folder}: other users may look into it (mode {mode:04o}), and recorded reviews are not for them; "
+            f"name a folder that is not there yet, or run `chmod 700 {folder}`"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(f"{folder}: may not be written to, so reviews can't be recorded there")
+
+
+class _Taken(NamedTuple):
+    """A decision that waits to be written; what is in it is not changed any more."""
+
+    request: Request
+    decision: Decision
+    context: Context
+    bundle: str
+    answer: bytes
+    size: int
+
+
+class Recorder:
+    """Records what one worker decides.
+
+    Args:
+        folder: as `prepare_folder` left it; other workers write there too, each into files of its own.
+        metrics: where it is counted.
+        limits: how much is kept, on disk and waiting.
+    """
+
+    def __init__(self, folder: Path, metrics: Metrics, limits: Limits) -> None:
+        self._files = _Files(folder, limits)
+        self._metrics = metrics
+        self._limits = limits
+        self._queue: SimpleQueue[_Taken | None] = SimpleQueue()
+        # Bytes, ever: each is counted by one thread alone, and what waits is the difference.
+        self._taken = 0
+        self._done = 0
+        self._last_problem = ""
+        self._thread = threading.Thread(target=self._work, name="spotgate-recorder", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        log.info("recording reviews", folder=str(self._files.folder))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what waits, as far as that is done soon."""
+        self._queue.put(None)
+        self._thread.join(self._limits.finish)
+
+    def take(self, request: Request, decision: Decision, context: Context, bundle: str, answer: bytes) -> None:
+        """Record a decision, unless it is about something secret or there is too much."""
+        if is_secret(request):
+            return
+        size = len(request.object) + len(request.old_object) + len(answer)
+        if size > self._limits.record_bytes:
+            self._metrics.unrecorded("too large")
+        elif self._taken - self._done + size > self._limits.records_waiting:
+            self._metrics.unrecorded("too many at once")
+        else:
+            self._taken += size
+            self._queue.put(_Taken(request, decision, context, bundle, answer, size))
+
+    def _work(self) -> None:
+        while (taken := self._queue.get()) is not None:
+            try:
+                self._files.append(encode_line(*taken[:-1]))
+            except OSError as error:
+                self._failed("can't be written", error.strerror or type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - recording must not end, whatever is in a review
+                self._failed("bug", f"{type(error).__name__} {where(error)}")
+            else:
+                self._metrics.recorded.inc()
+                self._last_problem = ""
+            self._done += taken.size
+        self._files.close()
+
+    def _failed(self, reason: str, problem: str) -> None:
+        self._metrics.unrecorded(reason)
+        # It will be the same with the next review, but one line is enough.
+        if problem != self._last_problem:
+            log.error("reviews not recorded", reason=reason, problem=problem)
+        self._last_problem = problem
+
+
+class _Files:
+    """Files of lines, each as long as it may be; the oldest of the folder go when there are too many."""
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self.folder = folder
+        self._limits = limits
+        self._descriptor = -1
+        self._size = 0
+
+    def append(self, line: bytes) -> None:
+        """Write a line whole or not at all. Raises OSError."""
+        if self._descriptor < 0 or self._size + len(line) > self._limits.record_file or not self._is_there():
+            self._begin()
+        written = 0
+        try:
+            written = os.write(self._descriptor, line)
+        finally:
+            if written < len(line):
+                os.ftruncate(self._descriptor, self._size)
+                self.close()
+        if written < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._size += len(line)
+
+    def close(self) -> None:
+        """End the current file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _is_there(self) -> bool:
+        """Has nobody removed the current file: a person, or another worker as the oldest?"""
+        return os.fstat(self._descriptor).st_nlink > 0
+
+    def _begin(self) -> None:
+        self.close()
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        # In the order of time, and never that of another process: O_EXCL.
+        name = f"{_PREFIX}{datetime.now(tz=UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}{SUFFIX}"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._descriptor = os.open(self.folder / name, flags, 0o600)
+        self._size = 0
+        files = sorted(self.folder.glob(f"{_PREFIX}*{SUFFIX}"))
+        for file in files[: -self._limits.record_files]:
+            file.unlink(missing_ok=True)
