@@ -1,0 +1,48 @@
+"""What is judged of the repositories in examples/repos, by commands that their pipelines would run.
+
+`python -m tests.integrations.repos` writes what they print into expected/; read the difference.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.controlplane.binaries import find_or_build
+from tests.integrations.conftest import REPOS, Shell, install_spotgate
+
+if TYPE_CHECKING:
+    import subprocess
+
+EXPECTED: Final = Path(__file__).parent / "expected"
+COMMANDS: Final = {
+    "argo-apps.txt": "spotgate check .",
+    "argo-apps.json": "spotgate check -o json .",
+    "argo-apps.github": "spotgate check -o github .",
+    "argo-apps.gitlab.json": "spotgate check -o gitlab .",
+    "argo-apps.junit.xml": "spotgate check -o junit .",
+    "argo-apps.diff": "spotgate fix --diff --state cluster ml-platform",
+    "helm-chart.txt": "spotgate check .",
+    "helm-chart.prod.txt": "helm template media . -f values-prod.yaml | spotgate check --state ../kustomize-overlays/cluster -",
+    "helm-chart.prod.json": "helm template media . -f values-prod.yaml | spotgate check --state ../kustomize-overlays/cluster -o json -",
+    "kustomize-overlays.txt": "spotgate check .",
+    "kustomize-overlays.staging.txt": "kustomize build overlays/staging | spotgate check --state cluster -",
+    "kustomize-overlays.prod.yaml": "kustomize build --enable-alpha-plugins --enable-exec overlays/prod",
+    "kustomize-overlays.prod.txt": "kustomize build --enable-alpha-plugins --enable-exec overlays/prod | spotgate check --state cluster -",
+}
+"""By the file that the output is in, which begins with the name of the repository."""
+
+
+def run(name: str, shell: Shell, *programs: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command of this name in its repository."""
+    return shell(COMMANDS[name], REPOS / name.partition(".")[0], *programs)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        installed = Shell(install_spotgate(Path(folder)))
+        tools = find_or_build(["helm", "kustomize"]).values()
+        EXPECTED.mkdir(exist_ok=True)
+        for file in COMMANDS:
+            (EXPECTED / file).write_text(run(file, installed, *tools).stdout)

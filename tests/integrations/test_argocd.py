@@ -1,0 +1,140 @@
+"""What Argo CD is told: not to take what the webhook adds for a difference, and to judge what it renders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonpatch
+import pytest
+import yaml
+
+from tests.integrations.conftest import GITOPS, REPOS, ROOT
+
+if TYPE_CHECKING:
+    from tests.integrations.conftest import Shell
+
+POOLS: Final = ROOT / "tests/integrations/pools.yaml"
+CONTAINER: Final[dict[str, Any]] = {"name": "main", "image": "example.com/main"}
+HOOK: Final = {"exec": {"command": ["true"]}}
+
+
+def pod(name: str, /, capacity: str = "spot", **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "labels": {"spotgate.dev/capacity": capacity}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [CONTAINER], **spec}}
+
+
+def requires(key: str) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+PODS: Final = (
+    pod("plain"),
+    pod("preferred", capacity="spot-preferred"),
+    pod("with-tolerations", tolerations=[{"key": "example.com/own", "operator": "Exists"}]),
+    pod("with-selector", nodeSelector={"kubernetes.io/arch": "amd64"}),
+    pod("with-affinity", affinity=requires("example.com/zone")),
+    pod("with-a-hook", containers=[{**CONTAINER, "lifecycle": {"postStart": HOOK}}, {**CONTAINER, "name": "second"}]),
+    pod("with-its-own-sleep", containers=[{**CONTAINER, "lifecycle": {"preStop": HOOK}}]),
+    pod("with-gpus", containers=[{**CONTAINER, "resources": {"limits": {"nvidia.com/gpu": 8}}}]),
+    pod("with-a-sidecar", initContainers=[{**CONTAINER, "name": "sidecar", "restartPolicy": "Always"}]),
+)
+
+
+@pytest.fixture(scope="module")
+def expressions(shell: Shell) -> list[str]:
+    """Those that are printed, for Pods and nothing else."""
+    printed = yaml.safe_load(shell("spotgate webhook-config --ignore-differences", ROOT).stdout)
+    (rule,) = printed["ignoreDifferences"]
+    assert (rule["group"], rule["kind"]) == ("", "Pod")
+    found: list[str] = rule["jqPathExpressions"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def mutated(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The Pods, by name, as they are in the cluster."""
+    file = tmp_path_factory.mktemp("pods") / "pods.yaml"
+    file.write_text(yaml.safe_dump_all(PODS))
+    report = json.loads(shell(f"spotgate check -o json --state {POOLS} {file}", ROOT).stdout)
+    patches = {each["name"]: each["patch"] for each in report["patches"]}
+    return {each["metadata"]["name"]: jsonpatch.apply_patch(each, patches[each["metadata"]["name"]]) for each in PODS}
+
+
+def ignoring(expressions: list[str], value: dict[str, Any], gojq: Path) -> Any:
+    """The object without what the expressions name, as Argo CD compares it: one after the other."""
+    program = " | ".join(f"del({each})" for each in expressions)
+    done = subprocess.run([str(gojq), program], input=json.dumps(value), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("given", PODS, ids=[each["metadata"]["name"] for each in PODS])
+def test_what_the_webhook_adds_is_no_difference(
+    given: dict[str, Any], mutated: dict[str, dict[str, Any]], expressions: list[str], gojq: Path
+) -> None:
+    live = mutated[given["metadata"]["name"]]
+    assert live != given
+    assert ignoring(expressions, live, gojq) == ignoring(expressions, given, gojq)
+
+
+def test_the_pods_are_given_every_field_that_is_ignored(mutated: dict[str, dict[str, Any]]) -> None:
+    added = {name for each in mutated.values() for name in each["spec"]}
+    assert {"affinity", "nodeSelector", "terminationGracePeriodSeconds", "tolerations"} <= added
+    assert any("preStop" in each["spec"]["containers"][0].get("lifecycle", {}) for each in mutated.values())
+
+
+def test_what_somebody_else_changed_is_a_difference(expressions: list[str], gojq: Path) -> None:
+    changed = pod("plain", serviceAccountName="other", containers=[{**CONTAINER, "lifecycle": {"postStart": HOOK}}])
+    assert ignoring(expressions, changed, gojq) == changed
+
+
+@pytest.mark.parametrize("enforcement", ["audit", "off"])
+def test_policies_that_change_nothing_are_not_counted(shell: Shell, tmp_path: Path, enforcement: str) -> None:
+    (tmp_path / "policies.yaml").write_text(
+        f"apiVersion: spotgate.dev/v1\nkind: SpotPlacement\nmetadata: {{name: x}}\nspec: {{enforcement: {enforcement}}}\n"
+    )
+    done = shell("spotgate webhook-config --ignore-differences --policies policies.yaml", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ignoreDifferences: []\n", "")
+
+
+# The plugin
+
+
+@pytest.fixture
+def generate() -> str:
+    """What the plugin runs in an application's folder."""
+    plugin = yaml.safe_load((GITOPS / "argocd/plugin.yaml").read_text())
+    assert (plugin["apiVersion"], plugin["kind"]) == ("argoproj.io/v1alpha1", "ConfigManagementPlugin")
+    *shell, script = plugin["spec"]["generate"]["command"]
+    assert shell == ["bash", "-euo", "pipefail", "-c"]
+    return str(script)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = Path(shutil.copytree(REPOS / "kustomize-overlays", tmp_path / "repo"))
+    (folder / ".spotgate.yaml").write_text("state: [cluster]\n")
+    return folder
+
+
+def test_plugin_prints_what_it_has_judged(shell: Shell, repo: Path, generate: str, kustomize: Path) -> None:
+    done = shell(generate, repo / "overlays/prod", kustomize)
+    assert done.returncode == 0, done.stderr
+    kinds = [each["kind"] for each in yaml.safe_load_all(done.stdout)]
+    assert sorted(kinds) == ["Deployment", "PodDisruptionBudget", "Service"]
+
+
+def test_plugin_fails_on_a_denial_and_says_which(shell: Shell, repo: Path, generate: str, kustomize: Path) -> None:
+    done = shell(generate, repo / "overlays/staging", kustomize)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "deny  Deployment shop-staging/storefront  reserved-labels" in done.stderr
+
+
+def test_plugin_finds_the_folders_that_it_can_build(shell: Shell, repo: Path) -> None:
+    plugin = yaml.safe_load((GITOPS / "argocd/plugin.yaml").read_text())
+    glob = plugin["spec"]["discover"]["fileName"]
+    assert shell(f"ls {glob}", repo / "overlays/prod").returncode == 0

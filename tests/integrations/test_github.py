@@ -1,0 +1,133 @@
+"""The GitHub Action: its definition is valid, and what its steps run does what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from tests.integrations.conftest import OFFLINE_PIP, REPOS, ROOT, copy_of_spotgate
+from webhook import __version__
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.integrations.conftest import Shell
+
+ACTION: Final = ROOT / "action.yml"
+DEFINITION: Final[dict[str, Any]] = yaml.safe_load(ACTION.read_text())
+_EXPRESSION: Final = re.compile(r"\$\{\{ inputs\.([\w-]+) \}\}")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(REPOS / "argo-apps", tmp_path / "repo"))
+
+
+@pytest.fixture
+def runner(tmp_path: Path, shell: Shell) -> Path:
+    """The runner's folder for temporary files, in which spotgate is installed."""
+    program = tmp_path / "runner" / "spotgate" / "bin" / "spotgate"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(shell.bin / "spotgate")
+    return tmp_path / "runner"
+
+
+def judge(shell: Shell, runner: Path, repo: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """Run the step that judges, as the runner would with these inputs (dashes as underscores)."""
+    (step,) = [step for step in DEFINITION["runs"]["steps"] if step.get("id") == "check"]
+    given = {name: each["default"] for name, each in DEFINITION["inputs"].items()}
+    given |= {name.replace("_", "-"): text for name, text in inputs.items()}
+    environment = {name: _EXPRESSION.sub(lambda found: given[found[1]], text) for name, text in step["env"].items()}
+    for name in ("output", "summary"):
+        (runner / name).touch()
+    environment |= {
+        "RUNNER_TEMP": str(runner),
+        "GITHUB_OUTPUT": str(runner / "output"),
+        "GITHUB_STEP_SUMMARY": str(runner / "summary"),
+    }
+    return shell(step["run"], repo, environment=environment)
+
+
+def test_definition_is_valid(shell: Shell) -> None:
+    done = shell(f"{sys.executable} -m check_jsonschema --builtin-schema vendor.github-actions {ACTION}", ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_expression_names_an_input_or_an_output_of_a_step() -> None:
+    text = ACTION.read_text()
+    assert set(re.findall(r"inputs\.([\w-]+)", text)) == DEFINITION["inputs"].keys()
+    assert set(re.findall(r"steps\.([\w-]+)\.outputs\.([\w-]+)", text)) == {("check", "sarif"), ("check", "exit-code")}
+
+
+def test_no_input_is_put_into_a_script() -> None:  # what a pull request's author wrote could be run
+    assert not [step for step in DEFINITION["runs"]["steps"] if "${{" in step.get("run", "")]
+
+
+def test_what_is_installed_is_the_version_of_the_action_itself(shell: Shell, tmp_path: Path) -> None:
+    (step,) = [step for step in DEFINITION["runs"]["steps"] if step.get("name") == "Install spotgate"]
+    action = copy_of_spotgate(tmp_path / "action")
+    (action / "requirements").mkdir()
+    (action / "requirements/runtime.txt").touch()  # the real one is installed wherever spotgate is
+    environment = {"RUNNER_TEMP": str(tmp_path), "ACTION_PATH": str(action), "VERSION": ""}
+
+    done = shell(step["run"], tmp_path, Path(sys.executable), environment={**OFFLINE_PIP, **environment})
+
+    assert done.returncode == 0, done.stderr
+    installed = shell("spotgate/bin/spotgate --version", tmp_path, environment=OFFLINE_PIP)
+    assert installed.stdout == f"spotgate {__version__}\n"
+
+
+def test_findings_are_annotations_a_summary_and_a_sarif_file(shell: Shell, runner: Path, repo: Path) -> None:
+    done = judge(shell, runner, repo)
+
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "::error file=ml-platform/evaluation.yaml,line=14," in done.stdout
+    summary = (runner / "summary").read_text()
+    assert summary.startswith("### spotgate\n````\ncluster/node-pools.yaml:34  deny  NodePool gb200-spot")
+    assert summary.endswith("would be changed\n\n````\n")
+    output = dict(line.split("=", 1) for line in (runner / "output").read_text().splitlines())
+    assert output == {"sarif": f"{runner}/spotgate.sarif", "exit-code": "1"}
+    assert json.loads(Path(output["sarif"]).read_text())["runs"][0]["results"]
+
+
+def test_paths_and_policies_may_be_several_and_have_no_patterns(shell: Shell, runner: Path, repo: Path) -> None:
+    paths = "cluster/namespaces.yaml\nml-platform/raycluster.yaml"
+    state = "cluster/node-pools.yaml cluster/namespaces.yaml"
+    policies = f"{ROOT}/policies/spot-placement.yaml {ROOT}/policies/providers {ROOT}/policies/workloads.yaml"
+    done = judge(shell, runner, repo, paths=paths, state=state, policies=policies)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    assert "2 objects: no findings; 1 object would be changed" in (runner / "summary").read_text()
+
+
+def test_what_fails_the_job_can_be_chosen(shell: Shell, runner: Path, repo: Path) -> None:
+    paths = "cluster ml-platform/notebook.yaml"
+    (repo / "cluster/node-pools.yaml").write_text(
+        (repo / "cluster/node-pools.yaml").read_text().partition("---\n# A sup")[0]
+    )
+    assert judge(shell, runner, repo, paths=paths).returncode == 0
+    assert judge(shell, runner, repo, paths=paths, fail_on="warn").returncode == 1
+
+
+def test_a_wrong_input_fails_the_job_and_uploads_nothing(shell: Shell, runner: Path, repo: Path) -> None:
+    done = judge(shell, runner, repo, fail_on="$(touch injected)")
+    assert done.returncode == 2
+    assert "invalid choice: '$(touch injected)'" in done.stderr
+    assert (runner / "output").read_text() == "exit-code=2\n"
+    assert (runner / "summary").read_text() == ""
+    assert not (repo / "injected").exists()
+
+
+def test_what_can_not_be_read_is_said_beside_the_findings(shell: Shell, runner: Path, repo: Path) -> None:
+    (repo / "broken.yaml").write_text("a: [\n")
+    done = judge(shell, runner, repo)
+    assert done.returncode == 2
+    assert "broken.yaml:2:1: " in done.stderr
+    assert "deny  NodePool gb200-spot" in (runner / "summary").read_text()
+    assert "sarif=" in (runner / "output").read_text()

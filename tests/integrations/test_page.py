@@ -1,0 +1,54 @@
+"""The commands in docs/gitops.md run, and print what the page says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.integrations.conftest import REPOS, ROOT
+
+if TYPE_CHECKING:
+    from tests.integrations.conftest import Shell
+
+PAGE: Final = (ROOT / "docs/gitops.md").read_text()
+_PIECE: Final = re.compile(r"`examples/repos/([\w-]+)`:\n|```console\n(.*?)```", re.DOTALL)
+_COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def commands() -> list[tuple[str, str, str]]:
+    """The repository that the page is in, the command, and what it prints."""
+    found, repo = [], ""
+    for name, block in _PIECE.findall(PAGE):
+        repo = name or repo
+        found += [(repo, command, expected) for command, expected in _COMMAND.findall(block)]
+    return found
+
+
+@pytest.mark.parametrize(("repo", "command", "expected"), commands(), ids=[command for _, command, _ in commands()])
+def test_command_prints_what_the_page_says(
+    shell: Shell, tmp_path: Path, kustomize: Path, helm: Path, repo: str, command: str, expected: str
+) -> None:
+    needed = command.split(maxsplit=1)[0]
+    if needed == "kpt" and shutil.which(needed) is None:
+        pytest.skip("kpt is not installed")
+    if "| jq " in command and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    folder = Path(shutil.copytree(REPOS, tmp_path / "repos")) / repo
+
+    done = shell(f"set +eo pipefail\n{command}", folder, kustomize, helm, environment={"HOME": str(tmp_path)})
+
+    assert done.returncode == 0, done.stderr
+    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*)")
+    assert re.fullmatch(pattern, done.stdout), done.stdout + done.stderr
+
+
+def test_page_names_every_integration_that_there_is() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "examples/gitops").rglob("*") if path.is_file()]
+    files += ["action.yml", "templates/spotgate.yml", "examples/repos/"]
+    assert [
+        file for file in files if f"](../{file})" not in PAGE and not file.endswith("flux/kustomization.yaml")
+    ] == []
