@@ -18,12 +18,13 @@ from webhook.context import Phase
 from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
-from webhook.kube.pod import MIRROR_ANNOTATION, Pod, decode_pod, pod_from_template
+from webhook.kube.pod import Pod, pod_from_template
 from webhook.kube.templates import pod_of
 from webhook.kube.workload import surroundings_of
-from webhook.patch import Recorder, apply_all, pointer
-from webhook.review import MalformedObjectError, decode_object, is_null
+from webhook.patch import Recorder, pointer
+from webhook.review import MalformedObjectError, is_null
 from webhook.rules.protocol import NO_NEEDS
+from webhook.subject import Judged, decode_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,7 +110,7 @@ def _malformed(error: MalformedObjectError) -> Decision:
     return Decision(findings=(finding,), malformed=True)
 
 
-def _why_lowered(policy: Policy, violation: Violation, subject: _Subject) -> str:
+def _why_lowered(policy: Policy, violation: Violation, subject: Judged) -> str:
     """Why a finding weighs less than the policy's enforcement would have it, as a phrase; empty: it does not."""
     outcome = min(violation.outcome, policy.enforcement)
     if subject.template and policy.template_outcome < outcome:
@@ -117,7 +118,7 @@ def _why_lowered(policy: Policy, violation: Violation, subject: _Subject) -> str
     return ""
 
 
-def _remedy(policy: Policy, violation: Violation, subject: _Subject) -> tuple[Operation, ...]:
+def _remedy(policy: Policy, violation: Violation, subject: Judged) -> tuple[Operation, ...]:
     """What mends it, in the object of the request."""
     where = pointer(subject.path)
     return tuple(msgspec.structs.replace(each, path=where + each.path, policy=policy.name) for each in violation.remedy)
@@ -133,113 +134,6 @@ def _readable(template: object) -> Pod | None:
         return None
 
 
-class _Subject:
-    """The object of the request, or one pod template in it, decoded when a rule first asks."""
-
-    __slots__ = (
-        *("_object", "_old_object", "_old_pod", "_pod", "changes"),
-        *("kept", "memo", "operation", "path", "request", "template", "trace"),
-    )
-
-    def __init__(self, request: Request, trace: Trace) -> None:
-        self.request = request
-        self.trace = trace
-        self.operation = request.operation
-        self.template = False
-        self.kept = False
-        self.path: tuple[str | int, ...] = ()
-        self.memo: dict[str, Any] = {}
-        self.changes: list[Operation] = []
-        self._pod: Pod | None = None
-        self._old_pod: Pod | None = None
-        self._object: dict[str, Any] | None = None
-        self._old_object: dict[str, Any] | None = None
-
-    @classmethod
-    def of_template(
-        cls, request: Request, trace: Trace, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]
-    ) -> _Subject:
-        subject = cls(request, trace)
-        subject.operation = "CREATE"
-        subject.template = True
-        subject.path = path
-        subject._pod = pod
-        subject._old_pod = old_pod
-        return subject
-
-    @property
-    def pod(self) -> Pod:
-        if self._pod is None:
-            self._pod = decode_pod(self.request.object)
-        return self._pod
-
-    @property
-    def is_mirror_pod(self) -> bool:
-        request = self.request
-        is_pod = (request.resource.group, request.path) == ("", "pods") and not is_null(request.object)
-        return is_pod and MIRROR_ANNOTATION in self.pod.annotations
-
-    @property
-    def old_pod(self) -> Pod | None:
-        if self._old_pod is None and not self.template and not is_null(self.request.old_object):
-            self._old_pod = decode_pod(self.request.old_object)
-        return self._old_pod
-
-    @property
-    def object(self) -> dict[str, Any] | None:
-        if self._object is None and not is_null(self.request.object):
-            self._object = decode_object(self.request.object)
-        return self._object
-
-    @property
-    def old_object(self) -> dict[str, Any] | None:
-        if self._old_object is None and not is_null(self.request.old_object):
-            self._old_object = decode_object(self.request.old_object)
-        return self._old_object
-
-    @property
-    def shown(self) -> dict[str, Any] | None:
-        if not self.template:
-            return self.object
-        # What is changed is decoded once more: the object is shown to others, too.
-        value: Any = decode_object(self.request.object) if self.changes else self.object
-        for part in self.path:
-            value = value[part]
-        metadata = self.pod.metadata
-        owners = msgspec.to_builtins(metadata.ownerReferences)
-        own = {"namespace": metadata.namespace, "ownerReferences": owners}
-        pod = {**value, "apiVersion": "v1", "kind": "Pod", "metadata": {**(value.get("metadata") or {}), **own}}
-        return apply_all(self.changes, pod)
-
-    def labels(self) -> Iterator[Mapping[str, str]]:
-        """Labels of the object and of the old one, as an object selector sees them."""
-        if self.template:
-            yield self.pod.labels
-            return
-        for raw in (self.request.object, self.request.old_object):
-            if not is_null(raw):
-                yield _decode_metadata(raw).labels or {}
-
-
-class _Metadata(msgspec.Struct):
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _WithMetadata(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-_metadata_decoder: Final = msgspec.json.Decoder(_WithMetadata)
-
-
-def _decode_metadata(raw: msgspec.Raw) -> _Metadata:
-    try:
-        return _metadata_decoder.decode(raw).metadata
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise MalformedObjectError.of(error) from None
-
-
 class _Evaluation:
     """One decision in the making."""
 
@@ -251,7 +145,7 @@ class _Evaluation:
         self.context = context
         self.recording = Recording() if context.trace else None
         self.trace: Trace = self.recording or SILENCE
-        self.subject = _Subject(request, self.trace)
+        self.subject = Judged(request, self.trace)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
@@ -304,7 +198,7 @@ class _Evaluation:
             subject.changes = recorder.operations
             self._validate(counting if subject.kept else policies, subject, field_path(found.path))
 
-    def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, _Subject]]:
+    def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, Judged]]:
         """Each pod template as the Pod it will become.
 
         One that an UPDATE leaves as it is says nothing new, but to policies that count how many Pods are made of it.
@@ -328,7 +222,7 @@ class _Evaluation:
                 self._unreadable(error)
                 continue
             old_pod = _readable(before.get(found.identity))
-            subject = _Subject.of_template(self.request, self.trace, pod, old_pod, path=found.path)
+            subject = Judged.of_template(self.request, self.trace, pod, old_pod, path=found.path)
             subject.kept = kept
             yield found, subject
 
@@ -355,7 +249,7 @@ class _Evaluation:
         reason = f"the pod template can't be read and was not judged: {error.problem}"
         self.findings.append(Finding(policy=ENGINE, outcome=Outcome.WARN, reason=reason, field=error.field))
 
-    def _mutate(self, policies: tuple[Policy, ...], subject: _Subject, recorder: Recorder) -> None:
+    def _mutate(self, policies: tuple[Policy, ...], subject: Judged, recorder: Recorder) -> None:
         editor: PodEditor | None = None
         for policy in policies:
             if policy.mutator is None or not self._looks(policy, subject):
@@ -368,7 +262,7 @@ class _Evaluation:
             recorder.policy = policy.name
             policy.mutator.mutate(subject, editor, self.context)
 
-    def _validate(self, policies: tuple[Policy, ...], subject: _Subject, where: str) -> None:
+    def _validate(self, policies: tuple[Policy, ...], subject: Judged, where: str) -> None:
         for policy in policies:
             if policy.validator is None or not self._looks(policy, subject):
                 continue
@@ -376,7 +270,7 @@ class _Evaluation:
             for violation in islice(violations, VIOLATIONS_AT_MOST):
                 self.findings.append(self._settle(policy, violation, subject, where))
 
-    def _looks(self, policy: Policy, subject: _Subject) -> bool:
+    def _looks(self, policy: Policy, subject: Judged) -> bool:
         """Does the policy look at this subject, and is the subject not exempt from it?"""
         request = self.request
         if self.recording is not None:
@@ -413,7 +307,7 @@ class _Evaluation:
         if f"; {said};" not in f"; {known};":
             self.audit[policy] = "; ".join(filter(None, (known, said)))
 
-    def _settle(self, policy: Policy, violation: Violation, subject: _Subject, where: str) -> Finding:
+    def _settle(self, policy: Policy, violation: Violation, subject: Judged, where: str) -> Finding:
         """Turn a bare violation into a finding: only ever downwards, and each step for a reason of its own."""
         outcome = min(violation.outcome, policy.enforcement)
         detail = violation.detail
@@ -459,7 +353,7 @@ class _Evaluation:
     def _emergency(self) -> str | None:
         """The reason that the object gives for break-glass; None: it does not ask for it."""
         raw = self.request.old_object if is_null(self.request.object) else self.request.object
-        return None if is_null(raw) else (_decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
+        return None if is_null(raw) else (decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
 
     def _may_break_glass(self, policy: Policy) -> bool:
         return any(policy.break_glass.match(group) for group in self.request.user_info.groups or ())

@@ -464,9 +464,7 @@ def test_asking_for_spot_on_the_deployment_instead_of_its_pods_is_said_with_the_
             field='metadata.labels["spotgate.dev/capacity"]',
             fix="move it to `spec.template.metadata.labels`",
             outcome=Outcome.WARN,
-            remedy=move(
-                ("metadata", "labels", CAPACITY), ("spec", "template", "metadata", "labels", CAPACITY), "spot"
-            ),
+            remedy=move(("metadata", "labels", CAPACITY), ("spec", "template", "metadata", "labels", CAPACITY), "spot"),
         )
     ]
     assert not judge(of_workload("apps", "deployments", value, value, kind="Deployment"))

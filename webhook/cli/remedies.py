@@ -41,6 +41,8 @@ def remedy_of(manifest: Manifest, operations: tuple[Operation, ...]) -> Remedy |
         found = edits(document.source, document.value, wanted)
     except (jsonpatch.JsonPatchException, JsonPointerException, EditError):
         return None
+    if not found:
+        return None
     begin = document.begin
     placed = tuple(Edit(begin + start, begin + end, text) for start, end, text in found)
     return Remedy(_described(operations), placed)

@@ -44,14 +44,17 @@ def edited(source: str, before: JSONValue, after: JSONValue) -> str:
 
 
 def edits(source: str, before: JSONValue, after: JSONValue) -> list[Edit]:
-    """The same as edits of the text, in its order; none overlaps another.
+    """The same as edits of the text, in its order; none overlaps or touches another.
 
     Raises:
         EditError: it can't be done in place.
     """
     root = compose(source)
     # Inner ones first, and what is put in before what begins there and is taken out.
-    found = sorted(_Editor(source, root).edits(root, before, after), key=lambda edit: edit[:2])
+    found: list[Edit] = []
+    for start, end, text in sorted(_Editor(source, root).edits(root, before, after), key=lambda edit: edit[:2]):
+        touched = found.pop() if found and found[-1].end == start else Edit(start, start, "")
+        found.append(Edit(touched.start, end, touched.text + text))
     if any(edit.start < edit.end for edit in found):
         # What is around a member that is gone may now be read in another way, as a comment below a block scalar is.
         _read_back(_apply(found, source), after)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from webhook.policy.common import EnforcementWord, Glob, Level, Model, NonEmpty, PolicySpec, Seconds
+from webhook.policy.common import EnforcementWord, KindGlob, Level, Model, NonEmpty, PolicySpec, Seconds
 from webhook.policy.facts import LabelSpec, TaintPatternSpec, TaintSpec
 from webhook.policy.meanings import Meanings
 from webhook.policy.terms import Enforcement
@@ -61,10 +61,10 @@ class EvictionStrategySpec(PolicySpec):
     drain_timeout_seconds: Seconds = Field(
         default=180, description="How long maintenance waits at most for Pods that are not gracefully interruptible."
     )
-    stateful: tuple[Glob, ...] = Field(
+    stateful: tuple[KindGlob, ...] = Field(
         default=("StatefulSet.apps",), description="Kinds whose Pods hold state, as Kind.group (globs)."
     )
-    distributed: tuple[Glob, ...] = Field(
+    distributed: tuple[KindGlob, ...] = Field(
         default=(
             *("*Job.kubeflow.org", "TrainJob.trainer.kubeflow.org", "JobSet.jobset.x-k8s.io"),
             *("LeaderWorkerSet.leaderworkerset.x-k8s.io", "Job.batch.volcano.sh"),
@@ -72,7 +72,7 @@ class EvictionStrategySpec(PolicySpec):
         description="Kinds whose Pods work in step, so that none can be missed, as Kind.group (globs). Indexed Jobs "
         "with parallelism need not be listed.",
     )
-    replicated: tuple[Glob, ...] = Field(
+    replicated: tuple[KindGlob, ...] = Field(
         default=("Deployment.apps", "ReplicaSet.apps", "ReplicationController", "Rollout.argoproj.io"),
         description="Kinds of which one replica that can write to a claim is a single instance with state (globs).",
     )

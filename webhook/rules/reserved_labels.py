@@ -34,7 +34,7 @@ from webhook.documents import field_path
 from webhook.globs import Globs
 from webhook.kube.pod import pod_from_template
 from webhook.patch import move, removal
-from webhook.policy.errors import SpecError
+from webhook.policy.errors import SpecError, did_you_mean
 from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
 from webhook.rules.reserved_labels_own import PLACES_AT_MOST, PODS, mapping, own_keys_of_object, own_keys_of_pod
@@ -254,11 +254,16 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
                 path, f"{key!r} is in none of the `domains`: it is never rejected; remove it or mend its domain"
             )
 
+    declared = (name for rule in spec.match.resource_rules or () for name in rule.resources)
+    looked_at = {*declared, *(name for rule in _rules(facts) for name in rule.resources)}
     allowed: dict[str, tuple[str, ...]] = {}
     for number, item in enumerate(spec.allow):
         for index, key in enumerate(item.labels):
             refuse_unreserved(key, ("allow", number, "labels", index))
-        for resource in item.resources:
+        for index, resource in enumerate(item.resources):
+            if looked_at.isdisjoint({"*", resource}):
+                text = f"the policy never looks at {resource}{did_you_mean(resource, looked_at)}"
+                raise SpecError(("allow", number, "resources", index), text)
             allowed[resource] = (*allowed.get(resource, ()), *item.labels)
     # A workload usually carries the labels of its Pods.
     for resource in {workload.resource for workload in facts.workloads}:
