@@ -182,7 +182,8 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         try:
             policy = _compile(document, facts, shared)
         except SpecError as error:
-            problems.append(document.spec_problem(error))
+            if document.faulty.isdisjoint(error.path[:1]):  # else what is wrong there is said
+                problems.append(document.spec_problem(error))
             continue
         if document.spec.enforcement is not Enforcement.OFF:
             policies.append(policy)

@@ -293,6 +293,13 @@ def test_integers_beyond_64_bits_are_an_error() -> None:
         ("1 +", "Syntax error: mismatched input '<EOF>' (at column 4)"),
         ("true) || (true", "Syntax error: mismatched input ')' (at column 5)"),
         ("object.x.nofunction() == 1", "there is no `nofunction` (at column 20)"),
+        ("object.x.al(y, y == 1)", "there is no `al` (at column 12)"),
+        ("nope(object.x, nada) == 1", "there is no `nope` (at column 5)"),
+        (
+            "object.x.exists(y == 1)",
+            "`exists` takes a name and what holds of it, as in `list.exists(x, x == 1)` (at column 16)",
+        ),
+        ("object.x = 1", "Syntax error: token recognition error at: '= ' (at column 10); to compare, write =="),
         ("1 == 'a'", "found no matching overload for '_==_' applied to '(int, string)' (at column 3)"),
         (
             "quantity('1') == '1'",

@@ -234,6 +234,28 @@ def test_what_the_document_says_holds_for_cases_that_do_not_say_it(tested: Calla
     assert (code, said) == (0, [[], [], []])
 
 
+ENDING = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: ending}
+spec:
+  domains: [ending.example]
+  exempt:
+    - {names: [web], reason: until it is mended, expires: 2099-01-31}
+"""
+
+
+def test_an_exemption_holds_up_to_its_last_day(tested: Callable[..., Any], write: Write) -> None:
+    write("policies/ending.yaml", ENDING)
+    code, said = tested(
+        {"date": "2099-01-31", "expect": expecting("allowed")},
+        {"date": "2099-02-01", "expect": expecting("denied", policies=["ending"])},
+        object={**POD, "metadata": {"name": "web", "labels": {"ending.example/x": "b"}}},
+    )
+    assert (code, said) == (0, [[], []])
+    assert tested({"expect": expecting("denied")}, date="2099-02-01", object={**POD, **RESERVED}) == (0, [[]])
+
+
 def test_only_the_policies_that_are_named_judge(tested: Callable[..., Any]) -> None:
     code, said = tested(
         {"object": RESERVED, "expect": expecting("allowed")},
@@ -327,9 +349,10 @@ spec:
     [
         ("kind: PolicyTest", "kind: PolicyTests", "unknown kind 'PolicyTests', did you mean `PolicyTest`?"),
         ("spotgate.dev/v1", "spotgate.dev/v2", "expected spotgate.dev/v1, got 'spotgate.dev/v2'"),
-        ("name: mine", "name: My Test", "string should match pattern"),
+        ("name: mine", "name: My Test", "expected up to 63 lower case letters"),
         ("case 1", "case 0", "2 cases are named 'case 0'; give each a name of its own"),
         ("kubernetesVersion: '1.30'", "kubernetesVersion: 1.30", 'write it in quotes, as "1.34": YAML reads 1.3'),
+        ("labels:", "label:", "unknown field `label`, did you mean `labels`?"),
         ("team: a", "team: 1", "must be a text, got 1; put it in quotes"),
     ],
 )
@@ -458,6 +481,38 @@ def test_coverage_names_what_no_case_reaches(run: Run, write: Write) -> None:
     shown = run("test", "policies", "--coverage").out
     assert "  labels       ReservedLabels: acted 0, passed by 2\n" in shown
     assert "    policies/policy.yaml:3: no case is exempt for: they own it\n" in shown
+
+
+VALIDATION = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: own}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]}
+  validations:
+    - expression: object.metadata.name != 'a'
+    - expression: object.metadata.name != 'b'
+    - expression: object.metadata.name != 'c'
+"""
+
+
+def test_coverage_names_rules_that_always_hold(run: Run, write: Write) -> None:
+    write("policies/own.yaml", VALIDATION)
+    cases = [
+        {"object": {"metadata": {"name": "a"}}, "expect": expecting("denied")},
+        {"object": {"metadata": {"name": "c"}}, "expect": expecting("denied")},
+        {"expect": expecting("allowed")},
+    ]
+    write("policies/tests/own.yaml", policy_test(*cases))
+    assert run("test", "--coverage", "policies").out == (
+        "Coverage: the cases in which a policy acted, and in which it passed an object by\n"
+        "  own  Validation: acted 2, passed by 1\n"
+        "    policies/own.yaml:3: no case finds validations[1] false\n"
+        "\n"
+        "3 cases against policies: 3 passed\n"
+    )
+    write("policies/tests/own.yaml", policy_test(cases[2]))
+    assert "no case finds" not in run("test", "--coverage", "policies").out
 
 
 def test_control_characters_of_a_test_do_not_reach_the_terminal(run: Run, write: Write) -> None:

@@ -11,6 +11,7 @@ from jsonschema import Draft7Validator
 
 from webhook.bundle import SHIPPED, document_kinds, load_bundle
 from webhook.cli.policy_schema import editor_schema, resolved, spec_models
+from webhook.documents import read_documents
 from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.terms import API_VERSION
@@ -35,7 +36,7 @@ def validator() -> Draft7Validator:
 
 
 def documents(file: Path) -> list[Any]:
-    return list(yaml.safe_load_all(file.read_text()))
+    return [each.value for each in read_documents(file.read_bytes(), str(file))]
 
 
 def shipped(kind: str) -> Any:

@@ -73,8 +73,10 @@ spec:
         ("spec: {exempt: [{reason: because}]}", 4, "name at least one of users, groups"),
         ("spec: {exempt: [{users: [a], reason: b, expires: 31.01.2027}]}", 4, "spec.exempt[0].expires: "),
         ("spec: {exempt: [{users: [a], reason: b, expires: 2027}]}", 4, "a date is written as 2027-01-31"),
-        ("spec: {exempt: [{users: [a], reason: b, expires: 2027-02-30}]}", 4, "spec.exempt[0].expires: "),
-        ("spec: {exempt: [{serviceAccounts: [ci-deploy], reason: b}]}", 4, "spec.exempt[0].serviceAccounts[0]: "),
+        ("spec: {exempt: [{users: [a], reason: b, expires: 2027-02-30}]}", 4, "there is no day 2027-02-30"),
+        ("spec: {exempt: [{users: [a], reason: b, expires: '20270131'}]}", 4, "a date is written as 2027-01-31, got '20270131'"),
+        ("spec: {exempt: [{users: [a], reason: b, expires: '2027-01-31T00:00:00Z'}]}", 4, "a date is written as 2027-01-31"),
+        ("spec: {exempt: [{serviceAccounts: [ci-deploy], reason: b}]}", 4, "expected namespace:name, and nothing before it; got 'ci-deploy'"),
         ("spec: {match: {objectSelector: {matchExpressions: [{key: a, operator: In}]}}}", 4, "operator In needs `values`"),
         ("spec: {match: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [PATCH]}]}}", 4, "'PATCH' is not one of"),
         ("spec: {match: {resourceRules: []}}", 4, "spec.match.resourceRules: "),
@@ -209,3 +211,20 @@ spec:
     )
     _, problems = load(tmp_path, a=document)
     assert "spec.nodePools[0].capacity.from: not a JMESPath expression" in str(problems[0])
+
+
+@pytest.mark.parametrize(
+    ("head", "hint"),
+    [
+        ("apiVersion: spotgate.dev/v2\nkind: Example", ""),
+        ("apiVersion: spotgate.dev/v2\nkind: PolicyTest", ""),
+        ("apiVersion: v1\nkind: ConfigMap", "; only policy files belong in a policy folder"),
+        ("apiVersion: v1\nkind: [Example]", "; only policy files belong in a policy folder"),
+    ],
+)
+def test_another_api_version_is_a_mistake_and_another_kind_does_not_belong_here(
+    tmp_path: Path, head: str, hint: str
+) -> None:
+    _, (problem,) = load(tmp_path, a=f"{head}\nmetadata: {{name: a}}\n")
+    version = head.split()[1]
+    assert problem.text == f"expected spotgate.dev/v1, got {version!r}{hint}"

@@ -147,6 +147,10 @@ HEAD = "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labe
     [
         ({"resourceRules": [{"apiGroups": ["apps/v1"]}]}, "resourceRules[0].apiGroups[0]",
             "'apps/v1' is a group with a version: write apiGroups: [apps] and apiVersions: [v1]"),
+        ({"resourceRules": [{"apiGroups": ["core"]}]}, "resourceRules[0].apiGroups[0]",
+            "'core' is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"),
+        ({"resourceRules": [{"apiGroups": ["v1beta1"]}]}, "resourceRules[0].apiGroups[0]",
+            "'v1beta1' is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"),
         ({"resourceRules": [{"apiGroups": ["*.coreweave.com"]}]}, "resourceRules[0].apiGroups[0]",
             "'*.coreweave.com' is no API group; write '' for the core group, '*' for all, or a name such as apps"),
         ({"resourceRules": [{"apiGroups": ["", "*"]}]}, "resourceRules[0].apiGroups", "'*' stands for all; leave out the others"),

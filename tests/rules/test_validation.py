@@ -73,8 +73,8 @@ def decided(spec: JSON, request: JSON, *, view: ClusterView = CLUSTER) -> list[F
     whole = Request(
         uid="u",
         operation=request["operation"],
-        kind=GroupVersionKind("", "v1", "Pod"),
-        resource=GroupVersionResource("", "v1", "pods"),
+        kind=GroupVersionKind("", "v1", request.get("kind", "Pod")),
+        resource=GroupVersionResource("", "v1", request.get("resource", "pods")),
         name=request.get("name", "web"),
         namespace=request.get("namespace", NAMESPACE),
         object=raw["object"],
@@ -293,6 +293,14 @@ def test_the_namespace_is_shown_with_its_labels() -> None:
     view = replace(CLUSTER, namespaces={NAMESPACE: {"tier": "gold"}})
     assert said(pod(), "namespaceObject.metadata.labels.tier == 'gold'", view=view) == []
     assert said(pod(), f"namespaceObject.metadata.name == '{NAMESPACE}'", view=UNKNOWN) == []
+
+
+def test_a_namespace_itself_is_in_none() -> None:
+    thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
+    match = {"resourceRules": [{"apiGroups": [""], "resources": ["namespaces"], "operations": ["CREATE"]}]}
+    rule = {"match": match, "validations": [{"expression": "namespaceObject == null && request.namespace == 'team-a'"}]}
+    namespace = {"operation": "CREATE", "object": thing, "name": "team-a", "namespace": "team-a", "kind": "Namespace"}
+    assert decided(rule, {**namespace, "resource": "namespaces"}, view=UNKNOWN) == []
 
 
 def test_an_unknown_namespace_is_not_one_without_labels() -> None:
@@ -564,6 +572,15 @@ def test_a_large_object_is_not_judged() -> None:
 )
 def test_a_mistake_is_found_when_the_policy_is_loaded(tmp_path: Path, spec: JSON, problem: str) -> None:
     assert loading(tmp_path, **spec).split("\n")[0] == problem
+
+
+def test_what_follows_from_a_mistake_is_not_said_too(tmp_path: Path) -> None:
+    match = {"resourceRules": [{"apiGroups": [""], "resources": ["Pods"], "operations": ["*"]}]}
+    said = loading(tmp_path, match=match, validations=[{"expression": "objet == 1"}]).split("\n")
+    assert [line.split(": ")[1] for line in said] == [
+        "spec.match.resourceRules[0].resources[0]",
+        "spec.validations[0].expression",
+    ]
 
 
 def test_without_the_library_the_policy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,9 @@ KNOWN_FIELDS: Final = {
 """What is known of the request and its namespace: less than a ValidatingAdmissionPolicy is shown."""
 
 _ERROR: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_ASSIGNED: Final = re.compile(r"token recognition error at: '=")
+_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "sortBy"})
+"""Functions that are none to the type checker, unless they have a name for their items."""
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
 _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _NOT_CONVERTED: Final = re.compile(
@@ -234,18 +237,23 @@ class CelCpp:
 
 def _refused(text: str, lines_before: int) -> ExpressionError:
     """The first mistake in the expression itself, and where it is there."""
-    found = _ERROR.search(text)
-    if found is None:
+    mistakes = [(int(found[1]) - lines_before, int(found[2]), found[3]) for found in _ERROR.finditer(text)]
+    if not mistakes:
         return ExpressionError(_STATUS.sub("", text))
-    line, column, problem = int(found[1]) - lines_before, int(found[2]), found[3].replace("Matches", "matches")
+    # Of `list.al(x, ...)` it names `x` before `al`, without which `x` would be known.
+    line, column, problem = min((each for each in mistakes if _UNDECLARED.search(each[2])), default=mistakes[0])
+    problem = problem.replace("Matches", "matches")
     for ours, called in _CALLED:
         problem = problem.replace(ours, called)
     problem = problem.replace(" (in container '')", "")
     where = f" (at column {column})" if line == 1 else f" (at line {line}, column {column} of the expression)"
     undeclared = _UNDECLARED.search(problem)
     if undeclared is None:
-        return ExpressionError(f"{problem.partition(' expecting ')[0]}{where}")
+        hint = "; to compare, write ==" if _ASSIGNED.search(problem) else ""
+        return ExpressionError(f"{problem.partition(' expecting ')[0]}{where}{hint}")
     name = undeclared[1].partition(".")[0]
+    if name in _MACROS:
+        return ExpressionError(f"`{name}` takes a name and what holds of it, as in `list.{name}(x, x == 1)`{where}")
     return ExpressionError(f"there is no `{name}`{where}", name)
 
 

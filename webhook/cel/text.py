@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from webhook.cel import ExpressionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PREFIX: Final = "variables_"
 _WORDS: Final = re.compile(
@@ -80,3 +83,21 @@ def bound_name(variable: str) -> str:
 def shown_name(name: str) -> str:
     """What a name of the text is called in policies."""
     return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else name
+
+
+def substituted(expression: str, names: Mapping[str, str]) -> str:
+    """An expression in which other expressions stand for some of its names.
+
+    Args:
+        expression: as it is written; ``matches`` stays ``matches``.
+        names: name (``object``, ``params``, ``variables.x``) -> what stands for it.
+    """
+
+    def word(found: re.Match[str]) -> str:
+        if found["variable"]:
+            return names.get(f"variables.{found['variable']}", found[0])
+        if found["param"]:
+            return names.get("params", "params") + found[0].removeprefix("params")
+        return names.get(found["word"] or "", found[0])
+
+    return _WORDS.sub(word, expression)

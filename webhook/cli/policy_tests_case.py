@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cluster.manifests import Manifest
@@ -72,6 +73,10 @@ class Case:
         if operation == "DELETE" and changes and self._own.object is not None:
             raise self.cannot_run(self.at("oldObject"), "DELETE has one object; write it as `oldObject` or as `object`")
         return operation
+
+    def now(self, now: datetime) -> datetime:
+        """When it is done: on the day that it names, else now."""
+        return datetime.combine(self.spec.date, time(), UTC) if self.spec.date is not None else now
 
     def version(self) -> tuple[int, int]:
         """The Kubernetes version."""

@@ -34,11 +34,13 @@ class Reached(msgspec.Struct):
         operations: those on which the policy looked at something.
         acted: it found or changed something.
         exemptions: those that let something through, by their number.
+        details: of what it found; a `Validation` says there which of its rules it was.
     """
 
     operations: set[str] = msgspec.field(default_factory=set)
     acted: bool = False
     exemptions: set[int] = msgspec.field(default_factory=set)
+    details: set[str] = msgspec.field(default_factory=set)
 
     @property
     def passed(self) -> bool:
@@ -71,6 +73,7 @@ class _WatchedValidator:
         self._reached.operations.add(subject.operation)
         for violation in self._rule.validate(subject, context):
             self._reached.acted = True
+            self._reached.details.add(violation.detail)
             yield violation
 
 
@@ -120,7 +123,7 @@ class Watch:
         taken = {}
         for name, reached in self._reached.items():
             taken[name] = replace(reached)
-            reached.operations, reached.acted, reached.exemptions = set(), False, set()
+            reached.operations, reached.acted, reached.exemptions, reached.details = set(), False, set(), set()
         return taken
 
 
@@ -175,10 +178,18 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> 
         unreached=[
             *(() if acted else ("no case makes it act",)),
             *(() if passed else ("no case has it pass an object by",)),
+            *_validations(document, set().union(*(case.details for case in cases)) if acted else None),
             *_operations(policy, set().union(*(case.operations for case in cases))),
             *_exemptions(policy, set().union(*(case.exemptions for case in cases))),
         ],
     )
+
+
+def _validations(document: PolicyDocument, details: set[str] | None) -> Iterator[str]:
+    """Rules of a `Validation` that hold in every case; None: it never acts, which says it all."""
+    for number, _ in enumerate(getattr(document.spec, "validations", ())):
+        if details is not None and f"validations[{number}] is false." not in details:
+            yield f"no case finds validations[{number}] false"
 
 
 def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ The descriptions are the documentation: ``spotgate schema`` prints them for edit
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Annotated, Final, Literal, Self
 
@@ -22,7 +23,7 @@ from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
 from webhook.policy.fields import ApiGroups, ApiVersions, LabelKey, LabelValue, Operations, Resources  # noqa: TC001 - for pydantic
-from webhook.policy.meanings import Meanings, at_least_one
+from webhook.policy.meanings import Meanings, Shape, at_least_one
 from webhook.policy.terms import Enforcement
 
 
@@ -38,13 +39,26 @@ def _check_reason(reason: str) -> str:
     return reason
 
 
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
 def _date_text(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("a date is written as 2027-01-31")  # noqa: TRY004 - pydantic takes ValueError
+    """Only as in the schema: pydantic also takes times, and digits for seconds since 1970."""
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        raise ValueError(f"a date is written as 2027-01-31, got {value!r}")
     return value
 
 
+def _check_kind(pattern: str) -> str:
+    group, slash, kind = pattern.rpartition("/")
+    if slash:
+        raise ValueError(f"{pattern!r} would match nothing; write the kind first: {kind}.{group}")
+    return pattern
+
+
 Glob = Annotated[str, AfterValidator(_check_glob)]
+KindGlob = Annotated[Glob, AfterValidator(_check_kind)]
+"""Kinds of objects, as ``Kind.group``."""
 Date = Annotated[date, BeforeValidator(_date_text)]
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
 Flag = StrictBool
@@ -91,9 +105,12 @@ Level = Annotated[
 class Metadata(Model):
     """Name and notes of a document."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")] = Field(
-        description="Unique among all documents; lower case letters, digits, '-' and '.'."
-    )
+    name: Annotated[
+        str,
+        Shape(
+            r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", "up to 63 lower case letters, digits, '-' and '.', as team-labels"
+        ),
+    ] = Field(description="Unique among all documents; lower case letters, digits, '-' and '.'.")
     annotations: dict[str, str] = Field(default={}, description="Free notes.")
     labels: dict[str, str] = Field(default={}, description="Free labels.")
 
@@ -193,8 +210,8 @@ class ExemptSpec(Model):
 
     users: tuple[Glob, ...] = Field(default=(), description="User names (globs).")
     groups: tuple[Glob, ...] = Field(default=(), description="Groups of the user (globs).")
-    service_accounts: tuple[Annotated[Glob, Field(pattern=r"^[^:]+:[^:]+$")], ...] = Field(
-        default=(), description="Service accounts as 'namespace:name' (globs)."
+    service_accounts: tuple[Annotated[Glob, Shape(r"[^:]+:[^:]+", "namespace:name, and nothing before it")], ...] = (
+        Field(default=(), description="Service accounts as 'namespace:name' (globs).")
     )
     namespaces: tuple[Glob, ...] = Field(default=(), description="Namespaces of the object (globs).")
     names: tuple[Glob, ...] = Field(default=(), description="Names of the object (globs).")

@@ -35,12 +35,14 @@ class PolicyDocument(msgspec.Struct, frozen=True):
         name: empty where it is no name.
         spec: the model of the kind, without faulty fields; None where it can't be without them.
         document: as it was read.
+        faulty: fields of spec that are left out of it, as they have mistakes.
     """
 
     kind: str
     name: str
     spec: Any
     document: Document
+    faulty: frozenset[str | int] = frozenset()
 
     @property
     def is_policy(self) -> bool:

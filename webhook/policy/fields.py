@@ -13,9 +13,12 @@ from pydantic import AfterValidator
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_VERSION: Final = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 
 
 def _check_group(group: str) -> str:
+    if group == "core" or _VERSION.fullmatch(group):
+        raise ValueError(f"{group!r} is no API group; that of Pods, Namespaces and Nodes, the core group, is ''")
     if group in {"", "*"} or _DNS_SUBDOMAIN.fullmatch(group):
         return group
     name, slash, version = group.partition("/")

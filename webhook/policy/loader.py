@@ -71,7 +71,9 @@ def validate_document(
         return None
     kind = value.get("kind")
     if value.get("apiVersion") != API_VERSION:
-        problem(("apiVersion",), f"expected {API_VERSION}, got {value.get('apiVersion')!r}{_tests_hint(value)}")
+        problem(
+            ("apiVersion",), f"expected {API_VERSION}, got {value.get('apiVersion')!r}{_stranger_hint(value, kinds)}"
+        )
         return None
     if kind in _TESTS and kind not in kinds:
         return None
@@ -79,16 +81,25 @@ def validate_document(
         problem((key,), f"unknown field `{key}`{did_you_mean(key, ('metadata', 'spec'))}")
     metadata = validate_model(Metadata, value.get("metadata", {}), ("metadata",), problem)
     spec: BaseModel | None = None
+    faulty: set[str | int] = set()
+
+    def spec_problem(path: FieldPath, text: str) -> None:
+        faulty.update(path[1:2])
+        problem(path, text)
+
     if isinstance(kind, str) and kind in kinds:
-        spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), problem)
+        spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), spec_problem)
     else:
         known = ", ".join(sorted(kinds))
         problem(("kind",), f"unknown kind {kind!r}{did_you_mean(str(kind), kinds)}; there are: {known}")
-    return PolicyDocument(str(kind), metadata.name if metadata is not None else "", spec, document)
+    name = metadata.name if metadata is not None else ""
+    return PolicyDocument(str(kind), name, spec, document, frozenset(faulty))
 
 
-def _tests_hint(value: Mapping[str, Any]) -> str:
-    return "; only policy files belong in a policy folder" if "apiVersion" in value else ""
+def _stranger_hint(value: Mapping[str, Any], kinds: Mapping[str, type[BaseModel]]) -> str:
+    if "apiVersion" not in value or str(value.get("kind")) in {*kinds, *_TESTS}:
+        return ""
+    return "; only policy files belong in a policy folder"
 
 
 def validate_model(
@@ -141,8 +152,8 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return f"must be a text, got {found!r}{'; put it in quotes' if isinstance(found, int | float) else ''}"
         case "too_short":
             return "must not be empty"
-        case "date_parsing" | "date_from_datetime_parsing" | "date_type":
-            return f"a date is written as 2027-01-31, got {found!r}"
+        case "date_parsing" | "date_from_datetime_parsing":
+            return f"there is no day {found}"
         case _:
             return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {found!r}"
 

@@ -1,12 +1,15 @@
-"""What a model says to editors and to the reference, and not to the loader, which has validators for it."""
+"""What a model says to editors and to the reference beside its types."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import core_schema
 
 if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler, JsonValue
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, JsonValue
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
@@ -25,6 +28,27 @@ class Meanings:
         enumeration = handler.resolve_ref_schema(schema)
         enumeration["enumDescriptions"] = [self.words[word] for word in enumeration["enum"]]
         return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Annotates a text that must match a pattern, which people are told in words: ``Shape("[a-z]+", "letters")``."""
+
+    pattern: str
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """``patternErrorMessage`` is what VS Code and the YAML language server show."""
+        message = f"expected {self.words}"
+        return {**handler(core_schema), "pattern": f"^{self.pattern}$", "patternErrorMessage": message}
+
+    def _check(self, text: str) -> str:
+        if re.fullmatch(self.pattern, text) is None:
+            raise ValueError(f"expected {self.words}; got {text!r}")
+        return text
 
 
 def at_least_one(*names: str) -> dict[str, JsonValue]:

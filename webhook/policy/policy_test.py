@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook.policy.common import Flag, Model, NonEmpty
+from webhook.policy.common import Date, Flag, Model, NonEmpty
 from webhook.policy.meanings import Meanings
 
 KIND: Final = "PolicyTest"
@@ -37,14 +37,31 @@ class _Open(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
 
 
-class ObjectMetadata(_Open):
-    """``metadata`` of an object."""
+def _null_removes(schema: dict[str, Any]) -> None:
+    """For editors: null is no default here, it takes away what the document's object has."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class ObjectMetadata(Model):
+    """``metadata`` of an object. A misspelt field is a mistake: it would be in no object, and the test of nothing."""
+
+    model_config = ConfigDict(json_schema_extra=_null_removes)
 
     name: str | None = Field(default=None, description="Name.")
     generate_name: str | None = Field(default=None, description="What the name begins with.")
     namespace: str | None = Field(default=None, description="Namespace; default: that of `namespace` beside `object`.")
     labels: dict[str, str | None] | None = Field(default=None, description="Labels.")
     annotations: dict[str, str | None] | None = Field(default=None, description="Annotations.")
+    finalizers: list[str] | None = Field(default=None, description="Finalizers.")
+    owner_references: list[dict[str, Any]] | None = Field(default=None, description="Owners, as in a manifest.")
+    uid: str | None = Field(default=None, description="As the API server writes it.")
+    resource_version: str | None = Field(default=None, description="As the API server writes it.")
+    generation: int | None = Field(default=None, description="As the API server writes it.")
+    creation_timestamp: str | None = Field(default=None, description="As the API server writes it.")
+    deletion_timestamp: str | None = Field(default=None, description="When its deletion was asked for.")
+    deletion_grace_period_seconds: int | None = Field(default=None, description="As the API server writes it.")
+    managed_fields: list[dict[str, Any]] | None = Field(default=None, description="As the API server writes it.")
 
 
 class KubernetesObject(_Open):
@@ -135,6 +152,9 @@ class Surroundings(Model):
     namespace: NamespaceSpec | None = Field(default=None, description="The namespace of the request.")
     state: StateSpec | None = Field(
         default=None, description="What is in the cluster already; default: unknown. A case's replaces the document's."
+    )
+    date: Date | None = Field(
+        default=None, description="The day of the request (UTC), for exemptions that end; default: today."
     )
     kubernetes_version: Annotated[str, BeforeValidator(_version_text), Field(pattern=r"^v?\d+\.\d+")] | None = Field(
         default=None, description="Of the API server and the kubelets, in quotes."

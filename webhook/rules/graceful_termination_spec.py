@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from webhook.capacity.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
-from webhook.policy.common import Flag, Glob, Model, PolicySpec, Seconds
+from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
 from webhook.policy.meanings import Meanings
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class GracefulTerminationSpec(PolicySpec):
         default=dict(DEFAULT_CLASSES),
         description="Workload classes. These are there without being listed; those listed are added or replaced.",
     )
-    training_operators: tuple[Glob, ...] = Field(
+    training_operators: tuple[KindGlob, ...] = Field(
         default=tuple(f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")),
         description="Owners whose Pods are `checkpointing` if they request GPUs, as `Kind.group` (globs). Jobs of any "
         "group (Kubernetes, JobSet, Volcano) need not be listed.",

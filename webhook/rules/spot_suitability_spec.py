@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import ConfigDict, Field, StrictInt, model_validator
 
-from webhook.policy.common import EnforcementWord, Flag, Glob, Level, Model, NonEmpty, PolicySpec
+from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
 from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
 from webhook.policy.meanings import at_least_one
 from webhook.policy.terms import Enforcement
@@ -82,7 +82,7 @@ class SpotSuitabilitySpec(PolicySpec):
     minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
         default=3, description="Replicas that a service on spot has at least."
     )
-    replicated: tuple[Glob, ...] = Field(
+    replicated: tuple[KindGlob, ...] = Field(
         default=(
             "Deployment.apps",
             "ReplicaSet.apps",
@@ -92,7 +92,7 @@ class SpotSuitabilitySpec(PolicySpec):
         ),
         description="Kinds whose spec.replicas says how many Pods of one template there are, as Kind.group (globs).",
     )
-    stateful: tuple[Glob, ...] = Field(
+    stateful: tuple[KindGlob, ...] = Field(
         default=("StatefulSet.apps",),
         description="Kinds whose Pods hold state, as Kind.group (globs); so does a Pod that can write to a claim.",
     )

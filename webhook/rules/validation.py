@@ -125,8 +125,6 @@ def _message(rule: _Rule, values: Values) -> str:
 
 
 def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001
-    if spec.match.resource_rules is None:
-        raise SpecError(("match", "resourceRules"), "is missing: say what the policy looks at")
     try:
         of = language()
     except MissingLibraryError as error:
@@ -152,6 +150,8 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001
         )
         for number, each in enumerate(spec.validations)
     )
+    if spec.match.resource_rules is None:
+        raise SpecError(("match", "resourceRules"), "is missing: say what the policy looks at")
     needs = Needs(
         pools="pools" in compiler.names,
         namespaces="namespaceObject" in compiler.names,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from webhook.policy.common import Model, PolicySpec
+from webhook.policy.meanings import Shape
 
 _AT_MOST: Final = 100
 """Validations, and variables, of one policy: all of them are compiled before it is in force."""
@@ -25,7 +26,7 @@ def _says_something(text: str) -> str:
 
 
 ExpressionText = Annotated[str, AfterValidator(_says_something)]
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
+Identifier = Annotated[str, Shape(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")]
 
 
 class ValidationItem(Model):
@@ -55,9 +56,11 @@ class ValidationItem(Model):
 class NamedExpression(Model):
     """A condition with a name."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$", max_length=316)] = Field(
-        description="What it is called in findings and `explain`."
-    )
+    name: Annotated[
+        str,
+        Shape(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.' and '/', as on-spot"),
+        Field(max_length=316),
+    ] = Field(description="What it is called in findings and `explain`.")
     expression: ExpressionText = Field(description="A CEL expression; where one is false, the policy looks away.")
 
 

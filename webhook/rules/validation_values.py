@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.cel import HAS_NUL, NOT_KNOWN
+from webhook.review import GroupVersionKind
 
 if TYPE_CHECKING:
     from webhook.capacity.pool import Pool
@@ -55,7 +56,7 @@ def _shown(subject: Subject, context: Context, *, nul: bool) -> dict[str, Any]:
     }
     if user.username:
         values["request.userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
-    if request.namespace:
+    if request.namespace and request.kind != _NAMESPACE:  # which is said to be in itself
         labels = view.namespaces.get(request.namespace)
         known = {"metadata": {"name": request.namespace, "labels": dict(labels or ())}}
         values["namespaceObject"] = NOT_KNOWN if labels is None else known
@@ -79,6 +80,7 @@ def _about(subject: Subject) -> dict[str, Any]:
     return {key: value for key, value in about.items() if value not in ("", None)}
 
 
+_NAMESPACE: Final = GroupVersionKind("", "v1", "Namespace")
 _POD: Final = {"group": "", "version": "v1", "kind": "Pod"}
 _PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
 
