@@ -94,7 +94,7 @@ class Server:
         query = "?gracePeriodSeconds=0" if store else "?dryRun=All"
         if operation == "UPDATE":
             thing = {**thing, "metadata": {**metadata, "resourceVersion": self._version(thing, path)}}
-        status, body, warnings = self._send(METHODS[operation], path + query, thing, identity)
+        status, body, warnings = self.send(METHODS[operation], path + query, thing, identity)
         ours = tuple(each for each in warnings if each.startswith(("[", "  ")))
         if status < http.client.BAD_REQUEST:
             return Answer("", ours, None if operation == "DELETE" else body)
@@ -109,10 +109,11 @@ class Server:
         """Which version is updated: of a custom resource it has to be said; else nothing, for whichever is there."""
         if resource_of(thing["apiVersion"].rpartition("/")[0], thing["kind"]) is not None:
             return ""
-        version: str = self._send("GET", path, {}, ADMINISTRATOR)[1]["metadata"]["resourceVersion"]
+        version: str = self.send("GET", path, {}, ADMINISTRATOR)[1]["metadata"]["resourceVersion"]
         return version
 
-    def _send(self, method: str, path: str, body: JSON, identity: Identity) -> tuple[int, JSON, list[str]]:
+    def send(self, method: str, path: str, body: JSON, identity: Identity) -> tuple[int, JSON, list[str]]:
+        """Any request: its status, what came back, and the warnings, line by line."""
         self.connection.putrequest(method, path)
         content = b"" if method in {"DELETE", "GET"} else json.dumps(body).encode()
         headers = [

@@ -1,0 +1,127 @@
+"""examples/policies: a folder to copy, whose parts hold together and whose mistakes are said."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import run  # noqa: F401 - a fixture
+from webhook.bundle import document_kinds, load_bundle
+from webhook.policy.document import FACTS, policy_files
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+POLICIES = Path(__file__).parents[2] / "examples" / "policies"
+PAGE = (POLICIES / "README.md").read_text()
+COMMANDS = re.findall(r"```console\n\$ spotgate (.*)\n((?:.*\n)*?)```", PAGE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, beside what the page shows."""
+    shutil.copytree(POLICIES, tmp_path / "policies")
+    for name, text in re.findall(r"^`([\w-]+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE):
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "policies"
+
+
+@pytest.mark.parametrize(("command", "expected"), COMMANDS, ids=[command for command, _ in COMMANDS])
+@pytest.mark.usefixtures("folder")
+def test_a_command_of_the_page_prints_what_it_says(run: Run, command: str, expected: str) -> None:  # noqa: F811
+    done = run(*shlex.split(command))
+    assert done.err == ""
+    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*)")
+    assert re.fullmatch(pattern, done.out), done.out
+
+
+def test_the_page_names_every_file_and_what_is_in_it() -> None:
+    files = {str(file.relative_to(POLICIES)) for file in policy_files([POLICIES])}
+    rows = dict(re.findall(r"^\| \[`(.*?)`\]\(.*?\) \| (.*?) \|", PAGE, re.MULTILINE))
+    assert rows.keys() == files
+    for name, kinds in rows.items():
+        found = dict.fromkeys(re.findall(r"^kind: (.*)", (POLICIES / name).read_text(), re.MULTILINE))
+        assert kinds == ", ".join(found)
+
+
+def test_every_file_begins_with_what_it_protects_from() -> None:
+    for file in policy_files([POLICIES]):
+        first, second, third, *_ = file.read_text().splitlines()
+        assert first.startswith("# yaml-language-server: $schema="), file
+        assert second.startswith(("# Protects ", "# Owned by ")), file
+        assert third.startswith("# "), file
+
+
+def test_every_kind_of_policy_is_there_and_the_cases_reach_all_of_each(run: Run) -> None:  # noqa: F811
+    done = run("test", POLICIES, "--coverage", "-o", "json")
+    assert (done.code, done.err) == (0, "")
+    assert {each["policy"]: each["unreached"] for each in done.json["coverage"] if each["unreached"]} == {}
+    assert {each.kind for each in load_bundle([POLICIES]).documents} == document_kinds().keys()
+    assert {each["kind"] for each in done.json["coverage"]} == document_kinds().keys() - FACTS - {"Exemption"}
+
+
+# A right text in one of the files, a wrong one in its place, and what is said of it: where, and how to mend it.
+MISTAKES = [
+    ("gpu-requests.yaml", "kind: Validation", "kind: Validaton", "5:1: kind: unknown kind 'Validaton', did you mean `Validation`?"),
+    ("gpu-requests.yaml", "spotgate.dev/v1", "spotgate.dev/v1beta1", "4:1: apiVersion: expected spotgate.dev/v1, got 'spotgate.dev/v1beta1'"),
+    ("gpu-requests.yaml", "name: gpu-requests", "name: GPU_requests", "7:3: metadata.name: expected up to 63 lower case letters, digits, '-' and '.', as team-labels; got 'GPU_requests'"),
+    ("gpu-requests.yaml", "resourceRules:", "resourceRule:", "10:5: spec.match.resourceRule: unknown field `resourceRule`, did you mean `resourceRules`?"),
+    ("gpu-requests.yaml", "resources: [pods]", "resources: [Pods]", "11:39: spec.match.resourceRules[0].resources[0]: 'Pods' is no resource; write the plural in lower case, as pods"),
+    ("gpu-requests.yaml", "resources: [pods]", "resources: [pod]", "11:39: spec.match.resourceRules[0].resources[0]: warning: never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"),
+    ("gpu-requests.yaml", 'apiGroups: [""]', "apiGroups: [core]", "11:22: spec.match.resourceRules[0].apiGroups[0]: 'core' is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"),
+    ("gpu-requests.yaml", 'apiGroups: [""]', "apiGroups: [v1]", "11:22: spec.match.resourceRules[0].apiGroups[0]: 'v1' is no API group"),
+    ("gpu-requests.yaml", "operations: [CREATE]", "operations: [Create]", "11:59: spec.match.resourceRules[0].operations[0]: 'Create' is not one of CREATE, UPDATE, DELETE, CONNECT or *, did you mean `CREATE`?"),
+    ("gpu-requests.yaml", "operations: [CREATE]", "operations: CREATE", "11:46: spec.match.resourceRules[0].operations: must be a list: [CREATE]"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpu in params.sizes", "25:7: spec.validations[0].expression: there is no `variables.gpu` (at column 1), did you mean `variables.gpus`?"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpus in params.size", "25:7: spec.validations[0].expression: there is no `params.size`, did you mean `params.sizes`?"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpus", "25:7: spec.validations[0].expression: it must give a bool, and gives anything: compare it, as in `... == true`"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "object.spec.containers.al(c, has(c.image))", "25:7: spec.validations[0].expression: there is no `al` (at column 26), did you mean `all`?"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "object.spec.containers.exists(c.image == 'x')", "25:7: spec.validations[0].expression: `exists` takes a name and what holds of it, as in `list.exists(x, x == 1)`"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "object.metadata.name = 'train'", "25:7: spec.validations[0].expression: Syntax error: token recognition error at: '= ' (at column 22); to compare, write =="),
+    ("gpu-requests.yaml", "name: gpus", "name: my-gpus", "18:7: spec.variables[1].name: expected up to 63 letters, digits and '_', as gpuCount; got 'my-gpus'"),
+    ("images.yaml", 'exclude: ["sandbox-*"]', 'exclude: ["sandbox-["]', "12:28: spec.match.namespaces.exclude[0]: 'sandbox-[' opens a `[` that it does not close"),
+    ("images.yaml", 'exclude: ["sandbox-*"]', 'include: [sandbox-ann], exclude: ["sandbox-*"]', "12:18: spec.match.namespaces.include: warning: never matches: exclude takes out every namespace that include names"),
+    ("images.yaml", '"argocd:argocd-application-controller"', '"system:serviceaccount:argocd:argocd"', "34:25: spec.exempt[0].serviceAccounts[0]: expected namespace:name, and nothing before it; got 'system:serviceaccount:argocd:argocd'"),
+    ("images.yaml", "reason: what builds", "reson: what builds", "36:7: spec.exempt[0].reson: unknown field `reson`, did you mean `reason`?"),
+    ("images.yaml", "[^:/]+$", "[^:/+$", "23:7: spec.variables[2].expression: invalid regular expression: missing ]: [^:/+$"),
+    ("priority-classes.yaml", "operator: NotIn, values: [production]", "operator: NotIn", "13:26: spec.match.namespaceSelector.matchExpressions[0]: operator NotIn needs `values`"),
+    ("priority-classes.yaml", "[{key: acme.example/tier, operator: NotIn, values: [production]}]", "[{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]", "12:5: spec.match.namespaceSelector: warning: never matches: no value of label a meets all that is required of it"),
+    ("company-labels.yaml", "resources: [nodepools]", "resources: [nodepool]", "13:19: spec.allow[1].resources[0]: the policy never looks at nodepool, did you mean `nodepools`?"),
+    ("company-labels.yaml", "[acme.example/team, acme.example/cost-center", "[acme.exampel/team, acme.example/cost-center", "12:16: spec.allow[0].labels[0]: 'acme.exampel/team' is in none of the `domains`: it is never rejected; remove it or mend its domain"),
+    ("spot-pods.yaml", "provider: gke", "provider: gcp", "11:3: spec.provider: there is no CapacityProvider `gcp`; there are: aks, cks, eks, gke, karpenter"),
+    ("spot-pods.yaml", "PyTorchJob.kubeflow.org", "kubeflow.org/PyTorchJob", "30:7: spec.trainingOperators[0]: 'kubeflow.org/PyTorchJob' would match nothing; write the kind first: PyTorchJob.kubeflow.org"),
+    ("spot-pods.yaml", "graceSeconds: 90,", "graceSeconds: 10,", "27:35: spec.classes.inference.preStopSeconds: a sleep of 15 s leaves nothing of 10 s to shut down in"),
+    ("node-pools.yaml", "max([spec.", "maximum([spec.", "31:11: spec.resources[0].checks[1].when: not a JMESPath expression: there is no function `maximum`, did you mean `max`?"),
+    ("node-pools.yaml", "name: node-pool-names", "name: node-pools", "41:3: metadata.name: 'node-pools' is also the name of NodePoolRules at policies/node-pools.yaml:7"),
+    ("node-pools.yaml", "{cks: same-type}", "{ckss: same-type}", "63:23: spec.requireByProvider.ckss: there is no CapacityProvider 'ckss', did you mean `cks`?"),
+    ("production.yaml", "protection: warn", "protecton: warn", "14:5: spec.findings.protecton: unknown field `protecton`, did you mean `protection`?"),
+    ("exemptions/ranking.yaml", "[production-on-spot,", "[production-on-spott,", "10:14: spec.policies[0]: no policy is named production-on-spott, did you mean `production-on-spot`?"),
+    ("exemptions/ranking.yaml", "names: [indexer]", "namespace: [indexer]", "12:3: spec.namespace: unknown field `namespace`, did you mean `namespaces`?"),
+    ("exemptions/ranking.yaml", "expires: 2099-06-30", "expires: 30.06.2099", "14:3: spec.expires: a date is written as 2027-01-31, got '30.06.2099'"),
+    ("exemptions/ranking.yaml", "expires: 2099-06-30", "expires: 2099-06-31", "14:3: spec.expires: there is no day 2099-06-31"),
+    ("exemptions/ranking.yaml", "expires: 2099-06-30", "expires: 2025-06-30", "14:3: spec.expires: warning: the exemption ended on 2025-06-30"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "said"), MISTAKES, ids=[f"{each[0]} {each[2]}" for each in MISTAKES]
+)
+def test_a_mistake_is_said_where_it_is_with_a_remedy(
+    run: Run,  # noqa: F811
+    folder: Path,
+    file: str,
+    right: str,
+    wrong: str,
+    said: str,
+) -> None:
+    text = (folder / file).read_text()
+    assert right in text
+    (folder / file).write_text(text.replace(right, wrong, 1))
+    done = run("check", "--policies", "policies", "train.yaml")
+    assert f"policies/{file}:{said}" in done.err
