@@ -174,7 +174,8 @@ def _least(reader: NodePoolReaderSpec) -> str:
 def _cluster(reader: NodePoolReaderSpec) -> str:
     by = reader.size.sized_by
     sized = f"; else {by.kind} {_code(by.cluster)}" if by is not None and by.cluster else ""
-    return f"{_code(reader.cluster)}{sized}" if reader.cluster else "this one"
+    path = f", also as {_code(reader.cluster_path)}" if reader.cluster_path else ""
+    return f"{_code(reader.cluster)}{path}{sized}" if reader.cluster else "this one"
 
 
 def _grace(reader: NodePoolReaderSpec) -> str:
@@ -191,7 +192,7 @@ def _window(window: GraceWindowSpec) -> str:
     time = _code(window.from_) or f"{window.budget_seconds} s"
     less = f" less {_code(window.reserved)}" if window.reserved else ""
     where = f" where {_code(window.when)}" if window.when else ""
-    return f"{time}{less}, less {window.safety_margin_seconds} s{where}"
+    return f"{time}{less}, less {window.safety_margin_seconds} s{where}" + (f" ({window.note})" if window.note else "")
 
 
 def _example() -> str:
@@ -203,7 +204,7 @@ def _example() -> str:
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(heads)]
     lines += [["---"] * len(lines[0]), *map(list, rows)]
-    return "\n".join("| " + " | ".join(cell.replace("||", "\\|\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _marked(text: str, note: str) -> str:

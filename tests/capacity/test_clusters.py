@@ -69,7 +69,7 @@ def test_a_cluster_is_one_however_its_pools_name_it(one: Pool, other: Pool, *, s
 
 def test_a_path_that_names_nothing_is_said() -> None:
     odd = gke({"external": "///"})
-    assert odd.problems == ("spec.clusterRef.name is no name of a cluster",)
+    assert odd.problems == ("spec.clusterRef.external is no name of a cluster",)
     assert odd.cluster == "infra/? of a"
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.pools import ALL
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.fallback import Cover, Fallbacks, Need, Require, Worse, demand_of
+from webhook.capacity.fallback import Cover, Fallbacks, Need, Require, Worse
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
 
 REQUIRES: tuple[Require, ...] = ("any", "standard", "gpu", "same-type")
@@ -126,7 +126,7 @@ def test_machines_of_one_spot_pool_are_not_taken_for_those_of_another() -> None:
     assert [each.spot for each in found] == [p4d]
     before, after = (required("od", "on-demand", (FAMILY, "In", family)) for family in ("p5", "p4d"))
     assert fallbacks.supply_of(before) != fallbacks.supply_of(after)
-    assert demand_of(p5) != demand_of(replace(p4d, name="a"))
+    assert fallbacks.demand_of(p5) != fallbacks.demand_of(replace(p4d, name="a"))
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,10 @@ def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
     before: list[Pool], after: list[Pool], require: Require, cks: Require
 ) -> None:
     fallbacks = Fallbacks(require, {"cks": cks}, ALL)
-    earlier = {demand_of(each): each for each in before}
+    earlier = {fallbacks.demand_of(each): each for each in before}
     expected = []
-    for spot in sorted((each for each in after if demand_of(each) is not None), key=str):
-        same = earlier.get(demand_of(spot))
+    for spot in sorted((each for each in after if fallbacks.demand_of(each) is not None), key=str):
+        same = earlier.get(fallbacks.demand_of(spot))
         for need in fallbacks.needs(spot):
             was = Cover.HERE if same is None else fallbacks.cover(same, before, need.require)
             if (cover := fallbacks.cover(spot, after, need.require)) > was:

@@ -36,7 +36,7 @@ CPUS, TEAM = "karpenter.k8s.aws/instance-cpu", "example.com/team"
 
 def karpenter(name: str, *requirements: dict[str, Any], capacity: tuple[str, ...] = ("spot",), **more: Any) -> Pool:
     required = [expression(CAPACITY, "In", *capacity)] if capacity else []
-    spec = {"requirements": [*required, *requirements], **more}
+    spec = {"requirements": [*required, *requirements], "nodeClassRef": {"group": "karpenter.k8s.aws"}, **more}
     return READER.read({"metadata": {"name": name}, "spec": {"template": {"spec": spec}}})
 
 

@@ -352,7 +352,7 @@ def test_each_kind_says_its_capacity_in_its_own_way(kind: str, spec: object, cap
         ("GCPManagedMachinePool", {"machineType": "g2-standard-4", "instanceType": "e2-medium"}, Gpu.NO),
         ("GCPManagedMachinePool", {}, Gpu.NO),
         ("Nodegroup", {"instanceTypes": ["m5.large"]}, Gpu.NO),
-        ("Nodegroup", {"instanceTypes": ["m5.large", "g5.xlarge"]}, Gpu.ANY),
+        ("Nodegroup", {"instanceTypes": ["m5.large", "g5.xlarge"]}, Gpu.UNKNOWN),
         ("Nodegroup", {"instanceTypes": ["m5.large", "zz9.large"]}, Gpu.UNKNOWN),
         ("Nodegroup", {"instanceTypes": ["m5.large", 7]}, Gpu.UNKNOWN),
         ("Nodegroup", {"launchTemplate": {"name": "custom"}}, Gpu.UNKNOWN),
@@ -392,7 +392,7 @@ def test_GPUs_come_from_accelerators_images_or_the_machine_family(kind: str, spe
         ("ContainerNodePool", {"nodeCount": "2"}, "it does not say how many nodes it has"),
         ("GCPManagedMachinePool", {"scaling": {"maxCount": 2}}, ""),
         ("GCPManagedMachinePool", {"scaling": {"maxCount": 0}}, "it is autoscaled to at most 0 nodes"),
-        ("GCPManagedMachinePool", {"scaling": {}}, "it does not say how many nodes it has"),
+        ("GCPManagedMachinePool", {"scaling": {}}, "it is autoscaled and does not say its maximum size"),
         (
             "GCPManagedMachinePool",
             {"scaling": {"enableAutoscaling": False, "maxCount": 2}},
@@ -429,8 +429,7 @@ def test_a_node_group_that_could_not_be_created_gives_no_nodes() -> None:
         ({}, None),
         ({"shutdownGracePeriodSeconds": 120, "shutdownGracePeriodCriticalPodsSeconds": 20}, 100),
         ({"shutdownGracePeriodSeconds": 120}, 105),
-        ({"shutdownGracePeriodSeconds": 30, "shutdownGracePeriodCriticalPodsSeconds": 30}, 0),
-        ({"shutdownGracePeriodSeconds": 10}, 0),
+        ({"shutdownGracePeriodSeconds": 31, "shutdownGracePeriodCriticalPodsSeconds": 30}, 1),
         ({"shutdownGracePeriodSeconds": "long"}, None),
         ({"shutdownGracePeriodCriticalPodsSeconds": 20}, None),
     ],
@@ -440,6 +439,36 @@ def test_GKEs_window_is_what_the_kubelet_leaves_ordinary_Pods(kubelet: dict[str,
     assert found.grace_seconds == grace
     assert found.safety_margin_seconds == (None if grace is None else 0)
     assert bool(found.problems) is (kubelet.get("shutdownGracePeriodSeconds") == "long")
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "said"),
+    [
+        ({"shutdownGracePeriodSeconds": 10}, (10, 15)),
+        ({"shutdownGracePeriodSeconds": 0}, (0, 15)),
+        ({"shutdownGracePeriodSeconds": 30, "shutdownGracePeriodCriticalPodsSeconds": 30}, (30, 30)),
+        ({"shutdownGracePeriodSeconds": 30, "shutdownGracePeriodCriticalPodsSeconds": 90}, (30, 90)),
+    ],
+)
+def test_a_window_of_GKE_that_leaves_nothing_is_said_and_the_usual_one_holds(
+    kubelet: dict[str, int], said: tuple[int, int]
+) -> None:
+    found = pool("ContainerNodePool", {"nodeConfig": {"kubeletConfig": kubelet}})
+    where = "spec.nodeConfig.kubeletConfig.shutdownGracePeriod"
+    assert found.grace_seconds is None
+    assert found.problems == (
+        f"{where}Seconds is {said[0]} s, of which {where}CriticalPodsSeconds takes {said[1]} s: no time to stop is left",
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "grace"),
+    [("1.29.4-gke.100", None), ("1.34.9-gke.1", None), ("1.35.0-gke.1171000", 105), ("1.40.1", 105), (None, 105)],
+)
+def test_the_window_of_GKE_is_of_1_35_and_later(version: str | None, grace: int | None) -> None:
+    kubelet = {"shutdownGracePeriodSeconds": 120}
+    found = pool("ContainerNodePool", {"version": version, "nodeConfig": {"kubeletConfig": kubelet}})
+    assert (found.grace_seconds, found.problems) == (grace, ())
 
 
 @pytest.mark.parametrize(
@@ -489,7 +518,12 @@ def test_a_pool_belongs_to_the_cluster_that_it_names(
         ),
         ("ContainerNodePool", {"clusterRef": {"name": 7}}, "spec.clusterRef.name is not a string"),
         ("Nodegroup", {"instanceTypes": ["m5.large", 7]}, "spec.instanceTypes has items that are no strings"),
-        ("Nodegroup", {"instanceTypes": {}, "launchTemplate": {"name": "x"}}, "spec.instanceTypes is missing"),
+        (
+            "Nodegroup",
+            {"instanceTypes": {}, "launchTemplate": {"name": "x"}},
+            "spec.instanceTypes names no instance type",
+        ),
+        ("Nodegroup", {"launchTemplate": {"name": "x"}}, "spec.instanceTypes is missing"),
         (
             "ManagedClustersAgentPool",
             {"vmSize": "Standard_D2s_v3", "nodeTaints": ["a"]},

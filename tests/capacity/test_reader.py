@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from webhook.capacity.compile import compile_provider
 from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
-from webhook.capacity.query import Query
+from webhook.capacity.query import Query, problem_with
 from webhook.policy.facts import CapacityProviderSpec
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def test_taints_labels_and_the_labels_that_nodes_get_anyway() -> None:
     ("field", "value", "problem"),
     [
         ("instanceType", None, "spec.instanceType is missing"),
-        ("instanceType", "", "spec.instanceType is missing"),
+        ("instanceType", "", "spec.instanceType names no instance type"),
         ("instanceType", 8, "spec.instanceType is not a string"),
         ("computeClass", "sopt", "spec.computeClass is 'sopt', not one of spot, default"),
         ("computeClass", ["spot"], "spec.computeClass is a list or map, not one of spot, default"),
@@ -340,6 +340,24 @@ def test_a_pool_that_could_not_be_read_in_full_says_so(value: dict[str, Any]) ->
 )
 def test_an_expression_that_fails_on_a_value_finds_nothing(text: str, value: dict[str, Any]) -> None:
     assert Query(text)(value) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("maximum([a, b])", "there is no function `maximum`, did you mean `max`?"),
+        ("a[?length(b) > `1`] && nope(c)", "there is no function `nope`"),
+        ("lower(a, b)", "Expected 1 argument for function lower(), received 2"),
+        ("a && starts_with(b)", "Expected 2 arguments for function starts_with(), received 1"),
+        ("[not_null()]", "Expected at least 1 argument for function not_null(), received 0"),
+        ("not_null(a, b, c)", ""),
+        ("sort_by(a, &b)", ""),
+        ("lower(a) || max(b)", ""),
+        ("a[1::2][0]", ""),
+    ],
+)
+def test_a_wrong_call_of_a_function_is_found_before_it_is_made(text: str, said: str) -> None:
+    assert problem_with(text) == said
 
 
 def test_an_on_demand_pool_is_written_where_it_is_read() -> None:

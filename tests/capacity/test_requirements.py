@@ -28,8 +28,7 @@ ZONE = "topology.kubernetes.io/zone"
 def machine(name: str, cpus: int, gpus: int = 0, gpu_name: str = "") -> dict[str, str]:
     """The labels that Karpenter knows a machine by; it has none of those about GPUs where there are none."""
     family = name.partition(".")[0]
-    category = family.rstrip("0123456789dengab-") or family[0]
-    labels = {TYPE: name, FAMILY: family, CATEGORY: category, CPUS: str(cpus)}
+    labels = {TYPE: name, FAMILY: family, CATEGORY: family.rstrip("0123456789deni"), CPUS: str(cpus)}
     return labels | {GPUS: str(gpus), GPU_NAME: gpu_name} if gpus else labels
 
 
@@ -206,7 +205,15 @@ def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[s
         ([requirement(LABEL, "NotIn")], "spec.requirements[0] has operator NotIn, and no list of strings as values"),
         (
             [{"key": LABEL, "operator": "In", "values": [1]}],
-            "spec.requirements[0] has operator In, and no list of strings as values",
+            "spec.requirements[0] has operator In, and values[0] is a number; write it in quotes",
+        ),
+        (
+            [{"key": LABEL, "operator": "In", "values": ["a", False]}],
+            "spec.requirements[0] has operator In, and values[1] is the boolean false, as YAML reads N, no and off; write",
+        ),
+        (
+            [{"key": LABEL, "operator": "NotIn", "values": [["a"]]}],
+            "spec.requirements[0] has operator NotIn, and values[0] is not a string",
         ),
         ([requirement(LABEL, "Gt", "x")], "spec.requirements[0] has operator Gt, and not one integer"),
         ([requirement(LABEL, "Lt", "1", "2")], "spec.requirements[0] has operator Lt, and not one integer"),

@@ -127,6 +127,17 @@ def test_the_strictest_pool_says_how_long_a_Pod_has(pools: tuple[Pool, ...], lef
 
 
 @pytest.mark.parametrize(
+    ("provider", "stands_in"), [("karpenter", False), ("cks", False), ("gke", True), ("eks", True), ("aks", True)]
+)
+def test_nothing_stands_in_for_unknown_pools_of_a_provider_whose_pools_are_in_its_own_cluster(
+    provider: str, *, stands_in: bool
+) -> None:
+    found = target(pod_of(SPOT), shown=(provider,), known=False)
+    assert isinstance(found, Target)
+    assert (found.pools, bool(found.nodes)) == (None, stands_in)
+
+
+@pytest.mark.parametrize(
     ("selector", "left"),
     [
         ({"cloud.google.com/gke-spot": "true"}, 15),

@@ -13,7 +13,7 @@ from webhook.capacity.compile import compile_provider
 from webhook.capacity.pool import Pool, Size
 from webhook.capacity.provider import Provider, readers_by_resource, sizers_by_resource
 from webhook.capacity.query import Query
-from webhook.capacity.sizes import joined, merged, sizes_in
+from webhook.capacity.sizes import joined, merged, sizes_in, unsized
 from webhook.policy.facts import CapacityProviderSpec
 
 EKS, GKE, AKS, KARPENTER = map(shipped_provider, ("eks", "gke", "aks", "karpenter"))
@@ -80,6 +80,66 @@ def test_a_pool_whose_replicas_an_autoscaler_sets_is_autoscaled() -> None:
 def test_replicas_that_are_no_number_leave_the_size_unknown(replicas: object) -> None:
     (found,) = joined([pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)])
     assert found.unusable == "it does not say how many nodes it has"
+
+
+def test_a_pool_goes_with_the_machine_pool_that_is_being_deleted() -> None:
+    value = machine_pool(replicas=3)
+    value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (found,) = joined([pool(), sizes_in(value, SIZERS)])
+    assert found.unusable == "it is being deleted"
+    assert not unsized(found).deleting
+    (own,) = joined([pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)])
+    assert own.deleting
+    assert unsized(own).deleting
+
+
+def cluster_and_pool(cluster: dict[str, Any], reference: dict[str, str]) -> tuple[Pool, Pool]:
+    of_cluster, of_pool = (
+        next(reader for reader in GKE.readers if reader.kind == kind)
+        for kind in ("ContainerCluster", "ContainerNodePool")
+    )
+    whole = {"metadata": {"name": "prod", "namespace": "infra", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    part = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": reference, "nodeCount": 1}}
+    return of_cluster.read({**whole, "spec": {"initialNodeCount": 1, **cluster}}), of_pool.read(part)
+
+
+PATH = "projects/p/locations/l/clusters"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "reference", "gone"),
+    [
+        ({}, {"name": "prod"}, True),
+        ({}, {"external": f"{PATH}/prod"}, True),
+        ({}, {"name": "other"}, False),
+        ({"resourceID": "prod-x", "location": "l"}, {"name": "prod"}, True),
+        ({"resourceID": "prod-x", "location": "l"}, {"external": f"{PATH}/prod-x"}, True),
+        ({"resourceID": "prod-x", "location": "l"}, {"external": f"{PATH}/prod"}, False),
+        ({"resourceID": "prod-x", "location": "elsewhere"}, {"external": f"{PATH}/prod-x"}, False),
+        ({"resourceID": "prod-x"}, {"name": "prod"}, True),
+    ],
+)
+def test_a_pool_goes_with_the_cluster_that_is_being_deleted(
+    cluster: dict[str, Any], reference: dict[str, str], *, gone: bool
+) -> None:
+    pools = cluster_and_pool(cluster, reference)
+    for order in (pools, pools[::-1]):
+        assert {each.name: each.deleting for each in joined(order)} == {"prod": True, "a": gone}
+
+
+def test_a_pool_of_another_provider_does_not() -> None:
+    whole, part = cluster_and_pool({}, {"name": "prod"})
+    (_, found) = joined([whole, replace(part, provider="eks")])
+    assert not found.deleting
+
+
+def test_a_cluster_is_this_one_by_its_name_in_the_provider_too() -> None:
+    document = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())
+    spec = CapacityProviderSpec.model_validate({**document["spec"], "thisCluster": f"{PATH}/prod-x"})
+    reader = next(each for each in compile_provider("gke", spec).readers if each.kind == "ContainerCluster")
+    here = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "l"}})
+    there = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "m"}})
+    assert (here.cluster, there.cluster) == ("", "prod")
 
 
 def test_a_pool_that_takes_the_place_of_another_keeps_the_size_it_was_given() -> None:

@@ -281,6 +281,15 @@ def test_an_instance_type_that_nobody_knows_is_warned_of() -> None:
     assert finding.fix.startswith("did you mean `turin-gp`? If it is right, add it to the instanceTypes of")
 
 
+@pytest.mark.parametrize(("size", "target"), [({}, 1), ({"targetNodes": 4}, 4)])
+def test_the_fix_for_autoscaled_superchips_always_has_a_size(size: JSON, target: int) -> None:
+    value = pool(instanceType="gb200-4x", autoscaling=True, minNodes=0, maxNodes=4)
+    del value["spec"]["targetNodes"]
+    value["spec"] |= size
+    fix = next(each.fix for each in judge(CKS, value) if "can't be autoscaled" in each.reason)
+    assert yaml.safe_load(fix.partition(":\n")[2]) == {"spec": {"autoscaling": False, "targetNodes": target}}
+
+
 def test_the_seeds_example_of_a_spot_pool_is_told_its_fields() -> None:
     spec = {"region": "EU-SOUTH-04A", "computeClass": "spot"}
     found = judge(CKS, {"metadata": {"name": "my-spot-pool"}, "spec": spec})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from copy import deepcopy
 from typing import Any
 
@@ -88,6 +89,23 @@ def test_the_articles_pool_is_told_of_its_node_class_and_its_budgets() -> None:
     mended["spec"]["template"]["spec"] |= yaml.safe_load(found[1].fix.partition(":\n")[2])["spec"]["template"]["spec"]
     mended["spec"]["disruption"] = yaml.safe_load(found[2].fix.partition(":\n")[2])
     assert judge(KARPENTER, mended) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "known"),
+    [
+        (AWS, True),
+        ("eks.amazonaws.com", True),
+        ("karpenter.azure.com", True),
+        ("karpenter.k8s.gcp", False),
+        ("karpenter.k8s.awss", False),
+    ],
+)
+def test_a_node_class_of_which_nobody_knows_how_long_a_reclaim_takes_is_said(group: str, *, known: bool) -> None:
+    value = node_pool(requires(CAPACITY, "on-demand"), nodeClassRef={"group": group, "kind": "X", "name": "a"})
+    reason = f"nobody knows how long Pods on {group} have when a node is reclaimed"
+    where = "spec.template.spec.nodeClassRef.group"
+    assert told(judge(KARPENTER, value)) == ([] if known else [(WARN, where, reason)])
 
 
 @pytest.mark.parametrize(
@@ -278,6 +296,64 @@ def test_an_instance_type_that_nobody_knows_is_said() -> None:
     assert finding.reason == "nobody knows instance type quantum1.large: it is in no list"
 
 
+def test_only_the_instance_types_that_nobody_knows_are_named() -> None:
+    on_demand = requires(CAPACITY, "on-demand")
+    (finding,) = judge(KARPENTER, node_pool(on_demand, requires(TYPE, "zz9.large", "m5.large", "foo")))
+    assert told([finding]) == [
+        (
+            WARN,
+            "spec.template.spec.requirements",
+            "nobody knows instance types foo, zz9.large: they are in no list",
+        )
+    ]
+    assert finding.fix.endswith("If they are right, add them to the instanceTypes of CapacityProvider karpenter")
+    before = node_pool(on_demand, requires(TYPE, "zz9.large"))
+    (finding,) = judge(KARPENTER, node_pool(on_demand, requires(TYPE, "zz9.large", "foo")), before)
+    assert finding.reason == "nobody knows instance type foo: it is in no list"
+
+
+CATEGORY = "karpenter.k8s.aws/instance-category"
+
+
+def test_a_category_that_nobody_knows_is_said() -> None:
+    on_demand = requires(CAPACITY, "on-demand")
+    value = node_pool(on_demand, requires(CATEGORY, "m", "zz"))
+    (finding,) = judge(KARPENTER, value)
+    assert finding.reason == f"nobody knows {CATEGORY} zz: it is in no list"
+    assert finding.fix == "If it is right, add it to the machineLabels of CapacityProvider karpenter"
+    assert judge(KARPENTER, value, node_pool(requires(CAPACITY, "spot"), requires(CATEGORY, "zz"))) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("karpenter.k8s.aws/instance-categroy", "did you mean `karpenter.k8s.aws/instance-category`? "),
+        ("eks.amazonaws.com/instance-famly", "did you mean `eks.amazonaws.com/instance-family`? "),
+        ("karpenter.azure.com/zone", ""),
+    ],
+)
+def test_a_label_of_the_providers_own_that_nobody_knows_is_said(key: str, meant: str) -> None:
+    value = node_pool(requires(CAPACITY, "on-demand"), requires(key, "p"))
+    (finding,) = judge(KARPENTER, value)
+    assert told([finding]) == [(WARN, "spec.template.spec.requirements", f"nobody knows label {key}: it is in no list")]
+    assert finding.fix == f"{meant}If it is right, add it to the otherMachineLabels of CapacityProvider karpenter"
+    assert judge(KARPENTER, value, value) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "example.com/instance-categroy",
+        "karpenter.k8s.aws/instance-gpu-name",
+        "karpenter.k8s.aws/instance-local-nvme",
+        "eks.amazonaws.com/instance-size",
+        "karpenter.azure.com/sku-version",
+    ],
+)
+def test_a_label_that_is_listed_or_anybodys_is_right(key: str) -> None:
+    assert judge(KARPENTER, node_pool(requires(CAPACITY, "on-demand"), requires(key, "3"))) == []
+
+
 # Budgets.
 
 
@@ -298,6 +374,10 @@ DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
         pytest.param([{"nodes": "0%"}], [ALWAYS], id="zero percent"),
         pytest.param([{"nodes": "0", **DAILY}], [], id="zero by a schedule"),
         pytest.param([{"nodes": "0", "reasons": ["Drifted"]}], [], id="zero for a reason"),
+        pytest.param([{"nodes": "0", "reasons": ["Drifted", "Empty"]}], [], id="zero for two reasons"),
+        pytest.param(
+            [{"nodes": "0", "reasons": ["Drifted", "Empty", "Underutilized"]}], [ALWAYS], id="for all reasons"
+        ),
         pytest.param([{"nodes": "10%"}, {"nodes": "0", **DAILY}], [], id="less by a schedule"),
         pytest.param(
             [{"nodes": "10%"}, {"nodes": "50%", **DAILY}],
@@ -319,6 +399,65 @@ DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
 )
 def test_the_most_restrictive_active_budget_wins(budgets: Any, reasons: list[str]) -> None:
     assert [each.reason for each in judge_budgets(budgets, WARN)] == reasons
+
+
+@pytest.mark.parametrize(
+    ("schedule", "duration", "always"),
+    [
+        ("* * * * *", "1m", True),
+        ("* * * * *", "24h", True),
+        ("@hourly", "1h", True),
+        ("@hourly", "59m", False),
+        ("0 0 * * *", "24h", True),
+        ("0 0 * * *", "23h59m", False),
+        ("@midnight", "24h0m", True),
+        ("0 9,17 * * *", "16h", True),
+        ("0 9,17 * * *", "15h", False),
+        ("*/20 ? * * *", "20m", True),
+        ("0/40 * * * *", "40m", True),
+        ("0 0 * * 1-5", "24h", False),
+        ("0 0 * * 1-5", "72h", True),
+        ("@weekly", "168h", True),
+        ("0 0 * * 6", "167h", False),
+        ("0 0 1 * *", "700h", False),
+        ("@monthly", "744h", False),
+        ("* * * 1-11 *", "1h", False),
+    ],
+)
+def test_a_schedule_that_comes_round_before_its_duration_is_over_is_always_active(
+    schedule: str, duration: str, *, always: bool
+) -> None:
+    found = judge_budgets([{"nodes": "0", "schedule": schedule, "duration": duration}], WARN)
+    said = f"a budget of 0 nodes on schedule {schedule} for {duration} blocks voluntary disruption always"
+    assert [each.reason for each in found] == ([said] if always else [])
+
+
+@given(
+    minute=st.sampled_from(("*", "0", "*/7", "3-50/11")),
+    hour=st.sampled_from(("*", "2", "1,13", "*/6")),
+    weekday=st.sampled_from(("*", "1-5", "0,6")),
+    minutes=st.integers(1, 9000),
+)
+def test_it_is_always_active_where_no_minute_of_a_fortnight_is_left_out(
+    minute: str, hour: str, weekday: str, minutes: int
+) -> None:
+    def named(text: str, most: int) -> set[int]:
+        span, _, step = text.partition("/")
+        first, _, last = ("0", "", str(most)) if span == "*" else span.partition("-")
+        listed = range(int(first), int(last) + 1, int(step or 1)) if last else map(int, span.split(","))
+        return set(listed)
+
+    times = sorted(
+        (day * 24 + at) * 60 + m
+        for day in range(14)
+        if day % 7 in named(weekday, 6)
+        for at in named(hour, 23)
+        for m in named(minute, 59)
+    )
+    schedule, duration = f"{minute} {hour} * * {weekday}", f"{minutes}m"
+    found = list(judge_budgets([{"nodes": "0", "schedule": schedule, "duration": duration}], WARN))
+    second_week = range(7 * 24 * 60, 14 * 24 * 60)
+    assert bool(found) == all(now - times[bisect_right(times, now) - 1] < minutes for now in second_week)
 
 
 @pytest.mark.parametrize(

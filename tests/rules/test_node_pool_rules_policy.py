@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.nodepools import CKS, JSON, TAINT, judge, pool, told
+from tests.rules.nodepools import CKS, JSON, KARPENTER, TAINT, judge, pool, told
 from webhook.bundle import load_bundle
 from webhook.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
@@ -106,6 +106,16 @@ def test_each_rule_has_an_enforcement_of_its_own(tmp_path: Path, setting: str, o
             id="no expression in a text",
         ),
         pytest.param(
+            "{resources: [{group: karpenter.sh, resource: nodepools, checks: [{when: upper(a), fields: [spec.a], message: x}]}]}",
+            "spec.resources[0].checks[0].when: not a JMESPath expression: there is no function `upper`",
+            id="no function",
+        ),
+        pytest.param(
+            "{resources: [{group: karpenter.sh, resource: nodepools, checks: [{when: a, fields: [spec.a], message: '${lower(a, b)}'}]}]}",
+            "spec.resources[0].checks[0].message: not a JMESPath expression: Expected 1 argument for function lower()",
+            id="too many arguments in a text",
+        ),
+        pytest.param(
             "{resources: [{group: karpenter.sh, resource: nodepools, checks: [{when: a, fields: [spec.a], message: 'x ${a'}]}]}",
             "spec.resources[0].checks[0].message: `${` opens an expression that ends at the next `}` and holds no other brace",
             id="an open expression",
@@ -142,6 +152,34 @@ def test_a_mistake_in_the_policy_is_found_at_load(tmp_path: Path, spec: str, pro
         rule_of(tmp_path, spec)
     assert problem in str(error.value)
     assert f"{tmp_path / 'mine.yaml'}:4:" in str(error.value)
+
+
+CHECKED = """
+  resources:
+    - group: karpenter.sh
+      resource: nodepools
+      fields: [{path: spec.weight, type: integer}]
+      checks:
+        - {when: lower(spec.weight) == '5', fields: [spec.weight], message: never said}
+        - {when: "starts_with(spec.name, 'a')", fields: [spec.name], message: it is}
+        - {when: "ends_with(spec.name, 'b')", fields: [spec.name], message: never said either}
+"""
+
+
+def test_a_check_that_fails_on_a_value_is_said_once(tmp_path: Path) -> None:
+    rule = rule_of(tmp_path, CHECKED)
+    value = {"spec": {"template": {"spec": {"requirements": []}}, "name": 5}}
+    (finding,) = judge(KARPENTER, value, rule=rule)
+    assert finding.reason == "a check of spec.name can't be made: spec.name can't be read as it is"
+    assert finding.field == "spec.name"
+    assert finding.detail == "`starts_with(spec.name, 'a')` fails on what is there."
+    assert finding.unknown
+
+
+def test_a_check_that_fails_on_a_field_that_is_wrong_says_nothing_more(tmp_path: Path) -> None:
+    value = {"spec": {"template": {"spec": {"requirements": []}}, "name": "c", "weight": [5]}}
+    (finding,) = judge(KARPENTER, value, rule=rule_of(tmp_path, CHECKED))
+    assert finding.reason == "spec.weight is an array, not an integer"
 
 
 def test_a_policy_may_judge_what_its_match_names(tmp_path: Path) -> None:

@@ -74,6 +74,18 @@ def test_gke_taints_no_spot_pool_that_somebody_declares() -> None:
         ),
         (
             CONFIG_CONNECTOR,
+            {"version": "1.34.1-gke.100", "nodeConfig": {"kubeletConfig": {"shutdownGracePeriodSeconds": 60}}},
+            "spec.nodeConfig.kubeletConfig.shutdownGracePeriodSeconds",
+            "GKE 1.34.1-gke.100 has no shutdownGracePeriodSeconds",
+        ),
+        (
+            CONFIG_CONNECTOR,
+            {"nodeConfig": {"kubeletConfig": {"shutdownGracePeriodSeconds": 10}}},
+            "spec.nodeConfig.kubeletConfig.shutdownGracePeriodSeconds",
+            "ContainerNodePool fleet/pool can't be read in full",
+        ),
+        (
+            CONFIG_CONNECTOR,
             {
                 "nodeConfig": {"spot": True, "taint": [GKE_TAINT]},
                 "autoscaling": {"maxNodeCount": 3, "locationPolicy": "BALANCED"},

@@ -112,6 +112,30 @@ def outcomes(violations: list[Violation]) -> list[Outcome]:
 DENIED = [Outcome.DENY]
 
 
+# Updates that do not say what was there.
+
+
+def update_of(new: Json, cluster: list[Json | Pool], old: Json | None = None) -> list[Violation]:
+    request = request_for("", "UPDATE", resource=NODE_POOLS, name=new["metadata"]["name"])
+    subject = FakeSubject(Pod(), request, "UPDATE", object=new, old_object=old)
+    return list(RULE.validate(subject, context_of(cluster)))
+
+
+@pytest.mark.parametrize("old", [None, {"metadata": {"name": "h100-spot"}}])
+@pytest.mark.parametrize("cluster", [[], [SPOT]])
+def test_an_update_without_the_old_pool_needs_a_fallback_as_a_new_one_does(
+    cluster: list[Json | Pool], old: Json | None
+) -> None:
+    assert outcomes(update_of(SPOT, cluster, old)) == [Outcome.DENY]
+    assert update_of(SPOT, [*cluster, ON_DEMAND], old) == []
+
+
+def test_an_update_without_the_old_pool_takes_away_what_the_cluster_knows_of_it() -> None:
+    empty = changed(ON_DEMAND, targetNodes=0)
+    assert outcomes(update_of(empty, [SPOT, ON_DEMAND])) == [Outcome.DENY]
+    assert update_of(empty, [SPOT, empty]) == []
+
+
 # Creating a spot pool.
 
 
@@ -629,7 +653,9 @@ def test_the_denial_names_every_pool_that_does_not_count_and_shows_one_that_woul
             "NodePool far: it belongs to cluster far; "
             "NodePool odd: nobody knows whether mi400 has GPUs (spec.maxNodes is not an integer); "
             "NodePool tainted: no Pod may tolerate its taint node.coreweave.cloud/reserved:NoSchedule.",
-            fix="create an on-demand pool first, for example:\n" + EXAMPLE.replace("maxNodes: 1", "maxNodes: 16"),
+            fix="create an on-demand pool first, for example:\n"
+            + EXAMPLE.replace("maxNodes: 1", "maxNodes: 16")
+            + "\nOr, if cluster far is the one that the policies are for, add `thisCluster: far` to CapacityProvider cks",
         )
     ]
 

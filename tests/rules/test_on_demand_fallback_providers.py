@@ -242,6 +242,12 @@ def node_pool(name: str, capacity: tuple[str, ...], types: tuple[str, ...] = ("p
     }
 
 
+def tainted(value: Json, effect: str = "NoSchedule", key: str = "nvidia.com/gpu") -> Json:
+    value["spec"]["template"]["spec"]["taints"] = [{"key": key, "effect": effect}]
+    return value
+
+
+MIXED = "spot pool NodePool mixed has no on-demand fallback"
 SPOT = node_pool("gpu-spot", ("spot",))
 ON_DEMAND = node_pool("gpu", ("on-demand",))
 UNCOVERED = [(DENY, "GPU spot pool NodePool gpu-spot has no on-demand fallback")]
@@ -262,6 +268,12 @@ UNCOVERED = [(DENY, "GPU spot pool NodePool gpu-spot has no on-demand fallback")
         (SPOT, [node_pool("gpu", ("on-demand",), replicas=2)], []),
         (node_pool("both", ("spot", "on-demand")), [], []),
         (node_pool("any", ("spot",), ()), [], []),
+        (node_pool("mixed", ("spot",), ("p5.48xlarge", "c5.large")), [], [(WARN, MIXED)]),
+        (node_pool("mixed", ("spot",), ("p5.48xlarge", "c5.large")), [ON_DEMAND], []),
+        (tainted(node_pool("any", ("spot",), ())), [], [(DENY, "spot pool NodePool any has no on-demand fallback")]),
+        (tainted(node_pool("any", ("spot",), ()), "PreferNoSchedule"), [], []),
+        (tainted(node_pool("any", ("spot",), ()), key="team"), [], []),
+        (tainted(node_pool("any", ("spot",), ())), [ON_DEMAND], []),
         (
             node_pool("odd", ("spot",), ("quantum.large",)),
             [],
@@ -274,6 +286,96 @@ def test_a_Karpenter_pool_of_GPU_spot_nodes_needs_an_on_demand_one(
     new: Json, others: list[Json], found: list[tuple[Outcome, str]]
 ) -> None:
     assert said(judge(new, None, others)) == found
+
+
+def test_what_gives_GPUs_to_the_Pods_that_ask_needs_a_fallback_by_what_it_says_of_them() -> None:
+    (named,) = judge(node_pool("mixed", ("spot",), ("p5.48xlarge", "c5.large", "g5.xlarge")), None, [])
+    assert named.detail.startswith(
+        "It names machines with GPUs (g5.xlarge, p5.48xlarge) beside others. When Karpenter reclaims them, Pods that "
+        "request GPUs stay pending"
+    )
+    (kept,) = judge(tainted(node_pool("any", ("spot",), ())), None, [])
+    assert kept.detail.startswith("Its taint nvidia.com/gpu:NoSchedule lets in only Pods that request GPUs.")
+
+
+def test_a_pool_that_begins_to_let_in_only_GPU_Pods_begins_to_need_a_fallback() -> None:
+    mixed = ("p5.48xlarge", "c5.large")
+    bare, named = node_pool("any", ("spot",), ()), node_pool("any", ("spot",), mixed)
+    for old, new in (
+        (bare, tainted(node_pool("any", ("spot",), ()))),
+        (named, tainted(node_pool("any", ("spot",), mixed))),
+    ):
+        assert [each.outcome for each in judge(new, old, [old])] == [DENY]
+    assert [each.outcome for each in judge(named, bare, [bare])] == [WARN]
+    assert judge(bare, named, [named]) == []
+    assert [each.outcome for each in judge(node_pool("any", ("spot",)), named, [named])] == [DENY]
+    assert [each.outcome for each in judge(None, ON_DEMAND, [named, ON_DEMAND])] == [WARN]
+
+
+def node_group(name: str, *types: str, cluster: str | None = "prod", capacity: str = "ON_DEMAND") -> Json:
+    sizes = {"minSize": 0, "maxSize": 5, "desiredSize": 1}
+    spec = {"clusterName": cluster, "capacityType": capacity, "instanceTypes": list(types), "scalingConfig": sizes}
+    return {
+        "apiVersion": "eks.services.k8s.aws/v1alpha1",
+        "kind": "Nodegroup",
+        "metadata": {"name": name, "namespace": "infra"},
+        "spec": spec,
+    }
+
+
+def test_of_the_types_that_a_node_group_lists_nobody_knows_which_it_gets() -> None:
+    mixed = node_group("spot", "p5.48xlarge", "m5.large", capacity="SPOT")
+    (found,) = judge(mixed, None, [])
+    assert (found.outcome, found.reason) == (DENY, "spot pool Nodegroup infra/spot has no on-demand fallback")
+    assert "Some of its instance types have GPUs, and Amazon EKS takes which it likes." in found.detail
+    assert "is in no list" not in found.detail
+    assert judge(mixed, None, [node_group("od", "p5.48xlarge", "g6.xlarge")]) == []
+    (found,) = judge(mixed, None, [node_group("od", "c5.large", "g6.xlarge")])
+    why = "Nodegroup infra/od: not all of its instance types are known to have GPUs: c5.large, g6.xlarge"
+    assert found.detail.endswith(f"What does not count: {why}.")
+
+
+THIS_CLUSTER = (
+    "Or, if cluster infra/prod is the one that the policies are for, add `thisCluster: infra/prod` to "
+    "CapacityProvider eks"
+)
+
+
+@pytest.mark.parametrize(
+    ("spot", "other", "remedy"),
+    [
+        (
+            node_group("spot", "g6.xlarge", capacity="SPOT"),
+            ON_DEMAND,
+            THIS_CLUSTER,
+        ),
+        (
+            SPOT,
+            node_group("od", "g6.xlarge"),
+            THIS_CLUSTER,
+        ),
+        (
+            node_group("spot", "g6.xlarge", capacity="SPOT", cluster=None),
+            node_group("od", "g6.xlarge"),
+            "Or, if Nodegroup infra/spot belongs to cluster infra/prod too, say so in its spec.clusterName",
+        ),
+        (
+            node_group("spot", "g6.xlarge", capacity="SPOT"),
+            node_group("od", "g6.xlarge", cluster=None),
+            "Or, if Nodegroup infra/od belongs to cluster infra/prod too, say so in its spec.clusterName",
+        ),
+    ],
+)
+def test_a_fallback_of_another_cluster_may_well_be_of_the_same(spot: Json, other: Json, remedy: str) -> None:
+    (found,) = judge(spot, None, [other])
+    assert found.fix.endswith(f"\n{remedy}")
+
+
+def test_what_would_be_no_fallback_in_the_same_cluster_either_is_not_proposed() -> None:
+    spot = node_group("spot", "g6.xlarge", capacity="SPOT")
+    for other in (node_pool("cpu", ("on-demand",), ("m5.large",)), node_group("od", "g6.xlarge", cluster="test")):
+        (found,) = judge(spot, None, [other])
+        assert "Or, if" not in found.fix
 
 
 def test_the_last_Karpenter_fallback_is_kept_from_going_in_every_way() -> None:

@@ -82,6 +82,17 @@ def test_an_annotation_that_names_no_spot_pool_is_said(name: str, reason: str, l
     assert violation.fix == "name one of these pools, or remove the annotation"
 
 
+def test_a_pool_of_a_provider_of_which_only_nodes_are_seen_may_well_be_spot() -> None:
+    view = view_of(*CLUSTER, spot_shown=("gke",))
+    for labels in ({}, SPOT):
+        pod = pod_of(labels=labels, annotations={"spotgate.dev/node-pool": "sp"})
+        violation = said(pod, view, providers=ALL)
+        assert violation.reason == "can't tell whether node pool `sp` is spot: pools of GKE can't be seen here"
+        assert violation.fix.endswith("give it the nodeSelector `cloud.google.com/gke-nodepool: sp`")
+    known = said(pod_of(annotations={"spotgate.dev/node-pool": "gpu"}), view, providers=ALL)
+    assert known.reason == "NodePool gpu is not a spot pool: its capacity is on-demand"
+
+
 CLOSED = (
     cks_pool("h100-leaving", deletionTimestamp="2026-01-01T00:00:00Z"),
     cks_pool("h100-reserved", taints=("node.coreweave.cloud/reserved=x:NoSchedule",)),

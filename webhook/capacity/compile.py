@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from webhook.capacity.fallback import Need
@@ -15,9 +16,10 @@ from webhook.capacity.reader import Accelerators, Capacity, PoolReader, Unusable
 from webhook.capacity.sizes import Sizer
 from webhook.decision import Outcome
 from webhook.globs import Globs
+from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from webhook.policy.facts import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
     from webhook.policy.pools import NodePoolReaderSpec
@@ -80,6 +82,7 @@ def _machines(spec: CapacityProviderSpec) -> Machines:
         labels=tuple(labels.items()),
         gpu_labels=Globs(spec.gpu.labels),
         domains=frozenset(each.key.partition("/")[0] for each in spec.machine_labels),
+        other_labels=frozenset(spec.other_machine_labels),
     )
 
 
@@ -104,6 +107,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
             default=CapacityType(capacity.default),
             words=tuple(capacity.values),
             on_demand=next((value for value, meant in capacity.values.items() if meant == "on-demand"), ""),
+            flag={value.casefold() for value in capacity.values} <= {"true", "false"},
         ),
         pool_name=_query(spec.pool_name),
         instance_type=_query(spec.instance_type),
@@ -116,8 +120,8 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         maximum=_query(size.maximum),
         limits=_query(size.limits),
         least=Least(
-            machine=size.least.machine,
-            gpu_machine=size.least.gpu_machine,
+            machine=_amounts(size.least.machine),
+            gpu_machine=_amounts(size.least.gpu_machine),
             gpu_resources=Globs(provider.gpu.resources),
             counted=size.least.counted,
         ),
@@ -132,8 +136,13 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         grace=_grace(provider, spec),
         cluster=_query(spec.cluster),
         cluster_namespace=_query(spec.cluster_namespace),
+        cluster_path=_query(spec.cluster_path),
         unusable=tuple(Unusable(Query(item.when), item.because, item.passing) for item in spec.unusable),
     )
+
+
+def _amounts(quantities: Mapping[str, int | str]) -> dict[str, Decimal]:
+    return {resource: amount_of(quantity) or Decimal(0) for resource, quantity in quantities.items()}
 
 
 def _sizer(spec: NodePoolReaderSpec, this_cluster: str) -> Sizer | None:

@@ -6,11 +6,13 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.capacity.clusters import same_cluster
 from webhook.capacity.pool import CapacityType, Gpu
-from webhook.capacity.requirements import ANYTHING
+from webhook.capacity.requirements import ANYTHING, NO_REQUIREMENTS
 from webhook.decision import Outcome
+from webhook.kube.tolerations import HARD_EFFECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +48,10 @@ class Cover(IntEnum):
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What a spot pool needs a fallback for; the same fallbacks meet equal demands."""
+    """What a spot pool needs a fallback for; the same fallbacks meet equal demands.
+
+    ``gpu`` is ``any`` where its nodes may have none, and the pool names machines that do.
+    """
 
     identity: tuple[str, str, str, str]
     cluster: str
@@ -76,17 +81,6 @@ class Worse(msgspec.Struct, frozen=True):
 
 
 _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
-_MAY_HAVE_GPUS: Final = frozenset({Gpu.YES, Gpu.UNKNOWN})
-
-
-def demand_of(pool: Pool | None) -> Demand | None:
-    """The need of a pool; None: it needs no fallback. A pool that is both spot and on-demand is its own.
-
-    What can't be read is judged on the safe side: a pool of which nobody can tell may well be spot.
-    """
-    if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT or pool.gpu not in _MAY_HAVE_GPUS:
-        return None
-    return Demand(pool.identity, pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines)
 
 
 class Fallbacks(msgspec.Struct, frozen=True):
@@ -102,13 +96,55 @@ class Fallbacks(msgspec.Struct, frozen=True):
     by_provider: Mapping[str, Require]
     providers: Mapping[str, Provider]
 
+    def demand_of(self, pool: Pool | None) -> Demand | None:
+        """The need of a pool; None: it needs no fallback. A pool that is both spot and on-demand is its own.
+
+        What can't be read is judged on the safe side: a pool of which nobody can tell may well be spot.
+        """
+        if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT:
+            return None
+        gpu = Gpu.YES if self._why_for_gpus(pool) else pool.gpu
+        if gpu is Gpu.NO or (gpu is Gpu.ANY and not self._named_gpus(pool)):
+            return None
+        return Demand(pool.identity, pool.cluster_id, gpu, pool.gpu_type, pool.instance_type, pool.machines)
+
     def needs(self, spot: Pool) -> tuple[Need, ...]:
         """What this spot pool needs."""
         required = self.by_provider.get(spot.provider)
-        if required is not None:
-            return (Need(required),)
         provider = self.providers.get(spot.provider)
-        return (provider.fallback if provider is not None else ()) or (Need(self.require),)
+        needs = (Need(required),) if required is not None else provider.fallback if provider is not None else ()
+        needs = needs or (Need(self.require),)
+        if spot.gpu is not Gpu.ANY:
+            return needs
+        # Whether a Pod asks for its GPUs is not certain, unless no other gets in.
+        because, most = self._why_for_gpus(spot), Outcome.DENY
+        if not because:
+            named = ", ".join(self._named_gpus(spot))
+            because, most = f"It names machines with GPUs ({named}) beside others.", Outcome.WARN
+        wait = (
+            f"When {self.title(spot)} reclaims them, Pods that request GPUs stay pending unless another pool has some."
+        )
+        return tuple(
+            replace(need, outcome=min(need.outcome, most), because=f"{because} {need.because or wait}")
+            for need in needs
+        )
+
+    def _why_for_gpus(self, pool: Pool) -> str:
+        """Why a pool that gives GPUs to those who ask has no other Pods, as a sentence; empty where it may have."""
+        provider = self.providers.get(pool.provider)
+        if pool.gpu is not Gpu.ANY or provider is None:
+            return ""
+        for taint in pool.taints:
+            if taint.effect in HARD_EFFECTS and any(each.matches(taint) for each in provider.gpu_taints):
+                return f"Its taint {taint} lets in only Pods that request GPUs."
+        return ""
+
+    def _named_gpus(self, pool: Pool) -> tuple[str, ...]:
+        """The machines with GPUs, or their families or categories, that a pool lists."""
+        provider = self.providers.get(pool.provider)
+        readers = provider.readers if provider is not None else ()
+        machines = next((reader.machines for reader in readers if reader.kind == pool.kind), None)
+        return machines.named_gpus(pool.requirements or NO_REQUIREMENTS) if machines is not None else ()
 
     def title(self, pool: Pool) -> str:
         """Who provides a pool, for people."""
@@ -124,15 +160,21 @@ class Fallbacks(msgspec.Struct, frozen=True):
     def why_not(self, spot: Pool, pool: Pool, require: Require) -> str:
         """Why a pool is not what this spot pool needs; empty when it is."""
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
-            whose = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
-            return f"it belongs to cluster {pool.cluster_id}{whose}" if pool.cluster else "it belongs to this cluster"
+            return self._whose(spot, pool)
         if (why := self._why_nobodys(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
         if pool.gpu is (Gpu.YES if require == "standard" else Gpu.NO):
             return "it has GPUs" if require == "standard" else "it has no GPUs"
         if require == "same-type":
             return _why_other_type(spot, pool)
-        return "" if pool.gpu is not Gpu.UNKNOWN else f"nobody knows whether {pool.instance_type or 'it'} has GPUs"
+        return "" if pool.gpu is not Gpu.UNKNOWN else _why_unknown(pool)
+
+    def _whose(self, spot: Pool, pool: Pool) -> str:
+        """Of which cluster a pool is that is not the spot pool's."""
+        if not pool.cluster:
+            return f"it belongs to this cluster, not to {spot.cluster_id}"
+        title = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
+        return f"it belongs to cluster {pool.cluster_id}{title}"
 
     def cover(self, spot: Pool, pools: Sequence[Pool], require: Require) -> Cover:
         """How well these pools cover what the spot pool needs. A zone that is not said is no other zone."""
@@ -149,11 +191,11 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
         A demand that was not there before counts as covered before.
         """
-        earlier = {demand: pool for pool in before if (demand := demand_of(pool)) is not None}
+        earlier = {demand: pool for pool in before if (demand := self.demand_of(pool)) is not None}
         covered_before, covered_after = self._covers(before), self._covers(after)
         found: list[Worse] = []
         for pool in sorted(after, key=str):
-            if (demand := demand_of(pool)) is None:
+            if (demand := self.demand_of(pool)) is None:
                 continue
             for need in self.needs(pool):
                 same = earlier.get(demand)
@@ -189,6 +231,13 @@ class Fallbacks(msgspec.Struct, frozen=True):
             if taint.effect != "PreferNoSchedule" and any(pattern.matches(taint) for pattern in forbidden):
                 return f"no Pod may tolerate its taint {taint}"
         return ""
+
+
+def _why_unknown(pool: Pool) -> str:
+    """Why nobody knows whether a pool has GPUs."""
+    if ", " in pool.instance_type:
+        return f"not all of its instance types are known to have GPUs: {pool.instance_type}"
+    return f"nobody knows whether {pool.instance_type or 'it'} has GPUs"
 
 
 def _why_other_type(spot: Pool, pool: Pool) -> str:

@@ -65,7 +65,7 @@ class Grace(msgspec.Struct, frozen=True, kw_only=True):
     limit: Query | None = None
 
     def of(self, value: Mapping[str, Any], problems: list[str]) -> PoolGrace | None:
-        """What a pool says; None: nothing of its own. What can't be read is added to the problems."""
+        """What a pool says; None: nothing of its own. What can't be, or be read, is added to the problems."""
         own = next((found for window in self.windows if (found := _window(window, value, problems))), None)
         limit = _seconds(self.limit, value, problems)
         if limit is not None and limit < (own or self.usual).left:
@@ -82,7 +82,11 @@ def _window(window: Window, value: Mapping[str, Any], problems: list[str]) -> Po
     if total is None:
         return None
     reserved = _seconds(window.reserved, value, problems) or 0
-    return PoolGrace(max(total - reserved, 0), window.margin)
+    if window.total is not None and total <= reserved:
+        of = f", of which {window.reserved.field} takes {reserved} s" if window.reserved is not None else ""
+        problems.append(f"{window.total.field} is {total} s{of}: no time to stop is left")
+        return None
+    return PoolGrace(total - reserved, window.margin)
 
 
 def _seconds(query: Query | None, value: Mapping[str, Any], problems: list[str]) -> int | None:

@@ -8,22 +8,26 @@ Source: https://karpenter.sh/docs/concepts/nodepools/#speclimits
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from webhook.capacity.pool import Gpu
 from webhook.capacity.requirements import NO_REQUIREMENTS
+from webhook.kube.quantity import canonical_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from decimal import Decimal
 
     from webhook.capacity.requirements import Requirements
     from webhook.globs import Globs
 
-_WHOLE: Final = 1
+_NOTHING: Final = Decimal(0)
+_WHOLE: Final = Decimal(1)
 """GPUs that a machine has at least, of those that it has."""
+
+_KIBI: Final = 1024
 
 
 class Least(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,18 +40,18 @@ class Least(msgspec.Struct, frozen=True, kw_only=True):
         counted: labels on which a pool has requirements -> the resource of a machine that they count.
     """
 
-    machine: Mapping[str, int]
-    gpu_machine: Mapping[str, int]
+    machine: Mapping[str, Decimal]
+    gpu_machine: Mapping[str, Decimal]
     gpu_resources: Globs
     counted: Mapping[str, str]
 
-    def of_pool(self, requirements: Requirements | None) -> Mapping[str, int]:
+    def of_pool(self, requirements: Requirements | None) -> Mapping[str, Decimal]:
         """The least that a machine has which meets these."""
         least = dict(self.machine)
         for label, resource in self.counted.items():
             lowest = (requirements or NO_REQUIREMENTS).of(label).lowest
             if lowest is not None:
-                least[resource] = max(lowest, least.get(resource, lowest))
+                least[resource] = max(Decimal(lowest), least.get(resource, _NOTHING))
         return least
 
 
@@ -59,14 +63,14 @@ def within_limits(
     no_gpus = ""
     for resource, amount in sorted(limits.items()):
         of_gpus = least.gpu_resources.match(resource)
-        has = machine.get(resource, _WHOLE if of_gpus else 0)
+        has = machine.get(resource, _WHOLE if of_gpus else _NOTHING)
         if amount <= 0 or amount < has:
-            because = _because(resource, amount, f"a machine has at least {has}")
+            because = _because(resource, amount, f"a machine has at least {_written(has)}")
             if not of_gpus:
                 return gpu, because
             no_gpus = no_gpus or because
-        elif amount < (has := least.gpu_machine.get(resource, 0)):
-            no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {has}")
+        elif amount < (has := least.gpu_machine.get(resource, _NOTHING)):
+            no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {_written(has)}")
     if not no_gpus or gpu is Gpu.NO:
         return gpu, ""
     # Of machines that nobody knows, none with GPUs is left.
@@ -76,4 +80,10 @@ def within_limits(
 def _because(resource: str, amount: Decimal, has: str) -> str:
     if amount <= 0:
         return f"its limits allow 0 of {resource}"
-    return f"its limits allow {float(amount):g} of {resource}, and {has}"
+    return f"its limits allow {_written(amount)} of {resource}, and {has}"
+
+
+def _written(amount: Decimal) -> str:
+    """As people write it: bytes with a binary suffix."""
+    kibi, rest = divmod(amount, _KIBI)
+    return str(canonical_quantity(f"{kibi:f}Ki")) if kibi and not rest else f"{float(amount):g}"

@@ -46,6 +46,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         labels: node labels that name the type, family or category of a machine, and what their values say.
         gpu_labels: keys of labels that only nodes with GPUs have.
         domains: of the labels that describe machines: ``karpenter.k8s.aws``.
+        other_labels: labels of these domains that say nothing of GPUs; empty: nobody has listed them.
     """
 
     types: Kinds
@@ -53,6 +54,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, Kinds], ...]
     gpu_labels: Globs
     domains: frozenset[str]
+    other_labels: frozenset[str]
 
     def classify(self, instance_types: Iterable[str]) -> Gpu:
         """What machines of these types have: ``any`` where some have GPUs and others none."""
@@ -61,11 +63,41 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
             return Gpu.UNKNOWN
         return found.pop() if len(found) == 1 else Gpu.ANY
 
-    def unlisted(self, pool: Pool) -> bool:
-        """Has the pool an instance type that is in no list, so that nobody knows whether it has GPUs?"""
+    def unlisted(self, pool: Pool) -> tuple[str, ...]:
+        """The instance types that are in no list, where for that nobody knows whether the pool has GPUs."""
         if pool.gpu is not Gpu.UNKNOWN or not pool.instance_type:
-            return False
-        return self.classify(pool.instance_type.split(", ")) is Gpu.UNKNOWN
+            return ()
+        return tuple(each for each in pool.instance_type.split(", ") if self.types.classify(each) is Gpu.UNKNOWN)
+
+    def unlisted_labels(self, pool: Pool) -> tuple[tuple[str, str], ...]:
+        """The same of families and categories that it requires: key and value."""
+        if pool.gpu is not Gpu.UNKNOWN or pool.requirements is None:
+            return ()
+        return tuple(
+            (key, value)
+            for key, kinds in self.labels
+            for value in sorted(pool.requirements.of(key).values or ())
+            if key != TYPE_LABEL and kinds.classify(value) is Gpu.UNKNOWN
+        )
+
+    def strange_labels(self, requirements: Requirements) -> tuple[str, ...]:
+        """Keys in the domains of labels that describe machines, which are in no list."""
+        known = self.known_labels
+        return tuple(
+            sorted(
+                key
+                for key in requirements.labels
+                if self.other_labels
+                and key.partition("/")[0] in self.domains
+                and key not in known
+                and not self.gpu_labels.match(key)
+            )
+        )
+
+    @property
+    def known_labels(self) -> frozenset[str]:
+        """Keys of labels that describe machines, but for those of GPUs."""
+        return self.other_labels.union(key for key, _ in self.labels)
 
     def superchip(self, instance_types: Iterable[str]) -> bool:
         """Is there a type among these, and can none of them be spot?"""
@@ -80,6 +112,11 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
             if key == TYPE_LABEL or key.partition("/")[0] in self.domains
         )
         return tuple(sorted(described, key=itemgetter(0)))
+
+    def named_gpus(self, requirements: Requirements) -> tuple[str, ...]:
+        """What has GPUs among the types, families and categories that requirements list."""
+        listed = ((kinds, value) for key, kinds in self.labels for value in requirements.of(key).values or ())
+        return tuple(sorted({value for kinds, value in listed if kinds.classify(value) is Gpu.YES}))
 
     def required(self, requirements: Requirements) -> Gpu:
         """What machines have that meet requirements; unknown also where none can."""

@@ -20,7 +20,10 @@ class CapacityType(StrEnum):
 
 
 class Gpu(StrEnum):
-    """Whether a pool's nodes have GPUs; ``any``: as the Pods ask; ``unknown``: nobody knows the instance type."""
+    """Whether a pool's nodes have GPUs.
+
+    ``any``: as the Pods ask; ``unknown``: nobody knows the instance type, or which of several the provider takes.
+    """
 
     YES = "yes"
     NO = "no"
@@ -48,6 +51,7 @@ class Size(msgspec.Struct, frozen=True):
         desired: nodes that it should have; None: it does not say.
         autoscaling: an autoscaler sets ``desired``.
         cluster: the cluster of both, as `Pool.cluster`; empty: it does not say.
+        deleting: the object is being deleted, and the pool with it.
     """
 
     by: tuple[str, str, str]
@@ -55,6 +59,7 @@ class Size(msgspec.Struct, frozen=True):
     desired: int | None
     autoscaling: bool
     cluster: str = ""
+    deleting: bool = False
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +82,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         size: what another object says of its size; None: no other does.
         blocked: why it gets no nodes, as its status says, or its limits and requirements; empty when they do not.
         passing: what ``blocked`` says passes by itself, as a lack of capacity does.
+        unread: what nobody can read of that on which it depends whether it can be used, as a reason; empty: nothing.
+        held_by: the field that ``blocked`` or ``unread`` is about.
         taints: what its nodes are tainted with, as far as it says.
         requirements: what the labels of its nodes may be, where it says that; its own labels included.
         labels: what its nodes are labelled with, as far as it says, the pool-name label included. A label that is not
@@ -86,7 +93,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         safety_margin_seconds: what to subtract from that; None: the provider's.
         cluster: the cluster it belongs to, when it describes another than the one it is stored in; else empty.
         cluster_path: the same as the provider has it, where the pool names it so; see `webhook.capacity.clusters`.
-        deleting: it has a deletionTimestamp.
+        is_cluster: its resource is the cluster itself: all pools of the cluster go with it.
+        deleting: it has a deletionTimestamp, or what it goes with has one.
         problems: what could not be read in it, each with its field.
     """
 
@@ -109,6 +117,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     size: Size | None = None
     blocked: str = ""
     passing: bool = False
+    unread: str = ""
+    held_by: str = ""
     taints: tuple[Taint, ...] = ()
     requirements: Requirements | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -117,6 +127,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     safety_margin_seconds: int | None = None
     cluster: str = ""
     cluster_path: str = ""
+    is_cluster: bool = False
     deleting: bool = False
     problems: tuple[str, ...] = ()
 
@@ -138,7 +149,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unusable(self) -> str:
         """Why it gives no nodes, now or at most, or does not say how many; empty when it can."""
-        return self.closed or self.blocked or self._unsized
+        return self.closed or self.blocked or self.unread or self._unsized
 
     @property
     def closed(self) -> str:
@@ -163,4 +174,5 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return bool(name) and name in {self.name, self.pool_name}
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        name = self.name or "(without a name)"
+        return f"{self.kind} {self.namespace}/{name}" if self.namespace else f"{self.kind} {name}"

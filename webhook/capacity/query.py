@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmespath
 from jmespath import functions
-from jmespath.exceptions import JMESPathError
+from jmespath.exceptions import ArityError, JMESPathError, UnknownFunctionError, VariadictArityError
+
+from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from jmespath.parser import ParsedResult
 
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 """A field path. Most expressions are nothing else, and need no JMESPath."""
@@ -24,13 +28,18 @@ class _Functions(functions.Functions):
         return None if text is None else text.casefold()
 
 
-_OPTIONS: Final = jmespath.Options(custom_functions=_Functions())
+_FUNCTIONS: Final = _Functions()
+_OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
+
+
+_ERRORS: Final = (JMESPathError, TypeError, ValueError)
+"""What the library raises while it searches; the latter two where values are of mixed types (``[?size > `1`]``)."""
 
 
 class Query:
-    """A compiled expression; an error while searching is no result.
+    """A compiled expression.
 
-    The library itself raises TypeError and ValueError where values are of mixed types (``[?size > `1`]`` on a string).
+    It has no result where it finds nothing, and where it fails on what it finds: `answer` tells them apart.
 
     Attributes:
         text: as it is written.
@@ -38,7 +47,7 @@ class Query:
         plain: it is nothing but a field path, and so also says where to write.
     """
 
-    __slots__ = ("_parents", "_parsed", "_path", "field", "plain", "text")
+    __slots__ = ("_parents", "_parsed", "_path", "_paths", "field", "plain", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -46,28 +55,50 @@ class Query:
         self.field = found[0] if found else text
         self.plain = self.field == text and found is not None
         self._path = tuple(self.field.split("."))
+        # What follows a dot begins below something else.
+        starts = (match for match in _FIELD.finditer(text) if not text[: match.start()].endswith("."))
+        self._paths = tuple(tuple(match[0].split(".")) for match in starts)
         self._parents = _parents(text)
-        self._parsed = None if self.plain else jmespath.compile(text)
+        self._parsed = None if self.plain else _parse(text)
 
     def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401, D102 - JSON; the class says it
+        return self.search(value)[0]
+
+    def search(self, value: Mapping[str, Any]) -> tuple[Any, str]:
+        """Its result, and where it fails on what is there, that as a sentence that begins with the field."""
         if self._parsed is None:
-            return _at(value, self._path)
+            return _at(value, self._path), ""
         try:
-            return self._parsed.search(value, options=_OPTIONS)
-        except (JMESPathError, TypeError, ValueError):
-            return None
+            return self._parsed.search(value, options=_OPTIONS), ""
+        except _ERRORS:
+            place = self._from(value, None)
+            return None, f"{place} is missing" if at(value, place) is None else f"{place} can't be read as it is"
+
+    def answer(self, value: Mapping[str, Any]) -> tuple[Any, str]:
+        """The same, where a field that holds another and is no map is in the way too."""
+        for path in self._parents:
+            found = _at(value, path)
+            if found is not None and not isinstance(found, dict):
+                return None, f"{'.'.join(path)} is not a map"
+        return self.search(value)
 
     def written(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
         """What is at `field` itself, whatever the rest of the expression makes of it."""
         return _at(value, self._path)
 
-    def no_map(self, value: Mapping[str, Any]) -> str:
-        """The path of a field that holds another one, and is there without being a map; empty: there is none."""
-        for path in self._parents:
-            found = _at(value, path)
-            if found is not None and not isinstance(found, dict):
-                return ".".join(path)
-        return ""
+    def place(self, value: Mapping[str, Any]) -> str:
+        """The field that its result is from, where it looks at several; or the first of them that the object has."""
+        return self.field if self.plain else self._from(value, self(value))
+
+    def _from(self, value: Mapping[str, Any], result: object) -> str:
+        there = [(path, found) for path in self._paths if (found := _at(value, path)) is not None]
+        same = (path for path, found in there if found is result)
+        return ".".join(next(same, there[0][0] if there else self._path))
+
+
+def at(value: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - JSON
+    """What is at a field path; None: nothing."""
+    return _at(value, tuple(path.split(".")))
 
 
 def _at(value: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
@@ -95,7 +126,38 @@ def problem_with(text: str) -> str:
     if _FIELD.fullmatch(text):
         return ""
     try:
-        jmespath.compile(text)
+        _parse(text)
     except JMESPathError as error:
         return " ".join(str(error).split())
     return ""
+
+
+def _parse(text: str) -> ParsedResult:
+    """The expression. The library itself looks for its functions only while it searches, where an error is no result.
+
+    Raises:
+        JMESPathError: it is none, or calls a function that there is not, or not as that takes its arguments.
+    """
+    parsed = jmespath.compile(text)
+    known = _FUNCTIONS.FUNCTION_TABLE
+    for name, given in _called(parsed.parsed):
+        if name not in known:
+            raise UnknownFunctionError(f"there is no function `{name}`{did_you_mean(name, known)}")
+        signature = known[name]["signature"]
+        wanted = len(signature)
+        if signature[-1].get("variadic"):
+            if given < wanted:
+                raise VariadictArityError(wanted, given, name)
+        elif given != wanted:
+            raise ArityError(wanted, given, name)
+    return parsed
+
+
+def _called(node: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401 - the library's own tree
+    """The functions that it calls, each with how many arguments."""
+    if not isinstance(node, dict):  # a bound of a slice
+        return
+    if node["type"] == "function_expression":
+        yield node["value"], len(node["children"])
+    for child in node["children"]:
+        yield from _called(child)

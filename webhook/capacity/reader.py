@@ -32,6 +32,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
         default: what an absent or empty one means.
         words: the values as the provider spells them.
         on_demand: how on-demand is spelt; empty where no single value says so.
+        flag: the field is a boolean, so that an empty text is no absent one.
     """
 
     query: Query
@@ -40,6 +41,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     default: CapacityType
     words: tuple[str, ...]
     on_demand: str
+    flag: bool
 
 
 class Accelerators(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,7 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
         known_labels: labels its nodes get without being listed.
         grace: limits on a Pod's grace period.
         cluster: the cluster it belongs to, in ``cluster_namespace``; there is none: in its own.
+        cluster_path: the provider's own path of that cluster, where ``cluster`` is a name.
     """
 
     provider: str
@@ -122,6 +125,7 @@ class PoolReader(msgspec.Struct, frozen=True, kw_only=True):
     grace: Grace
     cluster: Query | None
     cluster_namespace: Query | None
+    cluster_path: Query | None
     unusable: tuple[Unusable, ...]
 
     @property

@@ -5,41 +5,39 @@ A pool with missing fields or wrong types is read as far as it goes; what could 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.capacity.answers import Answers
 from webhook.capacity.clusters import cluster_of
 from webhook.capacity.limits import within_limits
 from webhook.capacity.machines import TYPE_LABEL, ZONE_LABEL
-from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.pool import CapacityType, Gpu, Pool
+from webhook.capacity.query import at
 from webhook.capacity.requirements import read_requirements
+from webhook.capacity.taints import read_taints
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from decimal import Decimal
 
     from webhook.capacity.grace import PoolGrace
+    from webhook.capacity.pool import Taint
     from webhook.capacity.query import Query
     from webhook.capacity.reader import Capacity, PoolReader
     from webhook.capacity.requirements import Requirements
-
-_TAINT: Final = re.compile(r"([^=:]+)(?:=([^:]*))?:([^:]+)")
-"""A taint as kubectl writes it: ``key=value:Effect`` or ``key:Effect``."""
 
 _SHOWN: Final = 60
 """How much of a value that makes no sense is repeated."""
 
 
-class Reading:
+class Reading(Answers):
     """One object that is being read, and the problems that come up."""
 
-    __slots__ = ("_problems", "_reader", "_value")
+    __slots__ = ("_reader",)
 
     def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
+        super().__init__(value)
         self._reader = reader
-        self._value = value
-        self._problems: list[str] = []
 
     def pool(self) -> Pool:
         """The pool that it declares. Never raises for what is in it."""
@@ -53,11 +51,17 @@ class Reading:
         types = self._instance_types(requirements)
         capacity = self._capacity(requirements)
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
-        gpu, blocked = self._limited(gpu, requirements)
-        status, passing = self._status()
-        blocked = blocked or self._impossible(requirements)
+        gpu, limited = self._limited(gpu, requirements)
+        status, says, passes = self._status()
+        blocks = (
+            (limited, reader.limits, False),
+            (self._impossible(requirements), reader.requirements, False),
+            (status, says, passes),
+        )
+        blocked, where, passing = next((each for each in blocks if each[0]), ("", None, False))
         grace = self._grace()
         cluster, cluster_path = self._cluster(namespace, name)
+        autoscaling, taints = self._flag(reader.autoscaling), self._taints()
         return Pool(
             provider=reader.provider,
             kind=reader.kind,
@@ -71,13 +75,15 @@ class Reading:
             instance_type=", ".join(types),
             machines=reader.machines.described(requirements) if requirements is not None else (),
             superchip=reader.machines.superchip(types),
-            autoscaling=self._flag(reader.autoscaling),
+            autoscaling=autoscaling,
             desired=self._number(reader.desired),
             maximum=self._number(reader.maximum),
             unlimited=reader.unlimited,
-            blocked=blocked or status,
-            passing=passing and not blocked,
-            taints=self._taints(),
+            blocked=blocked,
+            passing=passing,
+            unread=f"nobody can read its {self._unread}" if self._unread else "",
+            held_by=where.place(value) if where is not None else self._unread,
+            taints=taints,
             requirements=requirements,
             labels=labels,
             zones=self._zones(requirements),
@@ -85,23 +91,10 @@ class Reading:
             safety_margin_seconds=grace.margin if grace is not None else None,
             cluster=cluster,
             cluster_path=cluster_path,
+            is_cluster=reader.is_cluster,
             deleting=bool(metadata.get("deletionTimestamp")),
             problems=tuple(self._problems),
         )
-
-    def _ask(self, query: Query | None) -> Any:  # noqa: ANN401 - JSON
-        return None if query is None or self._out_of_reach(query) else query(self._value)
-
-    def _out_of_reach(self, query: Query) -> bool:
-        """Is something above the field no map? Then what it says is unknown: no default holds."""
-        if not (path := query.no_map(self._value)):
-            return False
-        self._note(f"{path} is not a map")
-        return True
-
-    def _note(self, problem: str) -> None:
-        if problem not in self._problems:
-            self._problems.append(problem)
 
     def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
         query = self._reader.requirements
@@ -117,13 +110,16 @@ class Reading:
             return tuple(sorted(requirements.of(TYPE_LABEL).values or ())) if requirements is not None else ()
         if self._out_of_reach(query):
             return ()
-        found = query(self._value)
+        found = self._answer(query)[0]
         several = found if isinstance(found, list) else [found]
         types = tuple(sorted(each for each in several if isinstance(each, str) and each))
-        if not found or not types:
-            self._problems.append(f"{query.field} is {'not a string' if found else 'missing'}")
+        where = query.place(self._value)
+        if not found:
+            self._note(f"{where} {'is missing' if at(self._value, where) is None else 'names no instance type'}")
+        elif not types:
+            self._note(f"{where} is not a string")
         elif len(types) < len(several):
-            self._problems.append(f"{query.field} has items that are no strings")
+            self._note(f"{where} has items that are no strings")
         return types if len(types) == len(several) else ()
 
     def _capacity(self, requirements: Requirements | None) -> CapacityType:
@@ -132,13 +128,14 @@ class Reading:
             return self._required_capacity(capacity, requirements)
         if self._out_of_reach(capacity.query):
             return CapacityType.UNKNOWN
-        written = capacity.query(self._value)
-        if written is None or written == "":
+        written = self._answer(capacity.query)[0]
+        if written is None or (written == "" and not capacity.flag):
             return capacity.default
         meant = capacity.values.get(str(written).casefold()) if isinstance(written, bool | str) else None
         if meant is not None:
             return meant
-        self._problems.append(f"{capacity.query.field} is {_shown(written)}, not one of {', '.join(capacity.words)}")
+        where = capacity.query.place(self._value)
+        self._note(f"{where} is {_shown(written)}, not one of {', '.join(capacity.words)}")
         return CapacityType.UNKNOWN
 
     def _required_capacity(self, capacity: Capacity, requirements: Requirements) -> CapacityType:
@@ -149,7 +146,7 @@ class Reading:
         values = requirements.of(capacity.label)
         for odd in sorted((values.values or frozenset()).difference(capacity.values)):
             problem = f"{capacity.query.field} has {capacity.label} {odd[:_SHOWN]!r}, not one of "
-            self._problems.append(problem + ", ".join(capacity.words))
+            self._note(problem + ", ".join(capacity.words))
         found = {meant for value, meant in capacity.values.items() if values.admits(value)}
         if not found:
             return CapacityType.UNKNOWN
@@ -162,7 +159,7 @@ class Reading:
         kind, count = self._ask(where.type), self._number(where.count)
         unread = self._unread_accelerators(kind, count)
         if kind is not None and not isinstance(kind, str):
-            self._problems.append(f"{where.type.field if where.type else ''} is not a string")
+            self._note(f"{where.type.field if where.type else ''} is not a string")
         named = kind if isinstance(kind, str) and count != 0 else ""
         if named or (count or 0) > 0 or self._ask(where.when):
             return named, count, Gpu.YES
@@ -170,7 +167,9 @@ class Reading:
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
             return "", count, reader.machines.required(requirements)
-        return "", count, reader.machines.classify(types)
+        # Of the types that a pool lists the provider takes which it likes, whatever the Pods ask for.
+        found = reader.machines.classify(types)
+        return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
 
     def _unread_accelerators(self, kind: object, count: int | None) -> bool:
         """Does it say something of accelerators that nobody can read?"""
@@ -189,74 +188,36 @@ class Reading:
     def _limited(self, gpu: Gpu, requirements: Requirements | None) -> tuple[Gpu, str]:
         """What is left of the GPUs within the pool's limits, and why these leave no nodes at all."""
         query = self._reader.limits
-        limits = self._ask(query)
+        limits = self._ask_in_doubt(query)
         if query is None or limits is None:
             return gpu, ""
         if not isinstance(limits, dict):
-            self._problems.append(f"{query.field} is not a map")
+            self._doubt(query, f"{query.field} is not a map")
             return gpu, ""
-        amounts: dict[str, Decimal] = {}
-        for resource, limit in limits.items():
-            if (amount := amount_of(limit)) is None:
-                self._problems.append(f"{query.field}[{str(resource)[:_SHOWN]!r}] is not a quantity")
-            else:
-                amounts[str(resource)] = amount
-        return within_limits(amounts, gpu, self._reader.least, requirements)
+        amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
+        odd = [resource for resource, amount in amounts.items() if amount is None]
+        self._doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
+        known = {resource: amount for resource, amount in amounts.items() if amount is not None}
+        return within_limits(known, gpu, self._reader.least, requirements)
 
     def _impossible(self, requirements: Requirements | None) -> str:
         key = requirements.impossible if requirements is not None else ""
         return f"no node can meet its requirements on {key}" if key else ""
 
-    def _status(self) -> tuple[str, bool]:
-        """Why its status says that it gets no nodes, and whether that passes; what does not is said first."""
-        held = [each for each in self._reader.unusable if each.when(self._value)]
+    def _status(self) -> tuple[str, Query | None, bool]:
+        """Why it says that it gets no nodes, where, and whether that passes; what does not is said first."""
+        held = [each for each in self._reader.unusable if self._ask_in_doubt(each.when)]
         found = min(held, key=lambda each: each.passing, default=None)
-        return (found.because, found.passing) if found is not None else ("", False)
-
-    def _flag(self, query: Query | None) -> bool:
-        found = self._ask(query)
-        if query is None or found is None or isinstance(found, bool):
-            return found is True
-        self._problems.append(f"{query.field} is neither true nor false")
-        return False
-
-    def _number(self, query: Query | None) -> int | None:
-        found = self._ask(query)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
-        if query is not None and found is not None:
-            self._problems.append(f"{query.field} is not an integer")
-        return None
+        return (found.because, found.when, found.passing) if found is not None else ("", None, False)
 
     def _taints(self) -> tuple[Taint, ...]:
-        query = self._reader.taints
-        found = self._ask(query)
+        reader, query = self._reader, self._reader.taints
+        found = self._ask_in_doubt(query)
         if query is None or found is None:
             return ()
-        if not isinstance(found, list):
-            self._problems.append(f"{query.field} is not a list")
-            return ()
-        taints = [self._taint(item, f"{query.field}[{index}]") for index, item in enumerate(found)]
-        return tuple(taint for taint in taints if taint is not None)
-
-    def _taint(self, item: Any, where: str) -> Taint | None:  # noqa: ANN401 - JSON
-        key = value = effect = None
-        if isinstance(item, dict):
-            key, value, effect = item.get("key"), item.get("value"), item.get("effect")
-        elif self._reader.taint_texts and isinstance(item, str) and (written := _TAINT.fullmatch(item)):
-            key, value, effect = written[1], written[2], written[3]
-        if not isinstance(key, str) or not isinstance(effect, str):
-            self._problems.append(f"{where} has no key and effect")
-            return None
-        meant = self._reader.taint_effects.get(effect)
-        if meant is None:
-            known = ", ".join(self._reader.taint_effects)
-            self._problems.append(f"{where} has effect {effect[:_SHOWN]!r}, not one of {known}")
-            return None
-        if not isinstance(value, str | None):
-            self._problems.append(f"{where} has a value that is not a string")
-            return None
-        return Taint(key, value or "", meant)
+        taints, problems = read_taints(found, query.place(self._value), reader.taint_effects, texts=reader.taint_texts)
+        self._doubt(query, *problems)
+        return taints
 
     def _labels(self, name: str) -> dict[str, str]:
         reader = self._reader
@@ -269,11 +230,13 @@ class Reading:
         elif reader.labels is not None and found is not None:
             self._problems.append(f"{reader.labels.field} is not a map")
         for key, query in reader.known_labels.items():
-            if isinstance(item := query(self._value), str):
+            if isinstance(item := self._answer(query)[0], str):
                 labels[key] = item
         if reader.pool_name is not None:
-            given = reader.pool_name(self._value)
+            given = self._ask(reader.pool_name)
             name = given if isinstance(given, str) else ""
+            if not isinstance(given, str | None):
+                self._note(f"{reader.pool_name.place(self._value)} is not a string")
         if name:
             labels[reader.pool_label] = name
         return labels
@@ -294,8 +257,11 @@ class Reading:
 
     def _grace(self) -> PoolGrace | None:
         grace = self._reader.grace
-        for query in (*(window.total for window in grace.windows), grace.limit):
-            self._ask(query)
+        for window in grace.windows:
+            self._ask(window.when)
+            self._ask(window.total)
+            self._ask(window.reserved)
+        self._ask(grace.limit)
         return grace.of(self._value, self._problems)
 
     def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
@@ -309,19 +275,22 @@ class Reading:
         unknown = f"{namespace}/? of {name}", ""
         if self._out_of_reach(query):
             return unknown
-        found = query(self._value)
-        if found is None or found == "":
+        found = self._answer(query)[0]
+        if found is None:
             return "", ""
         if not isinstance(found, str) or not found.strip("/"):
-            self._problems.append(
-                f"{query.field} is {'no name of a cluster' if isinstance(found, str) else 'not a string'}"
-            )
+            where = query.place(self._value)
+            self._note(f"{where} is {'no name of a cluster' if isinstance(found, str) else 'not a string'}")
             return unknown
-        other = self._ask(where := self._reader.cluster_namespace)
-        if where is not None and not isinstance(other, str | None):
-            self._problems.append(f"{where.field} is not a string")
+        other = self._ask(outside := self._reader.cluster_namespace)
+        if outside is not None and not isinstance(other, str | None):
+            self._note(f"{outside.field} is not a string")
             return unknown
-        return cluster_of(found, other or namespace, self._reader.this_cluster)
+        cluster, path = cluster_of(found, other or namespace, self._reader.this_cluster)
+        if cluster and isinstance(own := self._ask(self._reader.cluster_path), str):
+            path = cluster_of(own, namespace, self._reader.this_cluster)[1]
+            cluster = cluster if path else ""
+        return cluster, path
 
 
 def _text(value: object) -> str:

@@ -257,12 +257,23 @@ def _values_of(operator: object, values: object) -> LabelValues | str:
         return LabelValues(present=operator == "Exists")
     if not isinstance(operator, str) or operator not in OPERATORS:
         return f"has {_named(operator)}, not one of {', '.join(OPERATORS)}"
-    if not isinstance(values, list | tuple) or not values or not all(isinstance(each, str) for each in values):
+    if not isinstance(values, list | tuple) or not values:
         return f"has operator {operator}, and no list of strings as values"
+    for index, each in enumerate(values):
+        if not isinstance(each, str):
+            return f"has operator {operator}, and values[{index}] is {_other(each)}"
     if operator in _LISTING:
         return _of_list(values) if operator == "In" else LabelValues(excluded=frozenset(values))
     bound = _integer(values[0]) if len(values) == 1 else None
     return f"has operator {operator}, and not one integer" if bound is None else _BOUNDS[operator](bound)
+
+
+def _other(value: object) -> str:
+    """What is there instead of a string, and what to do about it."""
+    if isinstance(value, bool):
+        read = "Y, yes and on" if value else "N, no and off"
+        return f"the boolean {str(value).lower()}, as YAML reads {read}; write it in quotes"
+    return "a number; write it in quotes" if isinstance(value, int | float) else "not a string"
 
 
 def _named(operator: object) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.clusters import cluster_of
+from webhook.capacity.clusters import cluster_of, same_cluster
 from webhook.capacity.pool import Pool, Size
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
             cluster=cluster_of(cluster, namespace, self.this_cluster)[0]
             if isinstance(cluster, str) and cluster
             else "",
+            deleting=bool(metadata.get("deletionTimestamp")),
         )
 
 
@@ -64,7 +65,7 @@ def sizes_in(value: Mapping[str, Any], sizers: Iterable[Sizer]) -> tuple[Size, .
 
 
 def joined(items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
-    """The pools among these, each with the size that another object among these gives it."""
+    """The pools among these, each with the size that another object among these gives it, and gone with its cluster."""
     pools: list[Pool] = []
     sizes: dict[tuple[str, str, str], Size] = {}
     for item in items:
@@ -73,7 +74,13 @@ def joined(items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
         else:
             sizes |= {size.pool: size for size in item}
     found = ((pool, sizes.get((pool.kind, pool.namespace, pool.name))) for pool in pools)
-    return tuple(pool if size is None else resized(pool, size) for pool, size in found)
+    sized = tuple(pool if size is None else resized(pool, size) for pool, size in found)
+    gone = [pool for pool in sized if pool.is_cluster and pool.deleting]
+    return tuple(replace(pool, deleting=True) if _goes_with(pool, gone) else pool for pool in sized)
+
+
+def _goes_with(pool: Pool, clusters: list[Pool]) -> bool:
+    return any(pool.provider == each.provider and same_cluster(pool, each) for each in clusters)
 
 
 def merged(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...]:
@@ -97,6 +104,7 @@ def resized(pool: Pool, size: Size) -> Pool:
         unlimited=unlimited,
         size=size,
         cluster=pool.cluster or size.cluster,
+        deleting=pool.deleting or size.deleting,
     )
 
 
@@ -110,5 +118,6 @@ def unsized(pool: Pool) -> Pool:
         desired=None,
         autoscaling=pool.autoscaling and not pool.size.autoscaling,
         unlimited=pool.unlimited and not pool.size.autoscaling,
+        deleting=pool.deleting and not pool.size.deleting,
         size=None,
     )

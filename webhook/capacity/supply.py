@@ -115,7 +115,8 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         known: the node pools are known.
         pools: all of them.
         spot: the spot nodes of each pool that has any that Pods can be kept to.
-        unseen: spot nodes of providers that label them, and have no pool here.
+        unseen: spot nodes of providers that label them, and have no pool here. Where the pools are unknown, only of
+            those whose pools are not in the cluster that they describe: what taints others have nobody can tell.
         other: all kinds of nodes that are not spot, or are not known to be.
         given: keys of labels that spot pools give their nodes; not those that describe the machine.
         telling: keys that tell spot from other capacity. A node not known to have such a label does not have it.
@@ -165,17 +166,18 @@ def _supply(same_pools: _Same, same_providers: _Same) -> Supply:
         return _spot_nodes(provider, pool, every_mark - marks[provider.name])
 
     spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
+    known = same_pools.value is not None
     seen = {pool.provider for pool in pools}
     described = {key for each in providers.values() for reader in each.readers for key in reader.known_labels}
     given = frozenset(key for pool in spot for key in pool.labels) - described - EVERY_NODE_HAS - every_mark
     return Supply(
-        known=same_pools.value is not None,
+        known=known,
         pools=pools,
         spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=_identity)),
         unseen=tuple(
             nodes(provider, None)
             for provider in providers.values()
-            if provider.spot_labels and provider.name not in seen
+            if provider.spot_labels and provider.name not in seen and (known or not _is_seen_here(provider))
         ),
         other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
         given=given,
@@ -187,6 +189,11 @@ def _supply(same_pools: _Same, same_providers: _Same) -> Supply:
 def can_be_spot(pool: Pool, provider: Provider) -> bool:
     """Has it spot nodes that Pods can be kept to? One of both capacities has where its provider labels spot nodes."""
     return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.spot_labels))
+
+
+def _is_seen_here(provider: Provider) -> bool:
+    """Are its node pools objects of the cluster whose nodes they describe?"""
+    return any(reader.cluster is None for reader in provider.readers)
 
 
 def _marks(provider: Provider) -> frozenset[str]:

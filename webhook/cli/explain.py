@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Say why each policy acts on an object, or does not: in the words of the policy files, with what it
 would inject, and a timeline of what a reclaim does to each Pod that targets spot, against the
-window that the provider gives.
+window that the provider gives. Of a node pool: what its provider's reader makes of it, and from
+which fields.
 """
 
 EPILOG: Final = """\

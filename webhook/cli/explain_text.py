@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from webhook.cli.additions import Addition
+    from webhook.cli.explain_pool import PoolReading
     from webhook.cli.explanation import Explanation, Said, Verdict
     from webhook.cli.reclaims import NoTimeline
     from webhook.cli.terminal import Line
@@ -60,6 +61,9 @@ def _object(explained: Explanation) -> Iterator[Line]:
     if explained.others:
         yield []
         yield from _wrapped(others_of(explained), "", _QUIET)
+    if explained.pool is not None:
+        yield []
+        yield from _pool(explained.pool)
     for timeline in explained.timelines:
         yield []
         yield from _timeline(timeline) if isinstance(timeline, Timeline) else _no_timeline(timeline)
@@ -121,6 +125,16 @@ def _finding(finding: Finding) -> Iterator[Line]:
         yield from _wrapped(finding.detail, f"{_INDENT}  ", _QUIET)
     if finding.fix:
         yield from _wrapped(f"Fix: {finding.fix}", f"{_INDENT}  ", "")
+
+
+def _pool(reading: PoolReading) -> Iterator[Line]:
+    yield [("How the node pool is read", "bold"), (f"  {printable(reading.reader)}", _QUIET)]
+    width = max(len(fact.name) for fact in reading.facts) + 2
+    for fact in reading.facts:
+        said = f"{fact.value}  ({fact.source})" if fact.source else fact.value
+        first, *more = _wrapped(said, " " * (width + 2), "")
+        yield [(f"  {fact.name:<{width}}", _QUIET), ("".join(text for text, _ in first).strip(), "")]
+        yield from more
 
 
 def _timeline(timeline: Timeline) -> Iterator[Line]:

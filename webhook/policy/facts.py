@@ -15,7 +15,7 @@ from webhook.kube.templates import TemplatePath
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
 from webhook.policy.fields import LabelKey, LabelValue  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.meanings import Meanings
-from webhook.policy.pools import EffectName, NodePoolReaderSpec, check_margin, distinct
+from webhook.policy.pools import EffectName, NodePoolReaderSpec, ResourceName, check_margin, distinct
 
 
 def _check_template_path(text: str) -> str:
@@ -217,6 +217,11 @@ class CapacityProviderSpec(Model):
         description="Node labels that name the type, family or category of a machine, beside "
         "node.kubernetes.io/instance-type.",
     )
+    other_machine_labels: Annotated[tuple[LabelKey, ...], distinct()] = Field(
+        default=(),
+        description="Other node labels that describe machines, in the domains of machineLabels. What is in neither, "
+        "nor in gpu.labels, is misspelt, or newer than these. Default: nobody has listed them.",
+    )
     hands_off_schedulers: tuple[Glob, ...] = Field(
         default=(), description="schedulerName of Pods that are left alone (globs)."
     )
@@ -266,7 +271,7 @@ class CarriedLabelsSpec(Model):
     """Labels in a workload that end up on what its controller makes, beside those of its pod templates."""
 
     path: TemplatePathText = Field(description="Field path of the map of labels, as in `templates`.")
-    of: NonEmpty = Field(default="pods", description="Plural resource name of what gets them.")
+    of: ResourceName = Field(default="pods", description="Plural resource name of what gets them.")
 
 
 class WorkloadSpec(Model):
@@ -274,7 +279,7 @@ class WorkloadSpec(Model):
 
     group: str = Field(examples=["example.com"], description="API group; '' is the core group.")
     kind: NonEmpty = Field(examples=["Training"], description="Kind.")
-    resource: NonEmpty = Field(examples=["trainings"], description="Plural resource name.")
+    resource: ResourceName = Field(examples=["trainings"], description="Plural resource name.")
     templates: tuple[TemplatePathText, ...] = Field(
         examples=[["spec.template"]],
         min_length=1,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationInfo, field_validator, model_validator
 
 from webhook.capacity.query import problem_with
+from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
 from webhook.policy.fields import LabelKey  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.meanings import Meanings, at_least_one, exactly_one
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+
+_RESOURCE: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+"""A plural, as the API server has it (a DNS-1035 label)."""
 
 
 def distinct(name: Callable[[T], str] = str) -> AfterValidator:
@@ -43,6 +48,20 @@ def _check_query(text: str) -> str:
     return text
 
 
+def _check_quantity(quantity: int | str) -> int | str:
+    if amount_of(quantity) is None:
+        raise ValueError(f"{quantity!r} is not a quantity; write a number, or one with a unit, as 512Mi")
+    return quantity
+
+
+def _check_resource(resource: str) -> str:
+    if not _RESOURCE.fullmatch(resource):
+        raise ValueError(f"{resource!r} is no resource; write the plural in lower case, as nodepools")
+    return resource
+
+
+Quantity = Annotated[StrictInt | str, AfterValidator(_check_quantity)]
+ResourceName = Annotated[str, AfterValidator(_check_resource)]
 Query = Annotated[str, AfterValidator(_check_query)]
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both"],
@@ -90,7 +109,7 @@ class SizedBySpec(Model):
     group: str = Field(description="API group; '' is the core group.")
     versions: tuple[NonEmpty, ...] = Field(min_length=1, description="API versions.")
     kind: NonEmpty = Field(description="Kind.")
-    resource: NonEmpty = Field(description="Plural resource name.")
+    resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     pool: Query = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
     desired: Query = Field(description="JMESPath of the number of nodes.")
@@ -103,8 +122,8 @@ class SizedBySpec(Model):
 class LeastSpec(Model):
     """What a machine has at least: limits below that leave no nodes."""
 
-    machine: dict[NonEmpty, int] = Field(default={}, description="Any machine: resource -> how many.")
-    gpu_machine: dict[NonEmpty, int] = Field(default={}, description="A machine with GPUs, the same.")
+    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> how much.")
+    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs, the same.")
     counted: dict[NonEmpty, NonEmpty] = Field(
         default={}, description="Labels that count a machine's resource, for pools with requirements: key -> resource."
     )
@@ -154,6 +173,7 @@ class GraceWindowSpec(Model):
     )
     reserved: Query | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
+    note: str = Field(default="", description="For people: since which version.")
 
     @field_validator("safety_margin_seconds")
     @classmethod
@@ -184,7 +204,7 @@ class NodePoolReaderSpec(Model):
     group: str = Field(examples=["example.com"], description="API group.")
     versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
     kind: NonEmpty = Field(examples=["NodePool"], description="Kind.")
-    resource: NonEmpty = Field(examples=["nodepools"], description="Plural resource name.")
+    resource: ResourceName = Field(examples=["nodepools"], description="Plural resource name.")
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     when: Query | None = Field(
@@ -199,7 +219,9 @@ class NodePoolReaderSpec(Model):
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
         description="Where it says whether its nodes are spot.",
     )
-    instance_type: Query | None = Field(default=None, description="An instance type, or a list of them.")
+    instance_type: Query | None = Field(
+        default=None, description="An instance type, or a list of them, of which the provider takes which it likes."
+    )
     accelerators: AcceleratorsReaderSpec = Field(
         default=AcceleratorsReaderSpec(),
         description="Where it says that its nodes have GPUs, beside the instance type.",
@@ -213,6 +235,9 @@ class NodePoolReaderSpec(Model):
     )
     cluster_namespace: Query | None = Field(
         default=None, description="The namespace of that name; default: the pool's own."
+    )
+    cluster_path: Query | None = Field(
+        default=None, description="The provider's own path of the cluster, by which others may name it too."
     )
     taints: Query | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")

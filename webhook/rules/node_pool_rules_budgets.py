@@ -8,6 +8,7 @@ Karpenter reads them, https://pkg.go.dev/github.com/robfig/cron/v3#ParseStandard
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -31,7 +32,15 @@ _DEFAULT_NODES: Final = "10%"
 _DURATION: Final = re.compile(r"([0-9]+h|[0-9]+m|[0-9]+h[0-9]+m)(0s)?", re.ASCII)
 _REASONS: Final = ("Underutilized", "Empty", "Drifted")
 
-_NICKNAME: Final = re.compile("@(annually|yearly|monthly|weekly|daily|midnight|hourly)")
+_NICKNAMES: Final[Mapping[str, str]] = {
+    "@annually": "0 0 1 1 *",
+    "@yearly": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 _PART: Final = re.compile(r"(?:\*|\?|(?P<first>\w{1,3})(?:-(?P<last>\w{1,3}))?)(?:/(?P<step>[0-9]{1,4}))?", re.ASCII)
 _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
@@ -43,6 +52,11 @@ _FIELDS: Final[tuple[tuple[int, int, list[str]], ...]] = (
     (0, 6, _DAYS),
 )
 """The least and greatest value of minute, hour, day of the month, month and weekday, and names for them in turn."""
+
+_MONTH: Final = 31
+_YEAR: Final = 12
+_WEEK: Final = 7 * 24 * 60
+"""In days, months and minutes."""
 
 
 def malformed_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
@@ -95,12 +109,15 @@ def _is_schedule(value: object) -> bool:
         return False
     fields = value.split()
     if len(fields) != len(_FIELDS):
-        return _NICKNAME.fullmatch(value) is not None
-    return all(_is_field(text, *limits) for text, limits in zip(fields, _FIELDS, strict=True))
+        return value in _NICKNAMES
+    return all(_field(text, *limits) for text, limits in zip(fields, _FIELDS, strict=True))
 
 
-def _is_field(text: str, least: int, most: int, names: list[str]) -> bool:
-    """Is it a field of a cron expression: parts with commas, each a value, a range, or all, and perhaps a step?"""
+def _field(text: str, least: int, most: int, names: list[str]) -> frozenset[int]:
+    """What a field of a cron expression names: parts with commas, each a value, a range, or all, and perhaps a step.
+
+    Nothing where it is no such field.
+    """
 
     def number(value: str | None, default: int) -> int:
         if value is None:
@@ -109,15 +126,36 @@ def _is_field(text: str, least: int, most: int, names: list[str]) -> bool:
             return names.index(value.casefold()) + least
         return int(value) if value.isdecimal() else -1
 
+    found: set[int] = set()
     for part in text.split(","):
         read = _PART.fullmatch(part)
         if read is None or (read["step"] is not None and int(read["step"]) == 0):
-            return False
+            return frozenset()
         first = number(read["first"], least)
-        last = number(read["last"], first if read["first"] else most)
+        # A value with a step goes on to the end: 5/10 is 5-59/10.
+        last = number(read["last"], first if read["first"] and not read["step"] else most)
         if not least <= first <= last <= most:
-            return False
-    return True
+            return frozenset()
+        found.update(range(first, last + 1, int(read["step"] or 1)))
+    return frozenset(found)
+
+
+def _longest_pause(schedule: str) -> int | None:
+    """The most minutes from one time of a schedule to the next; None: it goes by the day of the month, or the month."""
+    fields = _NICKNAMES.get(schedule, schedule).split()
+    minutes, hours, days, months, weekdays = (
+        _field(text, *limits) for text, limits in zip(fields, _FIELDS, strict=True)
+    )
+    if (len(days), len(months)) != (_MONTH, _YEAR):
+        return None
+    times = [(day * 24 + hour) * 60 + minute for day in weekdays for hour in hours for minute in minutes]
+    times.sort()
+    return max(after - before for before, after in pairwise([*times, times[0] + _WEEK]))
+
+
+def _minutes(duration: str) -> int:
+    """A duration of a budget, in minutes."""
+    return sum(int(number) * (60 if unit == "h" else 1) for number, unit in re.findall("([0-9]+)([hm])", duration))
 
 
 def _is_duration(value: object) -> bool:
@@ -138,12 +176,14 @@ _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """A disruption budget that could be read; no reasons: all of them."""
+    """A disruption budget that could be read; no reasons: all of them. ``always``: it is never inactive."""
 
     index: int
     nodes: int
     unit: str
     schedule: str
+    duration: str
+    always: bool
     reasons: frozenset[str]
 
     def __str__(self) -> str:
@@ -151,7 +191,7 @@ class _Budget(msgspec.Struct, frozen=True):
 
     def always_below(self, other: _Budget) -> bool:
         """Is it always active, and at most what the other one allows, for all of the other one's reasons?"""
-        if self.schedule or (self.reasons and not (other.reasons and other.reasons <= self.reasons)):
+        if not self.always or (self.reasons and not (other.reasons and other.reasons <= self.reasons)):
             return False
         return self.nodes == 0 or (self.unit == other.unit and self.nodes <= other.nodes)
 
@@ -161,7 +201,7 @@ def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
     items = found if isinstance(found, list) else []
     budgets = [each for index, item in enumerate(items) if (each := _read_budget(index, item)) is not None]
     scheduled = [each for each in budgets if each.schedule]
-    for zero in (each for each in budgets if not (each.schedule or each.nodes or each.reasons)):
+    for zero in (each for each in budgets if each.always and not (each.nodes or each.reasons)):
         yield _always_blocked(zero, [each for each in budgets if each.nodes], outcome)
         return
     for budget in scheduled:
@@ -170,8 +210,8 @@ def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
             yield Violation(
                 reason=f"the budget of {budget} never has effect",
                 field=f"{BUDGETS.text}[{budget.index}]",
-                detail=f"The most restrictive active budget wins, and the one of {stricter} has no schedule: it is "
-                "always active. A schedule can only allow less.",
+                detail=f"The most restrictive active budget wins, and the one of {stricter} is always active"
+                f"{_why_always(stricter)}. A schedule can only allow less.",
                 fix="give the other budget a schedule for the hours in which less may be disrupted, or remove this one",
                 outcome=outcome,
             )
@@ -187,14 +227,24 @@ def _always_blocked(zero: _Budget, others: list[_Budget], outcome: Outcome) -> V
     ]
     example = yaml.safe_dump({"budgets": budgets}, sort_keys=False).rstrip()
     return Violation(
-        reason="a budget of 0 nodes without a schedule blocks voluntary disruption always",
+        reason=f"a budget of 0 nodes {_when(zero)} blocks voluntary disruption always",
         field=f"{BUDGETS.text}[{zero.index}]",
-        detail=f"The most restrictive active budget wins, and one without a schedule is always active{idle}. Nodes are "
-        "neither consolidated nor replaced when they drift; a reclaim is not held up.",
+        detail=f"The most restrictive active budget wins, and this one is always active{_why_always(zero)}{idle}. "
+        "Nodes are neither consolidated nor replaced when they drift; a reclaim is not held up.",
         fix="give the budget of 0 the hours in which nothing may be disrupted. With this one it may be from 9 to 17 h "
         f"UTC on weekdays:\n{example}",
         outcome=outcome,
     )
+
+
+def _when(budget: _Budget) -> str:
+    return f"on schedule {budget.schedule} for {budget.duration}" if budget.schedule else "without a schedule"
+
+
+def _why_always(budget: _Budget) -> str:
+    if not budget.schedule:
+        return ", as it has no schedule"
+    return f": schedule {budget.schedule} comes round before {budget.duration} are over"
 
 
 def _read_budget(index: int, item: object) -> _Budget | None:
@@ -202,6 +252,15 @@ def _read_budget(index: int, item: object) -> _Budget | None:
     if not isinstance(item, dict) or _known(item).keys() < {key for key in _RIGHT if item.get(key) is not None}:
         return None
     nodes = _nodes(_DEFAULT_NODES if item.get("nodes") is None else item["nodes"]) or ""
-    schedule, reasons = item.get("schedule"), item.get("reasons")
+    schedule, duration = item.get("schedule") or "", item.get("duration") or ""
+    reasons = frozenset(item.get("reasons") or ())
     number, unit = nodes.removesuffix("%"), "%" if nodes.endswith("%") else ""
-    return _Budget(index, int(number), unit, shown(schedule) if schedule else "", frozenset(reasons or ()))
+    return _Budget(
+        index,
+        int(number),
+        unit,
+        shown(schedule) if schedule else "",
+        duration,
+        always=not schedule or ((pause := _longest_pause(schedule)) is not None and pause <= _minutes(duration)),
+        reasons=reasons if reasons < frozenset(_REASONS) else frozenset(),
+    )

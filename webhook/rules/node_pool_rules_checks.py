@@ -152,6 +152,10 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
         return text.casefold() if self.any_case else text
 
 
+_NUMBERS: Final = (int, float)
+"""What is never false in JMESPath, not even 0."""
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Something that may not be, across fields.
 
@@ -173,7 +177,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         changed = self.fields
         if old is not None:
             changed = tuple(field for field in self.fields if not same(field(value), field(old)))
-        if not changed or not self.when(value):
+        if not changed:
+            return None
+        holds, problem = self.when.search(value)
+        if problem:
+            return self._undecided(changed[0].text, problem)
+        if not holds and type(holds) not in _NUMBERS:
             return None
         return Violation(
             reason=self.message(value),
@@ -181,6 +190,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             detail=self.detail(value),
             fix=self.fix(value),
             outcome=self.outcome,
+        )
+
+    def _undecided(self, field: str, problem: str) -> Violation:
+        return Violation(
+            reason=f"a check of {field} can't be made: {problem}",
+            field=problem.partition(" ")[0],
+            detail=f"`{shown(self.when.text)}` fails on what is there.",
+            fix="give the field the type that its schema has, or mend the check",
+            outcome=self.outcome,
+            unknown=True,
         )
 
 
@@ -193,12 +212,17 @@ class ResourceChecks(msgspec.Struct, frozen=True):
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, trace: Trace) -> Iterator[Violation]:
         """What is wrong with an object, as far as the request changed it."""
         trace.say("%s fields and %s checks of this kind are looked at", len(self.fields), len(self.checks))
+        wrong: set[str] = set()
         for field in self.fields:
-            yield from field.judge(value, old)
-        for check in self.checks:
-            violation = check.judge(value, old)
-            if violation is not None:
+            for violation in field.judge(value, old):
+                wrong.add(violation.field)
                 yield violation
+        for check in self.checks:
+            found = check.judge(value, old)
+            # What is wrong with a field is said once, and not by each check that fails on it.
+            if found is not None and not (found.unknown and found.field in wrong):
+                wrong.add(found.field)
+                yield found
 
 
 def _likeness(one: str, other: str) -> float:

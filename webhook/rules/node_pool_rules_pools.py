@@ -9,7 +9,7 @@ import msgspec
 from webhook.capacity.pool import Gpu
 from webhook.decision import Outcome, Violation
 from webhook.policy.errors import did_you_mean
-from webhook.rules.node_pool_rules_checks import as_yaml
+from webhook.rules.node_pool_rules_checks import as_yaml, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,9 +46,8 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             yield self._superchip(reader, pool, self.superchip)
         if self.taint is not None and self._untainted(pool) and not (before is not None and self._untainted(before)):
             yield self._taint(reader, pool, self.taint)
-        told = {before.instance_type} if before is not None and reader.machines.unlisted(before) else set()
-        if self.unknown_type is not None and reader.machines.unlisted(pool) and pool.instance_type not in told:
-            yield self._unknown_type(reader, pool, self.unknown_type)
+        if self.unknown_type is not None:
+            yield from self._unknown_machines(reader, pool, before, self.unknown_type)
         was = before.problems if before is not None else ()
         new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
         if self.unreadable is not None and new:
@@ -89,19 +88,67 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             outcome=outcome,
         )
 
-    def _unknown_type(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
-        types = reader.machines.types
-        known = [each for each in (*types.gpu.patterns, *types.cpu.patterns) if not _WILD & set(each)]
-        meant = did_you_mean(pool.instance_type, known).removeprefix(", ")
-        add = f"If it is right, add it to the instanceTypes of CapacityProvider {pool.provider}"
+    def _unknown_machines(
+        self, reader: PoolReader, pool: Pool, before: Pool | None, outcome: Outcome
+    ) -> Iterator[Violation]:
+        """Instance types, families and categories that are in no list, but for those that were there before."""
+        machines = reader.machines
+        types = [each for each in machines.unlisted(pool) if before is None or each not in machines.unlisted(before)]
+        if types:
+            patterns = (*machines.types.gpu.patterns, *machines.types.cpu.patterns)
+            known = [each for each in patterns if not _WILD & set(each)]
+            what = "instance type" if len(types) == 1 else "instance types"
+            yield _unknown(reader, pool, what, types, outcome, meant=did_you_mean(types[0], known))
+        told = machines.unlisted_labels(before) if before is not None else ()
+        labels = [each for each in machines.unlisted_labels(pool) if each not in told]
+        for key in dict.fromkeys(key for key, _ in labels):
+            values = [value for other, value in labels if other == key]
+            yield _unknown(reader, pool, key, values, outcome, where="machineLabels")
+        if pool.requirements is not None:
+            old = before.requirements if before is not None else None
+            told_keys = machines.strange_labels(old) if old is not None else ()
+            for key in machines.strange_labels(pool.requirements):
+                if key not in told_keys:
+                    yield self._strange_label(reader, pool, key, outcome)
+
+    def _strange_label(self, reader: PoolReader, pool: Pool, key: str, outcome: Outcome) -> Violation:
+        domain, _, name = key.partition("/")
+        known = (each.partition("/") for each in sorted(reader.machines.known_labels))
+        meant = did_you_mean(name, [other for prefix, _, other in known if prefix == domain])
+        meant = meant.removeprefix(", ").replace("`", f"`{domain}/", 1)
+        add = f"If it is right, add it to the otherMachineLabels of CapacityProvider {pool.provider}"
         return Violation(
-            reason=f"nobody knows instance type {pool.instance_type}: it is in no list",
-            field=reader.instance_type.field if reader.instance_type is not None else "",
-            detail="As spot it counts as GPU and needs an on-demand fallback, as on-demand it is no GPU fallback. The "
-            "provider may accept the name, and never deliver a node.",
+            reason=f"nobody knows label {key}: it is in no list",
+            field=reader.requirements.field if reader.requirements is not None else "",
+            detail=f"{self.providers[pool.provider].title} refuses labels in {domain} that it does not know. What the "
+            "pool requires of this one says nothing of its machines here.",
             fix=" ".join(filter(None, (meant, add))),
             outcome=outcome,
         )
+
+
+def _unknown(
+    reader: PoolReader,
+    pool: Pool,
+    what: str,
+    names: list[str],
+    outcome: Outcome,
+    *,
+    where: str = "instanceTypes",
+    meant: str = "",
+) -> Violation:
+    several = len(names) > 1
+    field = reader.instance_type or reader.requirements
+    right = "they are right, add them" if several else "it is right, add it"
+    add = f"If {right} to the {where} of CapacityProvider {pool.provider}"
+    return Violation(
+        reason=f"nobody knows {what} {some(names)}: {'they are' if several else 'it is'} in no list",
+        field=field.field if field is not None else "",
+        detail="As spot it counts as GPU and needs an on-demand fallback, as on-demand it is no GPU fallback. The "
+        "provider may accept the name, and never deliver a node.",
+        fix=" ".join(filter(None, (meant.removeprefix(", "), add))),
+        outcome=outcome,
+    )
 
 
 def _superchip(pool: Pool) -> bool:

@@ -126,7 +126,8 @@ class NodePoolRulesSpec(PolicySpec):
         description="A pool that is only spot, with no taint of its own or of its provider's: other Pods land there.",
     )
     unknown_instance_type: EnforcementWord = Field(
-        default=Enforcement.WARN, description="An instance type that is in no list of its CapacityProvider."
+        default=Enforcement.WARN,
+        description="An instance type, or a machine's family, category or label, that is in no list.",
     )
     unreadable: EnforcementWord = Field(
         default=Enforcement.WARN, description="A pool that its reader can't read in full, where `fields` say nothing."

@@ -11,8 +11,10 @@ Reads
 Writes
     Nothing.
 Values
-    A *spot pool* needs a fallback when its nodes have GPUs or nobody knows (``any`` does not need one); a pool that is
-    both spot and on-demand is its own, and one whose capacity can't be read may be spot. A *fallback* is on-demand or
+    A *spot pool* needs a fallback when its nodes have GPUs or nobody knows. One whose nodes have GPUs as the Pods ask
+    (``any``) needs one where a taint lets in only Pods that do, and misses one, as a warning, where it lists machines
+    with GPUs; else it needs none. A pool that is both spot and on-demand is its own, and one whose capacity can't be
+    read may be spot. A *fallback* is on-demand or
     both, belongs to the same cluster, can have nodes (autoscaled to more than zero, or a fixed size above zero),
     carries no taint that nobody may tolerate, and, as ``require`` says, has GPUs (``any`` counts, unknown does not) or
     the same instance type. A provider's document may ask for something else, and for several things: GKE for a pool
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.capacity.fallback import Cover, Fallbacks, demand_of
+from webhook.capacity.fallback import Cover, Fallbacks
 from webhook.capacity.pool import CapacityType, Gpu, Pool
 from webhook.capacity.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.sizes import resized, sizes_in, unsized
@@ -95,7 +97,13 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if old is not None and isinstance(old.get("spec"), dict):
             reader = readers.of(old)
             return _with_size(reader, reader.read(old), view)
-        return None if subject.operation == "CREATE" else _known(readers, subject.request, view)
+        if subject.operation == "CREATE":
+            return None
+        known = _known(readers, subject.request, view)
+        if subject.operation == "UPDATE" and self.fallbacks.demand_of(known) is not None:
+            # The cluster that is known may have the update already: only the request could say that its need is old.
+            return None
+        return known
 
     def _scale(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
         if (replicas := _replicas(subject)) > 0:
@@ -155,8 +163,8 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
             yield self.findings.superchip(change, after)
             return
-        needed, gave = demand_of(after), self.fallbacks.supply_of(before)
-        needs_more = needed is not None and needed != demand_of(before)
+        needed, gave = self.fallbacks.demand_of(after), self.fallbacks.supply_of(before)
+        needs_more = needed is not None and needed != self.fallbacks.demand_of(before)
         gives_less = gave is not None and gave != self.fallbacks.supply_of(after)
         worse: list[Worse] = []
         if not needs_more and not gives_less:
@@ -255,10 +263,11 @@ def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) 
         (reader.zones or reader.requirements, before.zones, after.zones),
         (reader.autoscaling, before.autoscaling, after.autoscaling),
         (reader.maximum, before.maximum, after.maximum),
-        (reader.limits, before.blocked, after.blocked),
     ):
         if query is not None and old != new:
             return query.field
+    if after.held_by and (before.blocked, before.unread) != (after.blocked, after.unread):
+        return after.held_by
     return reader.desired.field if reader.desired is not None else ""
 
 

@@ -66,8 +66,13 @@ class Findings(msgspec.Struct, frozen=True):
             need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool takes them.",
             f"The policy wants {_WANTED[need.require]}, and there is none that can be used.",
         ]
-        if change.reader.machines.unlisted(spot):
-            detail.append(f"{spot.instance_type} is in no list of CapacityProvider {spot.provider}: it counts as GPU.")
+        unlisted = change.reader.machines.unlisted(spot)
+        if unlisted:
+            said = ("are", "they count") if len(unlisted) > 1 else ("is", "it counts")
+            named = f"{', '.join(unlisted)} {said[0]} in no list of CapacityProvider {spot.provider}"
+            detail.append(f"{named}: {said[1]} as GPU.")
+        elif spot.gpu is Gpu.UNKNOWN and change.reader.machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
+            detail.append(f"Some of its instance types have GPUs, and {title} takes which it likes.")
         if spot.problems:
             detail.append(f"Not readable: {'; '.join(spot.problems)}.")
         fix = f"create an on-demand pool first{self._example(spot, need)}"
@@ -75,15 +80,15 @@ class Findings(msgspec.Struct, frozen=True):
             fix = "let the cluster begin with an on-demand pool without GPUs, and declare this pool by itself, after it"
         if spot.capacity is CapacityType.UNKNOWN:
             fix = f"{_capacity_remedy(change.reader)}; if the pool is spot, {fix}"
-        elif need.require == "gpu" and change.reader.machines.unlisted(spot):
-            fix = f"{self._type_remedy(spot, pools)}; if it has GPUs, {fix}"
+        elif need.require == "gpu" and unlisted:
+            fix = f"{self._type_remedy(spot, unlisted, pools)}; if it has GPUs, {fix}"
         elif spot.gpu is Gpu.UNKNOWN and spot.problems:
             fix = f"mend what can't be read; if it has GPUs, {fix}"
         return Violation(
             reason=f"{_spot_pools([spot])} has no {_named(need)}",
             field=change.field,
             detail=" ".join([*detail, *self._useless(spot, need, pools)]),
-            fix=fix,
+            fix="\n".join(filter(None, (fix, self._same_cluster_remedy(spot, need, pools)))),
             outcome=need.outcome,
         )
 
@@ -116,6 +121,25 @@ class Findings(msgspec.Struct, frozen=True):
             outcome=Outcome.WARN,
         )
 
+    def _same_cluster_remedy(self, spot: Pool, need: Need, pools: Sequence[Pool]) -> str:
+        """How a pool counts that does not only because it, or the spot pool, names another cluster; else empty."""
+        for pool in sorted(pools, key=str):
+            here, there = (pool, spot) if spot.cluster else (spot, pool)
+            if here.cluster or not there.cluster:
+                continue
+            if self.fallbacks.why_not(_of_this_cluster(spot), _of_this_cluster(pool), need.require):
+                continue
+            reader = next(
+                (each for each in self.readers if (each.provider, each.kind) == (here.provider, here.kind)), None
+            )
+            if reader is not None and reader.cluster is not None:
+                field, text = reader.cluster.field, reader.cluster.text
+                where = text if text.startswith(f'{field}."') else field
+                return f"Or, if {here} belongs to cluster {there.cluster_id} too, say so in its {where}"
+            this = f"`thisCluster: {there.cluster_id}` to CapacityProvider {there.provider}"
+            return f"Or, if cluster {there.cluster_id} is the one that the policies are for, add {this}"
+        return ""
+
     def _useless(self, spot: Pool, need: Need, pools: Sequence[Pool]) -> list[str]:
         """The pools that are not what this spot pool needs although they are not spot, each with why."""
         said = [
@@ -127,15 +151,15 @@ class Findings(msgspec.Struct, frozen=True):
         ]
         return [f"What does not count: {_some(said, '; ')}."] if said else []
 
-    def _type_remedy(self, spot: Pool, pools: Iterable[Pool]) -> str:
-        """How it becomes known what the instance type of this spot pool is."""
+    def _type_remedy(self, spot: Pool, unlisted: Sequence[str], pools: Iterable[Pool]) -> str:
+        """How it becomes known what these instance types of this spot pool are."""
         known = {pool.instance_type for pool in pools if pool.gpu in {Gpu.YES, Gpu.NO}}
         for reader in self.readers:
             if reader.provider == spot.provider:
                 types = reader.machines.types
                 known.update(each for each in (*types.gpu.patterns, *types.cpu.patterns) if not set("*?[") & set(each))
-        meant = did_you_mean(spot.instance_type, filter(None, known)).removeprefix(", ")
-        add = f"add {spot.instance_type} to `instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
+        meant = did_you_mean(unlisted[0], filter(None, known)).removeprefix(", ")
+        add = f"add {', '.join(unlisted)} to `instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
         return f"{meant} Otherwise {add}" if meant else add
 
     def _example(self, spot: Pool, need: Need) -> str:
@@ -149,7 +173,7 @@ class Findings(msgspec.Struct, frozen=True):
             if reader.machines.classify(spot.instance_type.split(", ")) is Gpu.NO:
                 break  # Its GPUs are in fields of their own, of which no example can be made.
             manifest = reader.on_demand_manifest(
-                name=f"{_stem(spot)}-fallback",
+                name=f"{_stem(spot)}-fallback".lstrip("-"),
                 namespace=spot.namespace,
                 instance_type=(not unlisted and spot.instance_type) or "<an instance type with GPUs>",
                 maximum=max(1, (spot.maximum if spot.autoscaling else spot.desired) or 0),
@@ -168,6 +192,10 @@ def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
         fix=_capacity_remedy(reader),
         outcome=Outcome.WARN,
     )
+
+
+def _of_this_cluster(pool: Pool) -> Pool:
+    return msgspec.structs.replace(pool, cluster="", cluster_path="")
 
 
 def _capacity_remedy(reader: PoolReader) -> str:

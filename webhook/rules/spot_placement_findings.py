@@ -132,6 +132,10 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     names = [each for pool in usable for each in (pool.name, pool.pool_name) if each]
     named = next((pool for pool in supply.pools if pool.is_named(name)), None)
     elsewhere = next((pool for pool in view.pools or () if pool.is_named(name)), None)
+    unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
+    if unseen and named is None and elsewhere is None:
+        yield _unseen_pool(name[:_LONGEST], unseen)
+        return
     if named is not None:
         reason = f"{named} is not a spot pool: its capacity is {named.capacity}"
     elif elsewhere is not None:
@@ -148,6 +152,19 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         _ANNOTATION,
         f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
         "name one of these pools, or remove the annotation" if usable else "remove the annotation",
+    )
+
+
+def _unseen_pool(name: str, providers: list[Provider]) -> Violation:
+    """It may well be a pool of these providers, of which only Nodes are seen."""
+    return finding(
+        f"can't tell whether node pool `{name}` is spot: pools of {listed(each.title for each in providers)} can't be "
+        "seen here",
+        _ANNOTATION,
+        "The cluster shows Nodes of them, and no object that describes a node pool; the annotation names one of those "
+        f"that are seen. {UNCHANGED}",
+        f"instead of the annotation, label the Pod `{CAPACITY_LABEL}: spot` and give it the nodeSelector "
+        + " or ".join(f"`{each.pool_label}: {name}`" for each in providers),
     )
 
 

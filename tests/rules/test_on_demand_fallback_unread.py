@@ -1,0 +1,97 @@
+"""OnDemandFallback where something of a pool can't be read, or the pool goes with what is being deleted."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.rules.test_on_demand_fallback_providers import DENY, GKE_CPU, GKE_SPOT, Json, gke_cluster, judge, said
+
+SOON = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+SPOT_TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+
+
+def karpenter_pool(name: str, capacity: str, *, taints: Any = (SPOT_TAINT,), **spec: Any) -> Json:
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity]},
+        {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["p"]},
+    ]
+    taints = list(taints) if isinstance(taints, tuple) else taints
+    inner = {"requirements": requirements, "nodeClassRef": {"group": "karpenter.k8s.aws"}, "taints": taints}
+    metadata = {"name": name}
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": metadata,
+        "spec": {"template": {"spec": inner}, **spec},
+    }
+
+
+SPOT, FALLBACK = karpenter_pool("spot", "spot"), karpenter_pool("od", "on-demand")
+
+
+@pytest.mark.parametrize(
+    ("pool", "why"),
+    [
+        (karpenter_pool("od", "on-demand", limits={"cpu": "lots"}), "nobody can read its spec.limits"),
+        (karpenter_pool("od", "on-demand", limits=["cpu"]), "nobody can read its spec.limits"),
+        (karpenter_pool("od", "on-demand", limits={"memory": "1Mi"}), "its limits allow 1Mi of memory"),
+        (karpenter_pool("od", "on-demand", taints="x"), "nobody can read its spec.template.spec.taints"),
+        (
+            karpenter_pool("od", "on-demand", taints=[{"key": "karpenter.sh/disrupted", "effect": "No"}]),
+            "nobody can read its spec.template.spec.taints",
+        ),
+    ],
+)
+def test_a_pool_of_which_nobody_can_tell_does_not_count(pool: Json, why: str) -> None:
+    assert judge(SPOT, None, [FALLBACK]) == []
+    (created,) = judge(SPOT, None, [pool])
+    assert created.outcome is DENY
+    assert f"What does not count: NodePool od: {why}" in created.detail
+    (updated,) = judge(pool, FALLBACK, [SPOT, FALLBACK])
+    assert said([updated]) == [(DENY, "NodePool od is the last on-demand fallback of GPU spot pool NodePool spot")]
+    assert updated.field in {"spec.limits", "spec.template.spec.taints"}
+
+
+def agent_pool(name: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": "containerservice.azure.com/v1api20240901",
+        "kind": "ManagedClustersAgentPool",
+        "metadata": {"name": name, "namespace": "infra"},
+        "spec": {"owner": {"name": "prod"}, "vmSize": "Standard_NC24ads_A100_v4", "count": 1, **spec},
+    }
+
+
+def test_a_pool_that_is_stopped_is_told_so_where_it_says_it() -> None:
+    running, stopped = agent_pool("od"), agent_pool("od", powerState={"code": "Stopped"})
+    (finding,) = judge(stopped, running, [agent_pool("spot", scaleSetPriority="Spot"), running])
+    assert finding.outcome is DENY
+    assert finding.field == "spec.powerState.code"
+
+
+def test_only_the_instance_types_that_nobody_knows_are_said_to_be_unknown() -> None:
+    value: Json = {
+        "apiVersion": "eks.services.k8s.aws/v1alpha1",
+        "kind": "Nodegroup",
+        "metadata": {"name": "a", "namespace": "infra"},
+        "spec": {"clusterName": "prod", "capacityType": "SPOT", "instanceTypes": ["zz9.large", "m5.large"]},
+    }
+    (finding,) = judge(value, None, [])
+    assert "zz9.large is in no list of CapacityProvider eks: it counts as GPU." in finding.detail
+    assert finding.fix.startswith("add zz9.large to `instanceTypes`")
+    value["spec"]["instanceTypes"].append("foo")
+    (finding,) = judge(value, None, [])
+    assert "foo, zz9.large are in no list of CapacityProvider eks: they count as GPU." in finding.detail
+
+
+def test_the_pools_of_a_cluster_that_is_being_deleted_may_go() -> None:
+    cluster = gke_cluster()
+    assert said(judge(None, GKE_CPU, [GKE_SPOT, GKE_CPU, gke_cluster(initialNodeCount=0)])) != []
+    going = deepcopy(cluster)
+    going["metadata"] |= SOON
+    assert judge(None, GKE_CPU, [GKE_SPOT, GKE_CPU, going]) == []
+    other = gke_cluster("another")
+    other["metadata"] |= SOON
+    assert said(judge(None, GKE_CPU, [GKE_SPOT, GKE_CPU, other])) != []
