@@ -47,6 +47,7 @@ def test_page_has_examples_of_every_command_that_ends() -> None:
     assert {command.split()[1] for command, _ in COMMANDS} == {
         "check",
         "explain",
+        "export",
         "fix",
         "fn",
         "new",

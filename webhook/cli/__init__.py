@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "new": "write a commented first draft of a policy file",
     "schema": "print the JSON Schema of policy files, for editors",
     "webhook-config": "print the webhook configurations for the API server",
+    "export": "print policies as ValidatingAdmissionPolicies, which hold without the webhook",
 }
 _INTERRUPTED: Final = 130
 """What shells give for a program that Ctrl-C ended."""

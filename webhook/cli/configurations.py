@@ -36,7 +36,7 @@ TIMEOUT_SECONDS: Final = 3
 JSON = dict[str, Any]
 
 _PREFIX_GLOB: Final = re.compile(r"([a-z0-9.-]+)\*")
-_NO_MIRROR_PODS: Final = {
+NO_MIRROR_PODS: Final = {
     "name": "no-mirror-pods",
     # Of Pods alone: else the annotation would let any workload pass.
     "expression": "request.resource.resource != 'pods' || object == null || "
@@ -70,7 +70,7 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
     about_pools = {(group, resource) for own, resource in sized for group in (own, "*")}
     pools = {key: asked for key, asked in validated.items() if (key[0], key[1].partition("/")[0]) in about_pools}
     others = {key: asked for key, asked in validated.items() if key not in pools}
-    selector = _namespace_selector(bundle)
+    selector = without_system_namespaces(bundle)
     namespaces = list(_namespace_conditions(bundle))
 
     def webhook(name: str, path: str, asked: Resources, *, failure_policy: str, conditions: list[JSON]) -> list[JSON]:
@@ -88,7 +88,7 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
         }
         return [entry] if asked else []
 
-    about_pods = [*namespaces, _NO_MIRROR_PODS]
+    about_pods = [*namespaces, NO_MIRROR_PODS]
     mutating = webhook(
         "mutate", "/mutate", _asked(bundle, Phase.MUTATE), failure_policy="Ignore", conditions=about_pods
     )
@@ -209,7 +209,8 @@ def _is_glob(name: str) -> bool:
     return bool(set("*?[") & set(name))
 
 
-def _namespace_selector(bundle: Bundle) -> JSON:
+def without_system_namespaces(bundle: Bundle) -> JSON:
+    """A selector of all namespaces but the system namespaces, as far as those have no globs."""
     names = dict.fromkeys(each for each in bundle.index.system_namespaces.patterns if not _is_glob(each))
     labels: dict[str, list[str]] = {NAMESPACE_NAME_LABEL: list(names)}
     for label in bundle.index.system_namespace_labels:

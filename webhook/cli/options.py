@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import load_bundle
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
 
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(\.\d+)?([-+].*)?")
 
 
@@ -113,7 +115,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 def _glob(text: str) -> str:
     if problem := problem_with(text):
         raise argparse.ArgumentTypeError(problem)
-    return text.rstrip("/")
+    return normpath(text)
 
 
 def add_policies(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +139,18 @@ def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
         default=ASSUMED_VERSION,
         help="of the API server and the kubelets; default: %s.%s" % ASSUMED_VERSION,  # noqa: UP031
     )
+
+
+def resource_name(text: str) -> str:
+    """The name of a Service or namespace.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not _NAME.fullmatch(text):
+        problem = f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'"
+        raise argparse.ArgumentTypeError(problem)
+    return text
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import base64
-import re
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import yaml
 
 from webhook.bundle import DEFAULT_NAMESPACE
 from webhook.cli.configurations import configurations, namespaces_left_to_the_server, too_wide
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.ignore_differences import ignore_differences
-from webhook.cli.options import add_policies, read_policies
+from webhook.cli.manifest_text import as_block, as_documents
+from webhook.cli.options import add_policies, read_policies, resource_name
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -38,32 +35,23 @@ exit codes:
   2  a policy is invalid or matches every resource, or the CA file can't be used
 """
 
-_WIDTH: Final = 1000
-"""Characters of a line: expressions and certificates stay on one."""
-
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what is there twice twice: anchors are no good in a manifest."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        del data
-        return True
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Indent lists in mappings too, as manifests mostly have it."""
-        super().increase_indent(flow, False)  # noqa: FBT003
-
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     add_policies(parser)
     parser.add_argument(
-        "--service-name", metavar="NAME", type=_name, default="spotgate", help="of the Service; default: %(default)s"
+        "--service-name",
+        metavar="NAME",
+        type=resource_name,
+        default="spotgate",
+        help="of the Service; default: %(default)s",
     )
     parser.add_argument(
-        "--namespace", metavar="NAME", type=_name, default=DEFAULT_NAMESPACE, help="where it is; default: %(default)s"
+        "--namespace",
+        metavar="NAME",
+        type=resource_name,
+        default=DEFAULT_NAMESPACE,
+        help="where it is; default: %(default)s",
     )
     parser.add_argument(
         "--ca-file",
@@ -83,7 +71,7 @@ def run(options: Namespace) -> int:
     bundle = read_policies(options.policies, own_namespace=options.namespace)
     if options.ignore_differences:
         ignored = {"ignoreDifferences": ignore_differences(bundle)}
-        print(yaml.dump(ignored, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=_WIDTH), end="")
+        print(as_block(ignored), end="")
         return FINE
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
@@ -93,15 +81,7 @@ def run(options: Namespace) -> int:
     print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
     for glob in namespaces_left_to_the_server(bundle):
         print(f"# Namespaces {glob} can't be left out here; spotgate lets everything in them pass.")
-    text = yaml.dump_all(
-        configurations(bundle, client),
-        Dumper=_Dumper,
-        default_flow_style=None,
-        explicit_start=True,
-        sort_keys=False,
-        width=_WIDTH,
-    )
-    print(text, end="")
+    print(as_documents(configurations(bundle, client)), end="")
     return FINE
 
 
@@ -119,9 +99,3 @@ def _ca_bundle(file: Path) -> str:
             f"{file}: holds no certificate that can be read; pass the CA's certificate as PEM"
         ) from None
     return base64.b64encode(b"".join(each.public_bytes(Encoding.PEM) for each in certificates)).decode()
-
-
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ArgumentTypeError(f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'")
-    return text

@@ -1,0 +1,37 @@
+"""Manifests that commands print, as YAML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_WIDTH: Final = 1000
+"""Characters of a line: expressions and certificates stay on one."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what is there twice twice: anchors are no good in a manifest."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+        """Indent lists in mappings too, as manifests mostly have it."""
+        super().increase_indent(flow, False)  # noqa: FBT003
+
+
+def as_block(value: Mapping[str, Any]) -> str:
+    """One mapping, an item on each line."""
+    return yaml.dump(value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=_WIDTH)
+
+
+def as_documents(values: Iterable[Mapping[str, Any]]) -> str:
+    """Documents, each behind a `---`; what is short stays on one line."""
+    return yaml.dump_all(
+        values, Dumper=_Dumper, default_flow_style=None, explicit_start=True, sort_keys=False, width=_WIDTH
+    )

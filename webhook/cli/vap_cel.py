@@ -1,0 +1,136 @@
+"""What policies say in globs, label selectors and field paths, as CEL that Kubernetes 1.30 and later take."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.globs import is_glob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from webhook.policy.common import LabelSelectorSpec
+
+_TOKEN: Final = re.compile(r"\[(?P<no>!?)(?P<set>[^]!][^]]*|][^]]*)\]|(?P<other>.)", re.DOTALL)
+_WILD: Final = {"*": ".*", "?": "."}
+_WILDCARDS: Final = frozenset({"*", "[*]"})
+_SCALARS: Final = ({str}, {int}, {bool}, {float})
+
+
+def quoted(text: str) -> str:
+    """A string literal."""
+    escaped = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def literal(value: Any) -> str:  # noqa: ANN401 - JSON
+    """A JSON value. Kubernetes refuses lists and maps of mixed types; ``dyn`` is one type for all."""
+    if isinstance(value, str):
+        return quoted(value)
+    if not isinstance(value, dict | list):
+        return json.dumps(value)
+    items = value if isinstance(value, list) else list(value.values())
+    alike = {type(each) for each in items} in _SCALARS
+    written = [literal(each) if alike else f"dyn({literal(each)})" for each in items]
+    if isinstance(value, list):
+        return f"[{', '.join(written)}]"
+    return "{" + ", ".join(f"{quoted(key)}: {item}" for key, item in zip(value, written, strict=True)) + "}"
+
+
+def names(value: str, globs: Iterable[str]) -> str:
+    """Is the string that the expression ``value`` gives matched by one of these globs?"""
+    patterns = list(dict.fromkeys(globs))
+    exact = [each for each in patterns if not is_glob(each)]
+    wild = "|".join(_regex(each) for each in patterns if is_glob(each))
+    parts = [f"{value} in {literal(exact)}"] if exact else []
+    parts += [f"{value}.matches({quoted(f'(?s)^({wild})$')})"] if wild else []
+    return parts[0] if len(parts) == 1 else f"({' || '.join(parts)})"
+
+
+def _regex(glob: str) -> str:
+    """The RE2 expression of a glob."""
+    return "".join(map(_of_token, _TOKEN.finditer(glob)))
+
+
+def _of_token(found: re.Match[str]) -> str:
+    if other := found["other"]:
+        return _WILD.get(other) or re.escape(other)
+    inside = re.sub(r"[\\\[\]^]", r"\\\g<0>", found["set"])
+    return f"[{'^' if found['no'] else ''}{inside}]"
+
+
+def selects(selector: LabelSelectorSpec, labels: str) -> str:
+    """Does the label selector select the labels that the expression ``labels`` gives?"""
+    equal = [("In", key, [value]) for key, value in selector.match_labels.items()]
+    all_of = [*equal, *((each.operator, each.key, list(each.values)) for each in selector.match_expressions)]
+    return " && ".join(_requirement(*each, labels) for each in all_of) or "true"
+
+
+def _requirement(operator: str, key: str, values: Sequence[str], labels: str) -> str:
+    there = f"{quoted(key)} in {labels}"
+    one_of = f"{there} && {labels}[{quoted(key)}] in {literal(values)}"
+    return {"In": one_of, "NotIn": f"!({one_of})", "Exists": there, "DoesNotExist": f"!({there})"}[operator]
+
+
+class Fields:
+    """The variables of a ValidatingAdmissionPolicy that read fields of an object: any object, of any type.
+
+    Attributes:
+        variables: name -> expression, each after those that it reads.
+    """
+
+    def __init__(self) -> None:
+        self.variables: dict[str, str] = {}
+
+    def value(self, path: Sequence[str], *, old: bool = False) -> str:
+        """What is at this path, or null; of the old object null where there is none.
+
+        A path through something that is no map leads nowhere, as it does for rules; in CEL alone it were an error.
+        """
+        name = ("old_" if old else "") + "_".join(path)
+        if name not in self.variables:
+            *parents, last = path
+            member = f".?{last}.orValue(null)"
+            if parents:
+                parent = self.value(parents, old=old)
+                text = f"type({parent}) == map ? {parent}{member} : null"
+            else:
+                text = f"oldObject == null ? null : dyn(oldObject){member}" if old else f"dyn(object){member}"
+            self.variables[name] = text
+        return f"variables.{name}"
+
+    def kept(self, path: Sequence[str]) -> str:
+        """Does the request leave what is at this path as it is?"""
+        value, old = self.value(path), self.value(path, old=True)
+        name = f"kept_{'_'.join(path)}"
+        self.variables[name] = f"oldObject != null && {value} == {old}"
+        return f"variables.{name}"
+
+    def maps(self, path: Sequence[str], *, old: bool = False) -> str:
+        """A list of the maps that are at a path in which one segment at most is ``*`` or ``[*]``.
+
+        Raises:
+            ValueError: it has more of them.
+        """
+        wild = next((number for number, each in enumerate(path) if each in _WILDCARDS), None)
+        if wild is None:
+            value = self.value(path, old=old)
+            return f"(type({value}) == map ? [{value}] : [])"
+        before, rest = self.value(path[:wild], old=old), path[wild + 1 :]
+        if _WILDCARDS & set(rest):
+            raise ValueError("a list in a list")
+        items, kind = (f"{before}.map(key, {before}[key])", "map") if path[wild] == "*" else (before, "list")
+        steps = "".join(f".filter(item, type(item) == map).map(item, item.?{each}.orValue(null))" for each in rest)
+        return f"(type({before}) == {kind} ? {items} : []){steps}.filter(item, type(item) == map)"
+
+
+def segments(path: str) -> tuple[str, ...]:
+    """Of a path as ``WorkloadTemplates`` has it."""
+    return tuple(path.replace("[*]", ".[*]").split("."))
+
+
+def with_items(named: Mapping[str, str]) -> list[dict[str, str]]:
+    """Names and expressions as the lists of a ValidatingAdmissionPolicy have them."""
+    return [{"name": name, "expression": text} for name, text in named.items()]

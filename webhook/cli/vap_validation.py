@@ -1,0 +1,142 @@
+"""A team's `Validation` as ValidatingAdmissionPolicies: for objects, and for the pod templates of workloads."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.cel.text import Text, substituted
+from webhook.cli.vap_cel import literal
+from webhook.cli.vap_matching import JSON, Part, as_rule
+from webhook.rules.protocol import ResourceRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.cli.vap_matching import Source
+
+_BUILT_IN: Final = frozenset({"", "apps", "batch"})
+_ON_TEMPLATES: Final = {
+    "object": re.compile(r"\s*\.\??\s*(spec\b|metadata\s*\.\??\s*(labels|annotations)\b)"),
+    "request": re.compile(r"\s*\.\??\s*(namespace|userInfo|dryRun)\b"),
+}
+"""What may follow these names where a pod template stands for a Pod: it has no name or kind, and is not requested."""
+
+
+def parts(source: Source) -> Iterator[Part]:
+    """The objects that it names, then the pod templates."""
+    export = _Export(source)
+    if any(export.needs_pools(each.expression) for each in source.spec.match_conditions):
+        source.leave_out((), "not exported: a match condition asks for the cluster's node pools")
+        return
+    kept = list(export.kept())
+    if not kept:
+        return
+    yield export.part("objects", [as_rule(each) for each in source.policy.rules], kept, {})
+    if source.judges_templates():
+        yield from export.of_templates(kept)
+
+
+class _Export:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.spec = source.spec
+        self.variables: dict[str, str] = {each.name: each.expression for each in self.spec.variables}
+        self.params = "params"
+        while self.params in self.variables:
+            self.params += "_"
+
+    def reads(self, expression: str) -> set[str]:
+        """The names in it, and in the variables that it reads."""
+        text = Text(expression)
+        return text.words.union(*(self.reads(self.variables[each]) for each in text.variables))
+
+    def needs_pools(self, expression: str) -> bool:
+        return "pools" in self.reads(expression)
+
+    def kept(self) -> Iterator[JSON]:
+        """The validations that need no look-up, in the policy's own words."""
+        for number, each in enumerate(self.spec.validations):
+            if self.needs_pools(each.expression):
+                self.source.leave_out(("validations", number), "not exported: it asks for the cluster's node pools")
+                continue
+            written: JSON = {"expression": each.expression.strip()}
+            if each.message.strip():
+                written["message"] = each.message.strip()
+            if each.message_expression.strip() and not self.needs_pools(each.message_expression):
+                written["messageExpression"] = each.message_expression.strip()
+            yield {**written, "reason": each.reason or "Forbidden"}
+
+    def part(
+        self, name: str, rules: list[JSON], validations: Iterable[JSON], given: Mapping[str, str], labels: str = ""
+    ) -> Part:
+        """One policy. `given` is what stands for names of the expressions."""
+        params = literal(self.spec.params)
+        inside = {**given, "params": f"variables.{self.params}"}
+        variables = {self.params: params} if self.spec.params else {}
+        for each, text in self.variables.items():
+            if not self.needs_pools(text):
+                variables[each] = substituted(text, inside)
+        # Match conditions come before variables, and can't read them.
+        before = {**given, "params": f"({params})"}
+        for each, text in self.variables.items():
+            before[f"variables.{each}"] = f"({substituted(text, before)})"
+        return Part(
+            name=name,
+            rules=rules,
+            outcome=self.source.policy.enforcement,
+            validations=[
+                {key: text if key in {"message", "reason"} else substituted(text, inside) for key, text in each.items()}
+                for each in validations
+            ],
+            variables=variables,
+            conditions={each.name: substituted(each.expression.strip(), before) for each in self.spec.match_conditions},
+            template_labels=labels,
+        )
+
+    def of_templates(self, validations: list[JSON]) -> Iterator[Part]:
+        """Pod templates of Kubernetes' own workloads. Those of others may lack what every Pod has."""
+        expressions = [
+            *self.variables.values(),
+            *(each.expression for each in self.spec.match_conditions),
+            *(text for each in validations for key, text in each.items() if "xpression" in key),
+        ]
+        if any(map(_names_more, expressions)):
+            why = "pod templates: it reads more of `object` or `request` than a template and a Pod have in common"
+            self.source.leave_out((), why)
+            return
+        places: dict[str, list[tuple[str, str]]] = {}
+        others = []
+        for workload in self.source.bundle.index.workloads.values():
+            paths = [each.text for each in workload.paths]
+            if workload.group in _BUILT_IN and len(paths) == 1 and not set("*[") & set(paths[0]):
+                places.setdefault(paths[0], []).append((workload.group, workload.resource))
+            else:
+                others.append(workload.resource)
+        if others:
+            self.source.leave_out((), f"pod templates of {', '.join(others)}: they may lack what every Pod has")
+        for path, resources in places.items():
+            template, old = f"object.{path}", f"oldObject.{path}"
+            by_group: dict[str, list[str]] = {}
+            for group, resource in resources:
+                by_group.setdefault(group, []).append(resource)
+            rules = [
+                as_rule(ResourceRule(api_groups=(group,), resources=tuple(listed), operations=("CREATE", "UPDATE")))
+                for group, listed in by_group.items()
+            ]
+            group, resource = resources[0]
+            name = ".".join(filter(None, ("templates", resource, group)))
+            given = {"object": template, "oldObject": "dyn(null)"}
+            part = self.part(name, rules, validations, given, f"{template}.?metadata.?labels.orValue({{}})")
+            # One that the request leaves as it is says nothing new.
+            changed = {"spotgate.dev/changed": f"has({template}) && (oldObject == null || {template} != {old})"}
+            part.conditions.update(changed)
+            yield part
+
+
+def _names_more(expression: str) -> bool:
+    return any(
+        not what.match(expression, found.end())
+        for name, what in _ON_TEMPLATES.items()
+        for found in re.finditer(rf"(?<![\w.]){name}\b", expression)
+    )
