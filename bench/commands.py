@@ -67,9 +67,11 @@ def startup(folder: Path, *, rounds: int) -> Section:
 
 
 def checking(folder: Path, *, rounds: int, count: int) -> Section:
-    """``check`` on many manifests, and on five times as many: in one file each, and all in one."""
+    """``check`` on many manifests, and on five times as many: in one file each, with node pools beside, all in one."""
     most = 5 * count
     manifests = [samples.manifest(number) for number in range(most)]
+    state = folder / "pools.json"
+    state.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": samples.cluster()}))
     rows = []
     for number, turns in ((count, rounds), (most, max(1, rounds // 3))):
         many, one = folder / f"{number}", folder / f"{number}.yaml"
@@ -77,13 +79,17 @@ def checking(folder: Path, *, rounds: int, count: int) -> Section:
         for index, text in enumerate(manifests[:number]):
             (many / f"{index}.yaml").write_text(text)
         one.write_text("---\n".join(manifests[:number]))
-        for name, path in ((f"{number:,} files", many), (f"one file of {number:,}", one)):
-            ran = [run(SPOTGATE, "check", "-o", "json", str(path)) for _ in range(turns)]
+        for name, arguments in (
+            (f"{number:,} files", [many]),
+            (f"{number:,} files, --state", ["--state", state, many]),
+            (f"one file of {number:,}", [one]),
+        ):
+            ran = [run(SPOTGATE, "check", "-o", "json", *map(str, arguments)) for _ in range(turns)]
             seconds = median(each.seconds for each in ran)
             rows.append((name, number / seconds, seconds, max(each.mib for each in ran)))
     return Section(
         title=f"spotgate check, manifests of {manifests[0].count(chr(10))} lines",
         columns=("in", "manifests/s", "wall s", "peak MiB"),
         rows=rows,
-        note="As many processes as cores; peak of the largest of them.",
+        note="As many processes as cores; peak of the largest. With --state half of the Pods are placed on spot.",
     )

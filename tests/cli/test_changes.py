@@ -128,7 +128,7 @@ def test_the_others_are_state(check: Check) -> None:
     assert (done.code, done.outcomes, done.json["summary"]["documents"]) == (0, [], 1)
 
 
-def test_a_list_is_one_document(check: Check, write: Write) -> None:
+def test_an_item_of_a_list_is_judged_where_it_was_changed(check: Check, write: Write) -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
         "- " + pod(name).replace("\n", "\n  ").rstrip(" ") for name in "xy"
     )
@@ -137,7 +137,9 @@ def test_a_list_is_one_document(check: Check, write: Write) -> None:
     commit()
     git("checkout", "-b", "next")
     edit("deploy/list.yaml", "name: y\n", "name: z\n")
-    assert names(check("--changed-since", "main", "deploy")) == ["x", "z"]
+    assert names(check("--changed-since", "main", "deploy")) == ["z"]
+    edit("deploy/list.yaml", "items:\n", "# moved down, and changed by nobody\nitems:\n")
+    assert names(check("--changed-since", "main", "deploy")) == ["z"]
 
 
 def test_line_ends_that_git_converts_are_no_change(check: Check) -> None:
@@ -220,6 +222,22 @@ def test_pools_that_are_removed_together_need_nothing(check: Check) -> None:
     Path("deploy/pools.yaml").unlink()
     done = check("--against", "main", "--fail-on", "indeterminate", "deploy")
     assert (done.code, done.outcomes) == (0, [])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_object_that_moved_out_of_the_paths_is_not_deleted(check: Check, write: Write, known: bool) -> None:  # noqa: FBT001
+    write("deploy/pools.yaml", SPOT_POOL)
+    write("clusters/pools.yaml", f"# moved\n---\n{ON_DEMAND_POOL}")
+    if known:
+        commit()
+    done = check("--against", "main", "deploy")
+    assert done.json["summary"]["documents"] == 5
+    assert done.err == (
+        "deploy/pools.yaml:10: warning: NodePool gpu is at clusters/pools.yaml:3 now, outside of what was given, and is "
+        "not judged; pass that file too\n"
+    )
+    assert check("--against", "main", "deploy", "clusters").err == ""
+    assert check("--against", "main", "deploy", "--ignore", "clusters").outcomes == [("fallback", "deny")]
 
 
 def test_what_was_ignored_is_not_missed(check: Check, write: Write) -> None:

@@ -160,6 +160,12 @@ def test_update_compares_with_the_object_in_state(check: Check, write: Write) ->
     assert check(same, "--operation", "UPDATE").outcomes == [("labels", "deny")]
 
 
+def test_an_update_of_what_is_not_there_is_judged_as_new(check: Check, write: Write) -> None:
+    pool = write("pool.yaml", SPOT_POOL)
+    assert check(pool).outcomes == check(pool, "--operation", "UPDATE").outcomes == [("fallback", "deny")]
+    assert check(pool, "--operation", "UPDATE", "--state", write("same.yaml", SPOT_POOL)).outcomes == []
+
+
 def test_delete_takes_the_document_away(check: Check, write: Write) -> None:
     state = write("state.yaml", f"{ON_DEMAND_POOL}---\n{SPOT_POOL}")
     fallback = write("gpu.yaml", ON_DEMAND_POOL)

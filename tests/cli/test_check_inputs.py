@@ -201,9 +201,63 @@ def test_file_given_twice_is_judged_once(check: Check, write: Write) -> None:
     assert check("d", "d/pod.yaml", "d").json["summary"]["documents"] == 1
 
 
+def warned(done: Done) -> list[tuple[str, int, str, str]]:
+    """File, line, reason and detail of what is found by no policy."""
+    return [
+        (each["file"], each["line"], each["reason"], each["detail"])
+        for each in done.json["results"]
+        if each["policy"] == "spotgate"
+    ]
+
+
+def test_a_node_pool_that_is_there_twice_is_said_at_both_places(check: Check, write: Write) -> None:
+    write("clusters/dev/pools.yaml", f"{CLEAN_POD}---\n{ON_DEMAND_POOL}---\n{SPOT_POOL}")
+    write("clusters/prod/pools.yaml", f"{SPOT_POOL}---\n{CLEAN_POD}")
+    done = check("clusters")
+    assert done.code == 0
+    detail = (
+        "It is at {} too. All files are judged as one cluster: the last one counts for all others, and the pools of "
+        "both are taken for each other's fallback."
+    )
+    reason = "NodePool gpu-spot is in the files more than once"
+    assert warned(done) == [
+        ("clusters/dev/pools.yaml", 22, reason, detail.format("clusters/prod/pools.yaml:1")),
+        ("clusters/prod/pools.yaml", 4, reason, detail.format("clusters/dev/pools.yaml:19")),
+    ]
+    assert warned(check("clusters/prod", "--state", "clusters/dev")) == []
+    for number in range(7):
+        write(f"clusters/test-{number}/pool.yaml", SPOT_POOL)
+    assert "clusters/test-3/pool.yaml:1, 3 more places too." in warned(check("clusters"))[0][3]
+
+
+def test_an_object_without_a_name_is_said(check: Check, write: Write) -> None:
+    write("pool.yaml", SPOT_POOL.replace("  name: gpu-spot\n", "  labels: {team: a}\n"))
+    done = check("pool.yaml")
+    assert [each[:3] for each in warned(done)] == [("pool.yaml", 3, "the object has no name")]
+    (denied,) = (each for each in done.json["results"] if each["policy"] == "fallback")
+    assert denied["reason"] == "GPU spot pool NodePool (without a name) has no on-demand fallback"
+    assert warned(check(write("pod.yaml", POD.replace("name: web", "generateName: web-")))) == []
+
+
+def test_a_node_pool_of_the_core_group_is_judged_among_the_pools_as_what_is_meant(check: Check, write: Write) -> None:
+    written = SPOT_POOL.replace("compute.coreweave.com/v1alpha1", "v1")
+    pool, fallback = write("pool.yaml", written), write("gpu.yaml", ON_DEMAND_POOL)
+    for arguments, outcomes in (((pool,), [("fallback", "deny")]), ((pool, fallback), [])):
+        done = check(*arguments)
+        assert (done.code, done.outcomes) == (2, outcomes)
+        assert "did you mean apiVersion: compute.coreweave.com/v1alpha1?" in done.err
+
+
 def test_standard_input_is_read_where_a_dash_stands(check: Check) -> None:
     done = check("-", stdin=POD)
     assert [(result["file"], result["line"]) for result in done.json["results"]] == [("-", 6)]
+
+
+@pytest.mark.parametrize("stdin", ["", "\n", " \n\n"])
+def test_standard_input_with_nothing_in_it_is_no_clean_run(check: Check, write: Write, stdin: str) -> None:
+    done = check("-", write("pod.yaml", CLEAN_POD), stdin=stdin)
+    assert (done.code, done.json["summary"]["documents"]) == (2, 1)
+    assert done.err == "-: nothing came through the pipe; the program before it may have failed: see what it says\n"
 
 
 def test_what_is_no_object_in_a_folder_is_skipped_and_counted(check: Check, write: Write) -> None:
@@ -239,7 +293,20 @@ def test_file_in_a_folder_that_is_no_template_and_cannot_be_parsed_is_an_error(c
     assert check("d").code == 2
 
 
-@pytest.mark.parametrize("glob", ["skip", "*.bad.yaml", "d/skip/x.bad.yaml", "skip/", "skip/*", "s?ip"])
+@pytest.mark.parametrize(
+    "glob",
+    [
+        "skip",
+        "*.bad.yaml",
+        "d/skip/x.bad.yaml",
+        "./d/skip/x.bad.yaml",
+        "./d/skip",
+        "d//skip/",
+        "skip/",
+        "skip/*",
+        "s?ip",
+    ],
+)
 def test_ignored_files_are_not_even_opened(check: Check, write: Write, glob: str) -> None:
     write("d/pod.yaml", POD)
     write("d/skip/x.bad.yaml", "a: {")
@@ -250,6 +317,27 @@ def test_ignored_files_are_not_even_opened(check: Check, write: Write, glob: str
 def test_ignored_file_is_left_out_where_it_is_named_too(check: Check, write: Write) -> None:
     write("values.yaml", "a: {")
     assert check("values.yaml", write("pod.yaml", CLEAN_POD), "--ignore", "values.yaml").code == 0
+
+
+@pytest.mark.parametrize("glob", ["testdata", "a/b", "./a/b/", "a/*/testdata", "?"])
+@pytest.mark.parametrize("given", ["a/b/testdata/t.yaml", "./a/b/testdata", "a/x/../b/testdata/t.yaml"])
+def test_what_is_in_an_ignored_folder_is_left_out_where_it_is_named_too(
+    check: Check, write: Write, glob: str, given: str
+) -> None:
+    write("a/b/testdata/t.yaml", "a: {")
+    Path("a/x").mkdir()
+    pod = write("pod.yaml", CLEAN_POD)
+    for path in (given, Path(given).absolute()):
+        assert check(path, pod, "--ignore", glob).code == 0
+
+
+def test_the_folder_that_the_working_directory_is_called_ignores_nothing(
+    check: Check, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("testdata/sub/pod.yaml", CLEAN_POD)
+    monkeypatch.chdir("testdata")
+    for path in ("sub/pod.yaml", Path("sub").absolute(), "."):
+        assert check(path, "--ignore", "testdata").json["summary"]["documents"] == 1
 
 
 def test_name_of_a_file_need_not_be_text(check: Check, write: Write) -> None:
@@ -312,12 +400,20 @@ def test_folder_without_policies_is_refused(run: Run, write: Write, command: str
 # links, and the same file by several names
 
 
-def test_file_with_several_names_is_judged_once(check: Check, write: Write) -> None:
+def test_file_with_several_names_is_judged_once_by_its_own(check: Check, write: Write) -> None:
     file = write("d/pod.yaml", POD)
     file.with_name("link.yaml").symlink_to("pod.yaml")
+    for paths in (["d"], ["d", "./d/pod.yaml", "d/../d/pod.yaml", file.absolute()], ["d/link.yaml", "d"]):
+        assert [result["file"] for result in check(*paths).json["results"]] == ["d/pod.yaml"]
+    assert [result["file"] for result in check("d/link.yaml").json["results"]] == ["d/link.yaml"]
+
+
+def test_every_hard_link_is_a_file_of_its_own(check: Check, write: Write) -> None:
+    file = write("d/pod.yaml", POD)
     os.link(file, file.with_name("same.yaml"))
+    file.with_name("link.yaml").symlink_to("same.yaml")
     done = check("d", "./d/pod.yaml", "d/../d/pod.yaml", file.absolute())
-    assert [result["file"] for result in done.json["results"]] == ["d/link.yaml"]
+    assert [result["file"] for result in done.json["results"]] == ["d/pod.yaml", "d/same.yaml"]
 
 
 def test_link_to_a_file_elsewhere_is_read(check: Check, write: Write) -> None:

@@ -70,7 +70,7 @@ STYLES = {
     "JSON with escapes": written(JSON).replace("example.com", "example\\u002ecom").replace("é𝒳", "\\ud83d\\ude00"),
     "List": listed(CLEAN, BLOCK),
     "List, flow": f"{{apiVersion: v1, kind: List, items: [{FLOW.replace(f'{HERE}example.com/', '').rstrip()}, {FLOW.rstrip()}]}}\n",
-    "List, JSON": written({"apiVersion": "v1", "kind": "List", "items": [{**JSON, "metadata": {}}, JSON]}, 2),
+    "List, JSON": written({"apiVersion": "v1", "kind": "List", "items": [{**JSON, "metadata": {"name": "a"}}, JSON]}, 2),
     "List of one kind": listed(CLEAN, BLOCK.removeprefix("apiVersion: v1\nkind: Pod\n")).replace("List", "PodList"),
     "List in a List": listed(CLEAN, listed(BLOCK)),
     "template": TEMPLATE + indented(BLOCK.partition("kind: Pod\n")[2].replace("  name: web\n", ""), 4),

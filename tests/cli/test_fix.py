@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
+from webhook.cli import fix, inputs
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable
     from typing import TypeAlias
 
@@ -247,9 +249,115 @@ def test_a_file_with_two_names_is_changed_once(run: Run, write: Write) -> None:
 
     done = run("fix", "--state", "state.yaml", "d", "./d/pod.yaml", "d/../d")
 
-    assert (done.code, done.out) == (0, "d/a.yaml: changed\n")
+    assert (done.code, done.out) == (0, "d/pod.yaml: changed\n")
     assert file.read_text() == FIXED
     assert file.with_name("a.yaml").is_symlink()
+
+
+def test_a_file_with_hard_links_is_not_written(run: Run, write: Write) -> None:
+    file = write("d/pod.yaml", POD)
+    os.link(file, "elsewhere.yaml")
+    fine = write("d/z.yaml", POD)
+
+    assert run("fix", "--check", "--state", "state.yaml", "d").code == 1
+    done = run("fix", "--state", "state.yaml", "d")
+
+    assert (done.code, done.out) == (2, "d/z.yaml: changed\n")
+    assert done.err.startswith("d/pod.yaml: can't be written: it has 2 names (hard links), ")
+    assert (file.read_text(), file.stat().st_nlink, fine.read_text()) == (POD, 2, FIXED)
+
+
+ODD_TEXTS = {
+    "what looks like an escaped surrogate": POD.replace("'busybox'", "'busybox'\n    args: ['C:\\udev', \"x\"]"),
+    "tags with a directive": POD.replace("# the trainer\n", "%TAG !k! tag:yaml.org,2002:\n---\n").replace(
+        "name: main", "name: !k!str main"
+    ),
+    "an explicit key first": POD.replace("  nodeSelector:\n", "  ? nodeSelector\n  :\n"),
+}
+
+
+@pytest.mark.parametrize("case", ODD_TEXTS)
+def test_an_odd_file_is_changed_as_any_other(case: str, run: Run, write: Write) -> None:
+    file = write("pod.yaml", ODD_TEXTS[case])
+    assert run("fix", "--state", "state.yaml", file).code == 0
+    lines = iter(file.read_text().splitlines())
+    assert all(line in lines for line in ODD_TEXTS[case].splitlines())
+    assert run("fix", "--check", "--state", "state.yaml", file).code == 0
+
+
+def test_json_that_is_no_yaml_is_changed_too(run: Run, write: Write) -> None:
+    annotations = {"C:\\uda": "b", "\x7f\ufffe\x9f": "\U0001f680", "k" * 2000: "x"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "annotations": annotations}, "spec": {}}
+    pod["spec"] = {
+        "nodeSelector": {"compute.coreweave.com/node-pool": "gpu-spot"},
+        "containers": [{"name": "main", "image": "a"}],
+    }
+    for ascii_only in (True, False):
+        file = write("pod.json", json.dumps(pod, indent=2, ensure_ascii=ascii_only))
+        assert run("fix", "--state", "state.yaml", file).code == 0
+        after = json.loads(file.read_text())
+        assert after["metadata"] == pod["metadata"]
+        assert "tolerations" in after["spec"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  # the end\n", "  # caf\x85\n"),
+        ("'busybox'", "'busybox'\n    args: ['a\u2028b', 'c\u2029 d']"),
+        ("\n", "\r\r\n"),
+        ("# the trainer\n", "# the\r# trainer\n"),
+    ],
+)
+def test_the_difference_has_the_lines_that_git_has(old: str, new: str, run: Run, write: Write) -> None:
+    test_the_difference_is_one_that_git_applies(POD.replace(old, new), run, write)
+
+
+@pytest.mark.parametrize("name", ["a b.yaml", 'a"b\\.yaml', "a\tb\x1b.yaml", "é\x85.yaml"])
+def test_the_difference_names_files_as_git_does(name: str, run: Run, write: Write) -> None:
+    file = write(name, POD)
+    difference = run("fix", "--diff", "--state", "state.yaml", name).out
+    subprocess.run(["git", "apply", "-"], input=difference.encode(), check=True)  # noqa: S607
+    assert file.read_text() == FIXED
+
+
+def test_a_control_character_in_the_name_of_a_file_does_not_reach_the_terminal(run: Run, write: Write) -> None:
+    write("::warning::a\x1b[2J\n.yaml", POD)
+    file = write("\x9b.yaml", POD)
+    os.link(file, "z.yaml")
+    done = run("fix", "--state", "state.yaml", ".", "--ignore", "z.yaml", "--ignore", "state.yaml")
+    assert done.out == ": :warning::a [2J .yaml: changed\n"
+    assert done.err.startswith(" .yaml: can't be written: ")
+
+
+@pytest.mark.parametrize("flag", ["--check", "--diff", None])
+def test_what_can_not_be_told_is_said_once_for_each_reason(flag: str | None, run: Run, write: Write) -> None:
+    pod = POD.replace('"compute.coreweave.com/node-pool":   gpu-spot', "").replace("  nodeSelector:\n    \n", "")
+    pod = pod.replace("name: trainer", "name: trainer, labels: {spotgate.dev/capacity: spot}")
+    for name in ("a", "b", "c"):
+        write(f"d/{name}.yaml", pod)
+    done = run("fix", *([flag] if flag else []), "d")
+    assert done.err == (
+        "d/a.yaml:4: indeterminate: the node pools are unknown: it can't be told on which spot pools the Pod can run; "
+        "pass the manifests of the cluster's node pools with --state (and at 2 more places)\n"
+    )
+
+
+def test_a_file_that_becomes_unreadable_meanwhile_is_left_alone(
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write("pod.yaml", POD)
+    fine = write("z.yaml", POD)
+
+    def judge(options: Namespace) -> inputs.Judged:
+        judged = inputs.judge(options)
+        file.write_bytes(b"\xff")
+        return judged
+
+    monkeypatch.setattr(fix, "judge", judge)
+    done = run("fix", "--state", "state.yaml", "pod.yaml", "z.yaml")
+    assert (done.code, done.err) == (2, "pod.yaml: was changed by somebody else meanwhile; try again\n")
+    assert (file.read_bytes(), fine.read_text()) == (b"\xff", FIXED)
 
 
 def test_the_owner_stays(run: Run, write: Write) -> None:

@@ -137,6 +137,21 @@ def test_junit_has_a_suite_for_each_file_and_a_case_for_each_object(run: Run) ->
     assert "Fix: " in (failure.text or "")
 
 
+@pytest.mark.parametrize(
+    ("fail_on", "failing"),
+    [
+        ("deny", {"NodePool gpu-spot": "deny"}),
+        ("warn", {"NodePool gpu-spot": "deny", "Pod default/trainer": "warn"}),
+    ],
+)
+def test_junit_fails_where_the_command_does(run: Run, fail_on: str, failing: dict[str, str]) -> None:
+    Path("deploy/pod.yaml").write_text(f"{SPOT_POD}  terminationGracePeriodSeconds: 3000\n")
+    root = ET.fromstring(check(run, "-o", "junit", "--fail-on", fail_on).out)  # noqa: S314 - our own
+    failures = {case.get("name"): case.find("failure") for case in root.iter("testcase")}
+    assert {name: found.get("type") for name, found in failures.items() if found is not None} == failing
+    assert root.get("failures") == str(len(failing))
+
+
 def test_junit_counts_what_could_not_be_read_as_an_error(run: Run) -> None:
     Path("deploy/bad.yaml").write_text("a: [\n")
     root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314
@@ -249,10 +264,32 @@ def test_several_formats_at_once_and_into_files(run: Run) -> None:
 
 
 def test_a_report_that_can_not_be_written_is_said_and_leaves_nothing_behind(run: Run) -> None:
-    done = check(run, "-o", "sarif=missing/out.sarif")
+    done = check(run, "-o", "sarif=missing/out.sarif", "-o", "table")
     assert done.code == 2
-    assert "missing" in done.err
-    assert "Traceback" not in done.err
+    assert "deploy/pod.yaml:7" in done.out
+    assert done.err == (
+        "error: -o sarif=missing/out.sarif: can't be written: No such file or directory; "
+        "its folder must be there and writable; or name another file\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        (
+            ("json", "table"),
+            "-o json and -o table both go to standard output; write one of them to another file: -o table=FILE",
+        ),
+        (("json", "json"), "-o json and -o json both go to standard output; write one"),
+        (("json=a", "sarif=./a"), "-o json and -o sarif both go to the file a; write one"),
+        (("json=",), "'json=' names no file; write json=FILE, or json for standard output"),
+    ],
+)
+def test_outputs_that_would_run_into_each_other_are_refused(run: Run, outputs: tuple[str, ...], said: str) -> None:
+    done = check(run, *(part for output in outputs for part in ("-o", output)))
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert not Path("a").exists()
 
 
 def test_an_unknown_format_is_told_with_those_that_there_are(run: Run) -> None:

@@ -107,6 +107,43 @@ def test_judging_leaves_the_manifest_alone_and_comes_to_the_same_again(bundle: B
     assert json.dumps(value) == before
 
 
+@pytest.mark.parametrize(("api_version", "kind"), [("batch/v1", "Job"), ("v1", "ReplicationController")])
+@pytest.mark.parametrize(
+    ("labels", "fields"),
+    [
+        (None, ["spec.template."]),
+        ({}, ["spec.template."]),
+        ({"a.coreweave.cloud/b": "own"}, ["", "spec.template."]),
+    ],
+)
+def test_a_label_that_defaulting_copies_from_the_template_is_found_where_it_is_written(
+    bundle: Bundle, api_version: str, kind: str, labels: dict[str, str] | None, fields: list[str]
+) -> None:
+    template = {
+        "metadata": {"labels": {"a.coreweave.cloud/b": "x"}},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
+    }
+    metadata = {"name": "x"} if labels is None else {"name": "x", "labels": labels}
+    judged = judge(
+        bundle, {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {"template": template}}
+    )
+    found = [each.field for each in judged.findings if each.policy == "reserved-labels"]
+    assert found == [f'{field}metadata.labels["a.coreweave.cloud/b"]' for field in fields]
+
+
+def test_a_namespace_is_said_to_be_in_itself_as_the_API_server_has_it(bundle: Bundle) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
+    view = view_of([manifest(namespace)], bundle.providers, complete=True)
+    context = Context(phase=Phase.VALIDATE, now=datetime(2027, 1, 1, tzinfo=UTC), view=view, trace=True)
+    judged = Judge(bundle.index, Kinds(bundle, ()), context, operation="CREATE", user=UserInfo("jane")).judge(
+        manifest(namespace)
+    )
+    assert judged.traced is not None
+    request = judged.traced.request
+    assert (request.namespace, request.name, judged.namespace) == ("team-a", "team-a", "")
+    assert json.loads(bytes(request.object))["metadata"] == {"name": "team-a"}
+
+
 TEMPLATE: Final[dict[str, Any]] = {
     "metadata": {"labels": {"app": "web", "spotgate.dev/capacity": "spot", "foo.coreweave.cloud/x": ""}},
     "spec": {

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from webhook.cli.report import Judged, Patch, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.cli.conftest import Run
 
@@ -102,11 +102,34 @@ def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:
     assert last == "1 object: 1 deny, 2 warn, 1 indeterminate, 1 audit"
 
 
+def test_what_can_not_be_judged_is_counted_and_a_file_lists_it(run: Run, write: Write, policies: Path) -> None:
+    write("d/bad.yaml", "a: [\n")
+    write("d/pod.yaml", POD)
+    shown = run("check", "d", "--policies", policies)
+    assert shown.out.endswith("\n1 object: 1 deny, 1 can't be judged\n")
+    assert shown.err.startswith("d/bad.yaml:2:1: ")
+    run("check", "d", "--policies", policies, "-o", "table=out.txt")
+    assert Path("out.txt").read_text() == f"can't be judged:\n  {shown.err}\n{shown.out}"
+
+
+def test_nothing_but_what_can_not_be_judged_is_no_clean_run(run: Run, write: Write, policies: Path) -> None:
+    done = run("check", write("bad.yaml", "a: [\n"), "--policies", policies)
+    assert (done.code, done.out) == (2, "0 objects: 1 can't be judged\n")
+
+
 def test_manifest_cannot_steer_the_terminal(run: Run, write: Write, policies: Path) -> None:
     pod = POD.replace("example.com/team", '"example.com/\\e[31mred\\x07"')
     out = run("check", write("pod.yaml", pod), "--policies", policies).out
     assert "example.com/ [31mred " in out
     assert out.replace("\n", "").isprintable()
+
+
+def test_manifest_cannot_give_commands_to_the_runner(run: Run, write: Write, policies: Path) -> None:
+    pod = POD.replace("example.com/team", '"example.com/a\\n::warning::b"')
+    out = run("check", write("::error::\x1b[2J.yaml", pod), "--policies", policies).out
+    assert "example.com/a ::warning::b is " in out
+    assert out.startswith(": :error:: [2J.yaml:6  deny  ")
+    assert not any(line.lstrip().startswith("::") for line in out.split("\n"))
 
 
 def on_a_terminal(arguments: list[str], **environment: str) -> str:

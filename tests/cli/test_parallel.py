@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -60,6 +61,10 @@ INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
     "bytes that are no text amid a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n".encode() + b"\xff\n"},
     "broken files among others": {"in/0.yaml": MANY, "in/1.yaml": "a: [", "in/2.json": "{", "in/values.yaml": "a: 1\n"},
     "lists and JSON": {"in/0.json": LIST, "in/1.json": LIST * 30, "in/2.yaml": f"# a list\n{LIST}\n---\n{MANY}"},
+    "node pools twice, in a list, and of the core group": {
+        "in/0.yaml": f"{MANY}---\napiVersion: v1\nkind: List\nitems:\n- {indent(SPOT_POOL, '  ')[2:]}",
+        "in/1.yaml": f"{MANY}---\n{ON_DEMAND_POOL.replace('compute.coreweave.com/v1alpha1', 'v1')}",
+    },
     "documents that are no objects": {"in/0.yaml": MANY.replace("kind: Thing", "kind: 1"), "in/1.yaml": "a: 1\n"},
 }
 

@@ -64,8 +64,8 @@ POD: dict[str, Any] = {
     "metadata": {"name": "web", "labels": {"team": "a"}},
     "spec": {"containers": [{"name": "main", "image": "busybox"}]},
 }
-ON_SPOT = {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}}
-RESERVED = {"metadata": {"labels": {"example.com/x": "b"}}}
+ON_SPOT = {"metadata": {"name": "web", "labels": {"spotgate.dev/capacity": "spot"}}}
+RESERVED = {"metadata": {"name": "web", "labels": {"example.com/x": "b"}}}
 SPOT_POOL: dict[str, Any] = {
     "apiVersion": "compute.coreweave.com/v1alpha1",
     "kind": "NodePool",

@@ -45,6 +45,16 @@ def test_it_is_found_above_the_first_path_and_its_paths_are_relative_to_it(run: 
     assert run("check", "-o", "json", Path("repo/deploy").resolve()).code == 0
 
 
+def test_what_is_in_a_folder_that_it_ignores_is_left_out_where_it_is_named_too(
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("repo/.spotgate.yaml", PROJECT.replace("[testdata]", "[./deploy/testdata]"))
+    for file in ("repo/deploy/testdata/bad.yaml", Path("repo/deploy/testdata").resolve()):
+        assert run("check", file, "repo/deploy/web").code == 0
+    monkeypatch.chdir("repo/deploy/testdata")
+    assert run("check", "bad.yaml", "../web").code == 0
+
+
 def test_it_is_found_above_the_working_directory_where_standard_input_is_read(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -314,6 +314,32 @@ def test_what_can_not_be_mended_for_certain_has_no_fix(
     assert not offered(found)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param('"annotations": {"\x7f": "\x9f"}', id="JSON that is no YAML"),
+        pytest.param(
+            '"annotations": {"C:\\\\uda": "\\ud83d\\ude00", "a": "\u2028\\n"}', id="surrogates, and ends of lines"
+        ),
+    ],
+)
+def test_a_fix_of_odd_json_does_what_it_says(run: Run, write: Callable[[str, str | bytes], Path], odd: str) -> None:
+    file = write("pod.json", POD % f'{odd},\n "labels": {{"foo.coreweave.cloud/bar": "x", "a": "b"}}')
+    (fix,) = offered(results(run, "pod.json"))
+    assert applied(fix) == 'remove metadata.labels["foo.coreweave.cloud/bar"]'
+    assert file.read_text() == POD % f'{odd},\n "labels": {{"a": "b"}}'
+
+
+def test_what_looks_like_an_escaped_surrogate_keeps_nothing_from_its_fix(
+    run: Run, write: Callable[[str, str | bytes], Path]
+) -> None:
+    deployment = DEPLOYMENT.replace("example.com/web}", "example.com/web, args: ['C:\\udev', \"x\"]}")
+    file = write("web.yaml", deployment % "        foo.coreweave.cloud/bar: x")
+    (fix,) = offered(results(run, "web.yaml"))
+    applied(fix)
+    assert file.read_text() == deployment.replace("%s\n", "")
+
+
 def test_what_is_in_no_file_has_no_fix(run: Run) -> None:
     text = (DEPLOYMENT % "        foo.coreweave.cloud/bar: x").encode()
     (ran,) = run("check", "-o", "sarif", "-", stdin=text).json["runs"]

@@ -94,6 +94,27 @@ def test_what_kustomize_refuses_is_passed_on_and_the_rest_is_judged(check: Check
     assert done.json["unreadable"][0]["file"] == "bad"
 
 
+@pytest.mark.parametrize(
+    ("kustomization", "flags"),
+    [
+        ("transformers: [function.yaml]", "--enable-alpha-plugins --enable-exec"),
+        ("helmCharts: [{name: web, repo: https://charts.invalid}]", "--enable-helm"),
+    ],
+)
+def test_what_needs_other_programs_says_how_to_run_them(
+    check: Check, overlay: str, write: Write, kustomization: str, flags: str
+) -> None:
+    write(f"{overlay}/kustomization.yaml", f"resources: [../../base]\n{kustomization}\n")
+    function = "metadata: {name: f, annotations: {config.kubernetes.io/function: 'exec: {path: touch, args: [ran]}'}}"
+    write(f"{overlay}/function.yaml", f"apiVersion: v1\nkind: ConfigMap\n{function}\n")
+    done = check("--kustomize", overlay)
+    assert done.code == 2
+    assert done.err.endswith(
+        f"; if it may run other programs: `kustomize build {flags} {overlay} | spotgate check -`\n"
+    )
+    assert not list(Path().rglob("ran"))
+
+
 def test_without_kustomize_kubectl_renders(check: Check, overlay: str, kustomize: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     kubectl = tmp_path / "bin" / "kubectl"
     kubectl.parent.mkdir()

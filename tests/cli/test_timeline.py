@@ -171,6 +171,54 @@ def test_a_sleep_as_long_as_the_grace_period_leaves_nothing_to_shut_down_in() ->
     drawn = timeline(pod_of(container(pre_stop=sleep(30)), grace=30))
     assert [name for name, _, _ in spans(drawn)] == ["running", "preStop", "margin"]
     assert "too late to shut down: main" in {event.text for event in drawn.events}
+    assert (drawn.late, drawn.loses) == (("main",), True)
+    assert drawn.verdict == "leaves no time to shut down (main): SIGKILL comes no later than SIGTERM"
+
+
+def test_a_grace_period_of_zero_does_not_fit_and_names_the_field_that_says_so() -> None:
+    drawn = timeline(pod_of(container("a"), container("b", {"exec": {"command": ["/drain"]}}), grace=0))
+    assert drawn.verdict.startswith("leaves no time to shut down (a, b): ")
+    late = {event.text: event.source for event in drawn.events if event.name == "SIGTERM"}
+    assert late == {
+        "too late to shut down: a": "terminationGracePeriodSeconds",
+        "too late to shut down: b": "containers[1].lifecycle.preStop",
+    }
+
+
+SHELL = ["sh", "-c"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "shown"),
+    [
+        ([*SHELL, "sleep 10"], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
+        ([*SHELL, " sleep 10; "], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
+        (["/bin/sleep", "10s"], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
+        (
+            [*SHELL, "sleep 10; sleep 10"],
+            "a hook, at least 10 s, then SIGTERM: main",
+            [("preStop", 120, 130), ("hook", 130, 180)],
+        ),
+        (
+            [*SHELL, "sleep 10 && nginx -s quit"],
+            "a hook, at least 10 s, then SIGTERM: main",
+            [("preStop", 120, 130), ("hook", 130, 180)],
+        ),
+        (
+            ["sleep", "10", "20"],
+            "a hook, at least 10 s, then SIGTERM: main",
+            [("preStop", 120, 130), ("hook", 130, 180)],
+        ),
+        ([*SHELL, "sleep 70; x"], "a hook, at least 70 s, then SIGTERM: main", [("preStop", 120, 180)]),
+        ([*SHELL, "nginx -s quit; sleep 10"], "a hook, then SIGTERM: main", [("hook", 120, 180)]),
+    ],
+)
+def test_a_sleep_is_all_that_a_hook_takes_only_where_nothing_follows_it(
+    command: list[str], said: str, shown: list[tuple[str, int, int]]
+) -> None:
+    drawn = timeline(pod_of(container(pre_stop={"exec": {"command": command}}), grace=60))
+    assert next(event.text for event in drawn.events if event.name == "preStop") == said
+    assert spans(drawn)[1:-1] == shown
 
 
 def test_the_pod_as_it_is_written_is_drawn_where_injection_changes_how_it_stops() -> None:
@@ -194,6 +242,18 @@ def test_a_grace_period_of_a_day_is_not_drawn_to_its_end() -> None:
     drawn = timeline(pod_of(grace=86400), provider="gke")
     assert drawn.end == 60
     assert drawn.margin == 15 - 86400
+    text = plain(timeline_text.lines(drawn)).splitlines()
+    assert text[2].endswith("X» 1440:00")
+    assert next(line for line in text if "cut off" in line).endswith("» goes on until")
+    picture = parsed(timeline_svg.render([("web", drawn)]))
+    assert [each.get("class") for each in picture.iter(f"{SVG}polygon")] == ["bg cut"]
+    assert "lost 86385 s, up to 1440:00" in {each.text for each in picture.iter(f"{SVG}text")}
+
+
+def test_what_is_drawn_to_its_end_has_no_mark_of_a_cut() -> None:
+    drawn = timeline(pod_of(grace=480))
+    assert "»" not in plain(timeline_text.lines(drawn))
+    assert "polygon" not in timeline_svg.render([("web", drawn)])
 
 
 @given(

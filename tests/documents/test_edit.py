@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from webhook.documents import read_documents
+from webhook.documents import DocumentError, read_documents
 from webhook.documents.edit import EditError, edited, edits
 
 if TYPE_CHECKING:
@@ -102,6 +102,60 @@ def tolerate(thing: JSON) -> None:
             id="behind a block scalar that keeps its empty lines",
         ),
         pytest.param(
+            "spec:\n  a: |\n    text\n      \n\n",
+            select,
+            "spec:\n  a: |\n    text\n      \n  nodeSelector:\n    example.com/pool: a\n\n",
+            id="behind a block scalar that ends in spaces",
+        ),
+        pytest.param(
+            "spec: {\n  a: 1 # one\n  # more\n} # end\n",
+            select,
+            "spec: {\n  a: 1, # one\n  nodeSelector: {example.com/pool: a}\n  # more\n} # end\n",
+            id="in brackets, below the comment of the last entry",
+        ),
+        pytest.param(
+            "spec: {\r\n  a: [],# one\r\n}\r\n",
+            select,
+            "spec: {\r\n  a: [],# one\r\n  nodeSelector: {example.com/pool: a},\r\n}\r\n",
+            id="in brackets, with a comma and a comment at the end",
+        ),
+        pytest.param(
+            "spec: {tolerations: [{key: a}, # one\n    {key: b} # two\n    , ]}\n",
+            tolerate,
+            'spec: {tolerations: [{key: a}, # one\n    {key: b}, # two\n    {key: spot, value: "true", effect: NoSchedule}\n    , ]}\n',
+            id="in brackets, where only the last entry has a line of its own",
+        ),
+        pytest.param(
+            "spec: {a: 1, # one\n  b: 2, c: 3 # three\n }\n",
+            select,
+            "spec: {a: 1, # one\n  b: 2, c: 3, nodeSelector: {example.com/pool: a} # three\n }\n",
+            id="in brackets, where entries share a line",
+        ),
+        pytest.param(
+            "? spec\n: ? a\n  : 1\n",
+            select,
+            "? spec\n: ? a\n  : 1\n  nodeSelector:\n    example.com/pool: a\n",
+            id="behind explicit keys",
+        ),
+        pytest.param(
+            "%TAG !k! tag:yaml.org,2002:\n---\nspec:\n  a: !k!int 1\n",
+            select,
+            "%TAG !k! tag:yaml.org,2002:\n---\nspec:\n  a: !k!int 1\n  nodeSelector:\n    example.com/pool: a\n",
+            id="tags with a directive",
+        ),
+        pytest.param(
+            "spec:\n  a: ['C:\\udev', \"x\"]\n",
+            select,
+            "spec:\n  a: ['C:\\udev', \"x\"]\n  nodeSelector:\n    example.com/pool: a\n",
+            id="what looks like an escaped surrogate",
+        ),
+        pytest.param(
+            '{"spec":\n {"\x7f\ufffe": "\\ud83d\\ude00",\n  "C:\\\\uda"\n: "b"}}',
+            select,
+            '{"spec":\n {"\x7f\ufffe": "\\ud83d\\ude00",\n  "C:\\\\uda"\n: "b", "nodeSelector": {"example.com/pool": "a"}}}',
+            id="JSON that is no YAML",
+        ),
+        pytest.param(
             '{\n    "spec": {\n        "a": 1\n    }\n}\n',
             select,
             '{\n    "spec": {\n        "a": 1,\n        "nodeSelector": {\n            "example.com/pool": "a"\n        }\n    }\n}\n',
@@ -156,12 +210,14 @@ def test_what_is_merged_in_is_overridden_here() -> None:
         ("base: &base\n  a: 1\nspec: *base\n", 2, r"inside of what \*base repeats"),
         ("spec: &base\n  a: 1\nother: *base\n", 0, "aliases repeat it"),
         ("base: &base\n  nodeSelector: {a: b}\nspec:\n  <<: *base\n", 3, "which '<<' merges in"),
+        ("# a \u2028\nother: 1\nspec: {nodeSelector}\n", 2, "a key without a colon"),
+        ("spec:\n  ? nodeSelector\n", 1, "a key without a colon"),
     ],
 )
-def test_what_would_show_in_another_place_is_refused(source: str, line: int, problem: str) -> None:
+def test_what_can_not_be_written_there_is_refused_with_its_line(source: str, line: int, problem: str) -> None:
     before = value_of(source)
     after = deepcopy(before)
-    after["spec"].setdefault("nodeSelector", {})["x"] = "y"
+    after["spec"]["nodeSelector"] = {**(after["spec"].get("nodeSelector") or {}), "x": "y"}
     with pytest.raises(EditError, match=problem) as caught:
         edited(source, before, after)
     assert caught.value.line == line
@@ -340,8 +396,10 @@ class Writer:
             else [self.flow(each, inset + 2) for each in value]
         )
         gap = self.one_of(", ", f",\n{' ' * (inset + 2)}")
+        gap += self.one_of("", "", f"# which\n{' ' * (inset + 2)}")
         opening = self.one_of("", f"\n{' ' * (inset + 2)}")
-        closing = self.one_of("", ",", f"\n{' ' * (inset + 1)}")
+        below = f"\n{' ' * (inset + 1)}"
+        closing = self.one_of("", ",", below, f" # last{below}", f", # last{below}")
         return ("{%s%s%s}" if isinstance(value, dict) else "[%s%s%s]") % (opening, gap.join(parts), closing)
 
     def block(self, value: JSON, column: int) -> list[str]:
@@ -441,9 +499,9 @@ def test_of_any_document_only_what_is_removed_is_gone(data: st.DataObject, sourc
 
     try:
         result = edited(source, before, after)
-    except EditError as error:  # a comment or an empty line that a block scalar above would take in
-        assert "in another way" in error.problem  # noqa: PT017
-        assert re.search(r"[|>]", source)
+    except EditError as error:  # a comment would be lost, or be read as text by a block scalar above
+        assert re.search("in another way|a comment in brackets", error.problem)  # noqa: PT017
+        assert re.search("[|>]|# which|# last", source)
         return
 
     assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
@@ -486,7 +544,31 @@ def test_members_of_any_document_come_and_go_at_once(data: st.DataObject, source
     try:
         result = edited(source, before, after)
     except EditError as error:
-        assert re.search("in another way|nothing of it would stay", error.problem)  # noqa: PT017
+        assert re.search("in another way|a comment in brackets|nothing of it would stay", error.problem)  # noqa: PT017
         return
 
     assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+YAML = [": ", "- ", "\n  ", "#c\n", "|\n ", ">-\n  ", "&x ", "*x", "<<: ", "!!str ", "null", "---\n", "...\n"]
+ODD = ["%TAG !k! tag:yaml.org,2002:\n---\n", "\x85", "\u2028", "\ufeff", "\x7f", "\\u", "\\ud83d", "\\ude00"]
+pieces = st.sampled_from([*"ab{}[],?'\"\n\r", *YAML, *ODD])
+
+
+@settings(deadline=None)
+@given(st.lists(pieces, max_size=25).map("".join))
+def test_whatever_can_be_read_is_changed_or_refused(text: str) -> None:
+    try:
+        documents = read_documents(text.encode(), "f.yaml")
+    except DocumentError:
+        return
+    for document in documents:
+        if not isinstance(document.value, dict):
+            continue
+        first = next(iter(document.value), "a")
+        others = {key: value for key, value in document.value.items() if key != first}
+        for wanted in ({**document.value, "new": 1}, {**document.value, first: "new"}, others):
+            try:
+                edited(document.source, document.value, wanted)
+            except EditError as error:
+                assert 0 <= error.line <= text.count("\n")  # noqa: PT017

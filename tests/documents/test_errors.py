@@ -36,6 +36,10 @@ def error(text: str | bytes, limits: Limits | None = None) -> str:
         ('{"a": [-Infinity]}', "1:8: -Infinity is no finite number; write one, or quote it"),
         ('{"a": 0.9e308,\n "b": 9e308}', "2:7: 9e308 is no finite number; write one, or quote it"),
         (f'{{"a": 1{"0" * 5000}}}', f"1:7: 1{'0' * 39} is no finite number; write one, or quote it"),
+        *(
+            (text, f"{where}: a byte order mark (U+FEFF) begins the line; remove it: it may stand at the beginning of the file alone, once")
+            for text, where in (("\ufeff\ufeffa: 1\n", "1:1"), ("a: 1\n---\n\ufeffb: 2\n", "3:1"), ("# \u2028\ufeff\n", "1:4"))
+        ),
         ("a: !foo x\n", "1:4: tag '!foo' is not for Kubernetes; remove it"),
         ("a: !!set {x}\n", "1:4: tag 'tag:yaml.org,2002:set' is not for Kubernetes; remove it"),
         ("a: !!str [x]\n", "1:4: tag 'tag:yaml.org,2002:str' is not for Kubernetes; remove it"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.documents import Document, Path, field_path, parse_pointer, read_documents
+from webhook.documents import Document, DocumentError, Path, field_path, parse_pointer, read_documents
 
 BLOCK = """\
 # a comment
@@ -117,9 +116,69 @@ def test_json_has_positions() -> None:
     assert second.position(("d", "e")) == (4, 1)
 
 
-def test_json_that_is_no_yaml_has_the_position_of_its_object() -> None:
-    (document,) = read_documents(json.dumps({"k" * 2000: {"a": 1}}).encode(), "f.json")
-    assert document.position(("k" * 2000, "a")) == (1, 1)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param('"a\x7fb": 1', id="DEL"),
+        pytest.param('"a": "\x9f\ufffe"', id="characters that YAML does not take"),
+        pytest.param(f'"{"k" * 2000}": 1', id="a long key"),
+        pytest.param('"a": "\\ud83d\\ude00", "\\ud83d\\ude00": "\\ud83d\\ude00"', id="escaped surrogates"),
+        pytest.param('"a": "C:\\\\uda", "b": "D"', id="what looks like an escaped surrogate"),
+        pytest.param('"a"\n: 1, "b":{}', id="a colon on a line of its own"),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
+def test_json_that_is_no_yaml_has_positions(odd: str, size: int) -> None:
+    text = f'{{{odd}, "pad": "{"x" * size}",\n"items": [1,\n [],\n  {{"c": {{"d": null}}}}]}}'
+    (document,) = read_documents(text.encode(), "f.json")
+    line = text.count("\n") - 1
+    assert document.position(()) == (1, 1)
+    assert document.position(("items",)) == (line, 1)
+    assert document.position(("items", 1)) == (line + 1, 2)
+    assert document.position(("items", 2, "c", "d")) == (line + 2, 10)
+    assert document.position(("items", 3, "c")) == (line, 1)
+    assert document.position(("items", "c")) == (line, 1)
+
+
+@pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
+def test_a_text_that_looks_like_an_escaped_surrogate_does_not_hide_positions(size: int) -> None:
+    text = f"a: ['C:\\udev', \"x\"]\nb: '{'x' * size}'\nc: {{d: 1}}\n"
+    (document,) = read_documents(text.encode(), "f.yaml")
+    assert document.position(("c", "d")) == (3, 5)
+
+
+def test_tags_may_have_directives() -> None:
+    text = "# one\n%TAG !k! tag:yaml.org,2002:\n---\na: !k!int 3\n...\n# two\n%TAG !m! tag:yaml.org,2002:\n--- {b: !m!int 4}\n"
+    first, second = read_documents(text.encode(), "f.yaml")
+    assert (first.line, first.position(("a",)), first.position(())) == (2, (4, 1), (4, 1))
+    assert (second.line, second.position(("b",))) == (7, (8, 6))
+    assert text[second.begin :].startswith("%TAG !m!")
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"], ids=["NEL", "LS", "PS"])
+def test_lines_end_where_they_do_for_git_and_editors(end: str) -> None:
+    texts = (
+        f"# a{end}# b\n--- # c{end}\na:\n  x: 'x{end}  y'\n  b: 2\n",
+        f'---\n# a{end}\n{{"a": {{"x": "a{end}{end}",\n"y": 1,\n    "b": 2}}}}\n',
+        f'{{"a": {{"x": "a{end}{end}",\n"y{end}": 1,\n\n\n    "b": 2}}}}\n',
+    )
+    for text in texts:
+        *_, document = read_documents(text.encode(), "f.yaml")
+        line, column = document.position(("a", "b"))
+        assert text.split("\n")[line - 1][column - 1 :].strip('"').startswith("b")
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"], ids=["NEL", "LS", "PS"])
+def test_errors_stand_on_the_lines_of_git_and_editors(end: str) -> None:
+    for text in (
+        f"a: 1 # {end}\nb: 2\nb: 3\n",
+        f'{{"a": "{end}",\n"b": 1,\n"b": 2}}',
+        f"a: 1 # {end}\nb: 2\nc: [\x00]",
+    ):
+        with pytest.raises(DocumentError) as caught:
+            read_documents(text.encode(), "f.yaml")
+        assert caught.value.line == 3
+        assert "first at" not in str(caught.value) or "first at f.yaml:2" in str(caught.value)
 
 
 def test_a_document_made_without_text_has_the_position_of_its_line() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,8 +36,10 @@ COMMANDS: Final = {
 
 
 def run(name: str, shell: Shell, *programs: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command of this name in its repository."""
-    return shell(COMMANDS[name], REPOS / name.partition(".")[0], *programs)
+    """Run the command of this name in a copy of its repository, which is not in this one."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(REPOS, Path(folder) / "repos")
+        return shell(COMMANDS[name], copy / name.partition(".")[0], *programs)
 
 
 if __name__ == "__main__":

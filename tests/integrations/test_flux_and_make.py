@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.integrations.conftest import GITOPS, REPOS
 
 if TYPE_CHECKING:
     from tests.integrations.conftest import Shell
+
+
+VALIDATE: Final = f"{sys.executable} {GITOPS}/flux/validate.py"
 
 
 @pytest.fixture
@@ -33,11 +37,67 @@ def test_what_flux_will_apply_is_judged(
     flux = repo / "clusters/kustomization.yaml"
     flux.write_text(flux.read_text().replace("overlays/prod", f"overlays/{overlay}"))
 
-    done = shell("bash clusters/validate.sh clusters", repo, kustomize)
+    done = shell(f"{VALIDATE} clusters", repo, kustomize)
 
     assert done.returncode == code, done.stderr
-    assert done.stdout.startswith(f"--- ./overlays/{overlay}\n")
+    assert done.stdout.startswith(f"--- overlays/{overlay}\n")
     assert said in done.stdout
+
+
+FLUX = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: x}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "judged"),
+    [
+        ("a.yaml", 'spec:\n  path: "./overlays/staging"  # comment\n', ["overlays/staging"]),
+        ("a.yaml", "spec: {path: ./overlays/staging, prune: true}\n", ["overlays/staging"]),
+        ("a.yaml", "spec:\n    path: /overlays/staging/\n", ["overlays/staging"]),
+        ("a.yml", "spec: {path: overlays/staging}\n", ["overlays/staging"]),
+        ("with a space/b c.yaml", "spec: {path: ./with a space}\n", ["with a space"]),
+        ("a.yaml", "spec: {prune: true}\n", ["."]),
+        ("../else/where.yaml", "spec: {path: overlays/staging}\n", ["overlays/staging"]),
+        ("a.yaml", "spec: {path: overlays/staging}\n---\n" + FLUX + "spec: {path: ''}\n", [".", "overlays/staging"]),
+    ],
+)
+def test_every_way_to_write_a_path_is_found(
+    shell: Shell, repo: Path, kustomize: Path, file: str, text: str, judged: list[str]
+) -> None:
+    for folder in (".", "with a space"):
+        (repo / folder).mkdir(exist_ok=True)
+        (repo / folder / "kustomization.yaml").write_text(f"resources: [{'../' * (folder != '.')}overlays/staging]\n")
+    shutil.rmtree(repo / "clusters")
+    (repo / "clusters").mkdir()
+    (repo / "clusters" / file).parent.mkdir(exist_ok=True)
+    (repo / "clusters" / file).write_text(FLUX + text)
+    (repo / "clusters/template.yaml").write_text("{{ if }}\n")
+
+    done = shell(VALIDATE if file.startswith("..") else f"{VALIDATE} clusters", repo, kustomize)
+
+    assert [line[4:] for line in done.stdout.splitlines() if line.startswith("--- ")] == judged, done.stderr
+    assert done.returncode == 1
+    assert done.stdout.count("deny  Deployment shop-staging/storefront") == len(judged)
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "said"),
+    [
+        ({}, "nowhere", "nowhere: no Kustomization of kustomize.toolkit.fluxcd.io/ is in a file below it"),
+        ({}, "overlays", "overlays: no Kustomization of "),
+        ({"x.yaml": f"{FLUX}spec: {{path: gone}}\n"}, "clusters", "gone: kustomize can't build it"),
+        ({"x.yaml": f"{FLUX}spec: {{path: [a]}}\n"}, "clusters", "clusters/x.yaml: can't be read: spec.path of a"),
+        ({"x.yaml": f"{FLUX}spec: {{"}, "clusters", "clusters/x.yaml: can't be read: "),
+    ],
+)
+def test_what_can_not_be_judged_for_flux_is_no_clean_run(
+    shell: Shell, repo: Path, kustomize: Path, files: dict[str, str], arguments: str, said: str
+) -> None:
+    for name, text in files.items():
+        (repo / "clusters" / name).write_text(text)
+    done = shell(f"{VALIDATE} {arguments}", repo, kustomize)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_make_judges_every_overlay(shell: Shell, repo: Path, kustomize: Path) -> None:
@@ -46,6 +106,16 @@ def test_make_judges_every_overlay(shell: Shell, repo: Path, kustomize: Path) ->
     assert "no findings" in done.stdout
     assert "deny  Deployment shop-staging/storefront  reserved-labels" in done.stdout
     assert "overlays/staging] Error 1" in done.stderr
+
+
+def test_an_overlay_that_can_not_be_built_fails_make(shell: Shell, repo: Path, kustomize: Path) -> None:
+    (repo / "build").write_text('#!/bin/sh\nkustomize build "$1" && [ "$1" != overlays/prod ] || exit 7\n')
+    (repo / "build").chmod(0o755)
+    (repo / "overlays/staging/kustomization.yaml").write_text("resources: [../../base]\n")
+    done = shell("make -k check BUILD=./build", repo, kustomize)
+    assert (done.returncode, done.stdout.count("no findings")) == (2, 2)
+    assert "overlays/prod] Error 7" in done.stderr
+    assert "overlays/staging] Error" not in done.stderr
 
 
 def test_make_writes_into_the_base(shell: Shell, repo: Path) -> None:

@@ -129,5 +129,8 @@ def test_what_can_not_be_read_is_said_beside_the_findings(shell: Shell, runner: 
     done = judge(shell, runner, repo)
     assert done.returncode == 2
     assert "broken.yaml:2:1: " in done.stderr
-    assert "deny  NodePool gb200-spot" in (runner / "summary").read_text()
+    summary = (runner / "summary").read_text()
+    assert summary.startswith("### spotgate\n````\ncan't be judged:\n  broken.yaml:2:1: ")
+    assert "deny  NodePool gb200-spot" in summary
+    assert ", 1 can't be judged; " in summary
     assert "sarif=" in (runner / "output").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentTypeError
 from functools import partial
@@ -9,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_inputs, add_operation, add_rendered
 from webhook.cli.parallel import judge_each
 from webhook.cli.project import take_project_file
@@ -17,13 +18,11 @@ from webhook.cli.report import Report
 from webhook.cli.reporting import entries, titles
 from webhook.cli.writing import write_whole
 from webhook.context import utc_now
-from webhook.decision import Outcome
 from webhook.lint import warnings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from webhook.policy.errors import Problem
 
 DESCRIPTION: Final = """\
 Judge manifests as the webhook would judge them, before they reach a cluster.
@@ -104,6 +103,8 @@ def run(options: Namespace) -> int:
     """Judge, report, and say how it went."""
     take_project_file(options)
     outputs = options.output or [("table", None)]
+    if problem := _clash(outputs):
+        raise CannotJudgeError(f"error: {problem}")
     names = {name for name, _ in outputs}
     report_of = partial(entries, remedies=not names.isdisjoint(MENDING))
     judged = judge_each(options, report_of, trace=not names.isdisjoint(DRAWING))
@@ -114,34 +115,54 @@ def run(options: Namespace) -> int:
         skipped=judged.skipped,
         policies=titles(judged.bundle) if any(name in TITLED for name, _ in outputs) else (),
         warnings=warnings(judged.bundle, utc_now().date()),
+        fail_on=options.fail_on,
     )
-    for name, file in outputs:
-        _put_out(report, name, file)
-    return _finish(report, judged.problems, Outcome[options.fail_on.upper()])
+    unwritten = [problem for name, file in outputs if (problem := _put_out(report, name, file))]
+    return _finish(report, [*map(str, sorted(judged.problems)), *unwritten])
 
 
-def _put_out(report: Report, name: str, file: Path | None) -> None:
-    """Print the report, or write it to a file."""
+def _put_out(report: Report, name: str, file: Path | None) -> str:
+    """Print the report, or write it to a file. Returns why the file can't be written, or nothing."""
     module = import_module(f"webhook.cli.output_{name}")
     if file is not None:
-        write_whole(file, f"{module.render(report)}\n".encode())
+        try:
+            write_whole(file, f"{module.render(report)}\n".encode())
+        except OSError as error:
+            remedy = "its folder must be there and writable; or name another file"
+            return f"error: -o {name}={file}: can't be written: {error.strerror or error}; {remedy}"
     elif name == "table":
         module.show(report)
     else:
         print(module.render(report))
+    return ""
 
 
-def _finish(report: Report, problems: list[Problem], fail_on: Outcome) -> int:
+def _finish(report: Report, problems: list[str]) -> int:
     if problems:
         sys.stdout.flush()
-        print("\n".join(map(str, sorted(problems))), file=sys.stderr)
+        print("\n".join(problems), file=sys.stderr)
         return CANNOT_JUDGE
-    found = any(Outcome[result.outcome.upper()] >= fail_on for result in report.results)
-    return FOUND if found else FINE
+    return FOUND if any(map(report.fails, report.results)) else FINE
+
+
+def _clash(outputs: list[tuple[str, Path | None]]) -> str:
+    """What is wrong with the outputs, taken together: each needs a place of its own."""
+    seen: dict[str, str] = {}
+    for name, file in outputs:
+        place = "" if file is None else os.path.realpath(file)
+        if place in seen:
+            where = "standard output" if file is None else f"the file {file}"
+            return (
+                f"-o {seen[place]} and -o {name} both go to {where}; write one of them to another file: -o {name}=FILE"
+            )
+        seen[place] = name
+    return ""
 
 
 def _output(text: str) -> tuple[str, Path | None]:
-    name, _, file = text.partition("=")
+    name, named, file = text.partition("=")
     if name not in FORMATS:
         raise ArgumentTypeError(f"no format {name!r}; choose from {', '.join(FORMATS)}")
+    if named and not file:
+        raise ArgumentTypeError(f"{text!r} names no file; write {name}=FILE, or {name} for standard output")
     return name, Path(file) if file else None

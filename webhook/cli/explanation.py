@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.cli.additions import addition_of
+from webhook.cli.explain_pool import read_pool
 from webhook.cli.reclaims import reclaims
 from webhook.decision import Outcome
 from webhook.engine import ENGINE
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.cli.additions import Addition
+    from webhook.cli.explain_pool import PoolReading
     from webhook.cli.inputs import Judged
     from webhook.cli.judging import Judgement, Traced
     from webhook.cli.reclaims import NoTimeline
@@ -88,6 +90,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         notes: the engine's own reasons, which hold for all policies.
         verdicts: of the policies that are for this kind of object: those that looked first, in the order of looking.
         others: names of the policies that are not.
+        pool: how it is read, if it is a node pool.
         timelines: of each Pod or pod template.
     """
 
@@ -98,6 +101,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Said, ...]
     verdicts: tuple[Verdict, ...]
     others: tuple[str, ...]
+    pool: PoolReading | None
     timelines: tuple[Timeline | NoTimeline, ...]
 
 
@@ -119,6 +123,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
         notes=(),
         verdicts=tuple(_engine(judgement.findings)),
         others=tuple(policy.name for policy in bundle.policies),
+        pool=None,
         timelines=(),
     )
     if traced is None:  # nobody knows which resource it is
@@ -148,6 +153,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
         notes=notes,
         verdicts=tuple(verdicts),
         others=tuple(policy.name for policy, why in left_out if not why),
+        pool=read_pool(traced, bundle, judged.view),
         timelines=tuple(reclaims(traced, bundle, judged.view)),
     )
 

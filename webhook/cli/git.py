@@ -60,6 +60,11 @@ class Base(msgspec.Struct, frozen=True):
             yield path, data[content:end]
             start = end + 1
 
+    def new(self) -> Iterator[str]:
+        """Paths of the files that Git does not know yet, and does not ignore."""
+        listed = _git(self.root, "ls-files", "-z", "--others", "--exclude-standard")
+        yield from filter(None, listed.decode(errors="surrogateescape").split("\0"))
+
 
 def base_of(flag: str, ref: str, folder: Path) -> Base:
     """The commit from which the branch that is checked out left another.

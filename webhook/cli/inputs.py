@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.provider import readers_by_resource, sizers_by_resource
+from webhook.cli.duplicates import Places
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging import Judge, written_identity
 from webhook.cli.kinds import Kinds
@@ -131,18 +132,22 @@ class Court:
 
     def facts(self, objects: Iterable[Manifest]) -> list[Manifest]:
         """Those of the objects that `Kinds` and `view_of` look at, without their text."""
+        kinds = {*_STATE_KINDS, (CRD_GROUP, CRD_KIND), *self._pool_kinds()}
+        # A node pool of another apiVersion may be meant for one that is read.
+        pools = {kind for _, kind in self._pool_kinds()}
+        return [
+            replace(each, document=Document(each.file, each.line, None), path=())
+            for each in objects
+            if (each.group, each.kind) in kinds or each.kind in pools
+        ]
+
+    def _pool_kinds(self) -> set[tuple[str, str]]:
+        """Groups and kinds of node pools, and of what says their sizes."""
         providers = self.bundle.providers.values()
-        kinds = {
-            *_STATE_KINDS,
-            (CRD_GROUP, CRD_KIND),
+        return {
             *((each.any.group, each.any.kind) for each in readers_by_resource(providers).values()),
             *((each[0].group, each[0].kind) for each in sizers_by_resource(providers).values()),
         }
-        return [
-            replace(each, document=Document(each.file, each.document.line, None))
-            for each in objects
-            if (each.group, each.kind) in kinds
-        ]
 
     def judge_alone(self) -> Judged:
         """Read and judge everything in this process."""
@@ -170,6 +175,8 @@ class Court:
             for identity, each in there.items()
             if identity not in given and not any(f"{each.file}/".startswith(f"{file}/") for file in unread)
         ]
+        if self._against is not None and removed:
+            removed = self._against.gone(removed)
         operations = [
             self._options.operation or ("UPDATE" if there and written_identity(each) in there else "CREATE")
             for each in objects
@@ -191,6 +198,8 @@ class Court:
         options, objects, state = self._options, found.objects, self._state.objects
         problems = list(found.problems)
         kinds = Kinds(self.bundle, [*state, *things])
+        places = Places(things, self._pool_kinds())
+        things = [kinds.as_meant(each) for each in things]
         objects, operations, there = self._asked(found)
         before = [*state, *there]
         if options.kubeconfig is None:
@@ -229,6 +238,8 @@ class Court:
             judgement = judges[operation].judge(each)
             if self._removes(operation):
                 judgement = _removed(judgement)
+            elif (found_twice := places.duplicate(each)) is not None:
+                judgement = replace(judgement, findings=(*judgement.findings, found_twice))
             judged.append((each, judgement))
             if judgement.problem is not None:
                 problems.append(judgement.problem)

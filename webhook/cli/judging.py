@@ -14,7 +14,14 @@ from webhook.context import Context, Phase
 from webhook.decision import Finding, Outcome
 from webhook.documents import parse_pointer
 from webhook.engine import ENGINE, decide
-from webhook.kube.defaults import TEXTS, default_pod, default_tolerations, default_workload, drop_nulls
+from webhook.kube.defaults import (
+    LABELLED_BY_TEMPLATE,
+    TEXTS,
+    default_pod,
+    default_tolerations,
+    default_workload,
+    drop_nulls,
+)
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.patch import pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
@@ -33,6 +40,15 @@ if TYPE_CHECKING:
 
 _NULL: Final = msgspec.Raw(b"null")
 _STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
+
+_NAMELESS: Final = Finding(
+    policy=ENGINE,
+    outcome=Outcome.WARN,
+    reason="the object has no name",
+    field="metadata.name",
+    detail="The API server refuses it: one of name and generateName is required.",
+    fix="give it a metadata.name",
+)
 
 Identity = tuple[str, str, str, str]
 """(API group, kind, namespace, name)"""
@@ -123,9 +139,10 @@ class Judge:
             return Judgement(problem=_malformed(manifest, decision.findings[0]))
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
             self._forget(manifest)
+        findings = _where_written(decision.findings, manifest)
         return Judgement(
-            namespace=request.namespace,
-            findings=decision.findings,
+            namespace=self._namespace(manifest),
+            findings=findings if manifest.shown_name else (*findings, _NAMELESS),
             patch=as_written(mutation.patch, manifest),
             traced=Traced(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
@@ -195,7 +212,9 @@ class Judge:
     def _request(
         self, manifest: Manifest, resource: Resource, value: dict[str, Any], before: dict[str, Any] | None
     ) -> Request:
-        namespace = self._namespace(manifest)
+        # The API server has it that a Namespace is in itself.
+        is_namespace = (resource.group, resource.plural) == ("", "namespaces")
+        namespace = manifest.name if is_namespace else self._namespace(manifest)
         deleted = self._operation == "DELETE"
         old = value if deleted and before is None else before
         return Request(
@@ -237,6 +256,20 @@ def identity_of(manifest: Manifest, namespace: str) -> Identity:
 def written_identity(manifest: Manifest) -> Identity:
     """The same of two manifests that are compared with each other alone, where no scope has to be known."""
     return identity_of(manifest, manifest.namespace or DEFAULT_NAMESPACE)
+
+
+def _where_written(findings: tuple[Finding, ...], manifest: Manifest) -> tuple[Finding, ...]:
+    """The findings, those about labels that defaulting copied from the pod template at the template: each once."""
+    if manifest.labels or manifest.kind not in LABELLED_BY_TEMPLATE or not _is_built_in(manifest):
+        return findings
+    there = {(each.policy, each.field) for each in findings}
+    found = []
+    for each in findings:
+        if not each.field.startswith("metadata.labels"):
+            found.append(each)
+        elif (each.policy, field := f"spec.template.{each.field}") not in there:
+            found.append(replace(each, field=field, remedy=()))
+    return tuple(found)
 
 
 def _is_built_in(manifest: Manifest) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from webhook.capacity.provider import sizers_by_resource
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, resource_of, resource_of_crd
 
@@ -56,6 +58,12 @@ class Kinds:
         if pools := {f"{each.group}/{each.versions[0]}" for each in fitting}:
             return sorted(pools)
         return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []
+
+    def as_meant(self, manifest: Manifest) -> Manifest:
+        """The object; where it is of no known kind, and only one apiVersion can be meant, as that."""
+        if self.resource(manifest) is not None or len(meant := self.meant(manifest)) != 1:
+            return manifest
+        return replace(manifest, api_version=meant[0])
 
     def pools(self, kind: str) -> list[str]:
         """The apiVersions under which node pools of this kind are known."""

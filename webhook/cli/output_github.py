@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from webhook.cli.repository import repository_paths
+
 if TYPE_CHECKING:
     from webhook.cli.report import Report, Result
 
@@ -23,15 +25,16 @@ _IN_PROPERTIES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":"
 
 def render(report: Report) -> str:
     """One command a finding, and one a file that could not be read."""
+    paths = repository_paths(report.files)
     unread = [
-        _command("error", each.file, each.line, each.column, "can't be judged", each.message)
+        _command("error", paths[each.file], each.line, each.column, "can't be judged", each.message)
         for each in report.unreadable
     ]
     about_policies = [
-        _command("warning", each.file, each.line, each.column, "spotgate policies", each.message)
+        _command("warning", paths[each.file], each.line, each.column, "spotgate policies", each.message)
         for each in report.warnings
     ]
-    lines = [*unread, *about_policies, *map(_annotation, report.results)]
+    lines = [*unread, *about_policies, *(_annotation(each, paths[each.file]) for each in report.results)]
     counts = Counter(line.partition(" ")[0] for line in lines)
     hidden = sum(count - _SHOWN_AT_MOST for count in counts.values() if count > _SHOWN_AT_MOST)
     if hidden:
@@ -39,10 +42,10 @@ def render(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _annotation(result: Result) -> str:
+def _annotation(result: Result, path: str) -> str:
     command = _COMMANDS[result.outcome]
     title = f"{result.policy}: {result.reason}"
-    return _command(command, result.file, result.line, result.column, title, result.explanation())
+    return _command(command, path, result.line, result.column, title, result.explanation())
 
 
 def _command(name: str, file: str, line: int, column: int, title: str, message: str) -> str:

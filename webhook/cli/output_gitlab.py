@@ -5,13 +5,12 @@ Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-for
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.cli.fingerprints import fingerprints
+from webhook.cli.repository import repository_paths
 
 if TYPE_CHECKING:
     from webhook.cli.report import Report, Result
@@ -21,19 +20,20 @@ _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "min
 
 def render(report: Report) -> str:
     """The report as a JSON array: each finding, and each file that could not be read."""
+    paths = repository_paths(report.files)
     unread = [
         _issue(
             "unreadable",
             f"can't be judged: {each.message}",
-            f"{each.file}:{each.line}:{each.column}",
+            f"{paths[each.file]}:{each.line}:{each.column}",
             "blocker",
-            each.file,
+            paths[each.file],
             each.line,
         )
         for each in report.unreadable
     ]
     found = [
-        _issue(each.policy, _description(each), fingerprint, _SEVERITIES[each.outcome], each.file, each.line)
+        _issue(each.policy, _description(each), fingerprint, _SEVERITIES[each.outcome], paths[each.file], each.line)
         for each, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
     ]
     return msgspec.json.format(msgspec.json.encode([*unread, *found]), indent=2).decode()
@@ -45,12 +45,11 @@ def _description(result: Result) -> str:
     return f"{result.kind} {result.name}: {result.reason}{fix}"
 
 
-def _issue(name: str, description: str, fingerprint: str, severity: str, file: str, line: int) -> dict[str, Any]:
-    relative = os.path.relpath(file) if Path(file).is_absolute() else os.path.normpath(file)
+def _issue(name: str, description: str, fingerprint: str, severity: str, path: str, line: int) -> dict[str, Any]:
     return {
         "description": description,
         "check_name": name,
         "fingerprint": fingerprint,
         "severity": severity,
-        "location": {"path": Path(relative).as_posix(), "lines": {"begin": max(line, 1)}},
+        "location": {"path": path, "lines": {"begin": max(line, 1)}},
     }

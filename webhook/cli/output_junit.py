@@ -1,4 +1,4 @@
-"""``check -o junit``: a suite for each file, a test case for each object, which fails where something is denied.
+"""``check -o junit``: a suite for each file, a test case for each object, which fails where ``--fail-on`` has it so.
 
 Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from webhook.decision import Outcome
 
 if TYPE_CHECKING:
     from webhook.cli.report import Report, Result
@@ -25,7 +27,7 @@ def render(report: Report) -> str:
         if suite is None:
             suite = suites[each.file] = SubElement(root, "testsuite", name=xml_text(each.file))
         name = f"{each.kind} {each.namespace}/{each.name}" if each.namespace else f"{each.kind} {each.name}"
-        _case(suite, xml_text(each.file), xml_text(name), each.results)
+        _case(suite, xml_text(each.file), xml_text(name), each.results, report)
     for problem in report.unreadable:
         suite = SubElement(root, "testsuite", name=xml_text(problem.file), tests="1", failures="0", errors="1")
         case = SubElement(suite, "testcase", name="can be judged", classname=xml_text(problem.file), time="0")
@@ -39,14 +41,15 @@ def render(report: Report) -> str:
     return tostring(root, encoding="unicode", xml_declaration=True)
 
 
-def _case(suite: Element, file: str, name: str, results: list[Result]) -> None:
+def _case(suite: Element, file: str, name: str, results: list[Result], report: Report) -> None:
     case = SubElement(suite, "testcase", name=name, classname=file, file=file, time="0")
-    denials = [result for result in results if result.outcome == "deny"]
-    if denials:
-        message = "; ".join(dict.fromkeys(result.reason for result in denials))
-        failure = SubElement(case, "failure", message=xml_text(message), type="deny")
-        failure.text = xml_text("\n\n".join(map(_shown, denials)))
-    others = [result for result in results if result.outcome != "deny"]
+    failing = [result for result in results if report.fails(result)]
+    if failing:
+        message = "; ".join(dict.fromkeys(result.reason for result in failing))
+        weightiest = max((result.outcome for result in failing), key=lambda outcome: Outcome[outcome.upper()])
+        failure = SubElement(case, "failure", message=xml_text(message), type=weightiest)
+        failure.text = xml_text("\n\n".join(map(_shown, failing)))
+    others = [result for result in results if not report.fails(result)]
     if others:
         SubElement(case, "system-out").text = xml_text("\n\n".join(map(_shown, others)))
 

@@ -9,7 +9,6 @@ https://docs.github.com/en/code-security/code-scanning/troubleshooting-sarif-upl
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from itertools import accumulate
 from pathlib import Path
@@ -21,6 +20,8 @@ import msgspec
 from webhook import __version__
 from webhook.cli.fingerprints import fingerprints
 from webhook.cli.report import PolicyTitle
+from webhook.cli.repository import repository_paths
+from webhook.cluster.sources import STDIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,6 @@ _RESULTS_AT_MOST: Final = 25_000
 """A file with more is refused as a whole."""
 
 _FINGERPRINT: Final = "spotgate/v1"
-_STDIN: Final = "-"
 
 
 def render(report: Report) -> str:
@@ -48,9 +48,11 @@ def render(report: Report) -> str:
             numbers[result.policy] = len(rules)
             about = "Said by spotgate itself, not by a policy."
             rules.append(_rule(PolicyTitle(name=result.policy, kind="Engine", enforcement="warn", about=about)))
+    paths = repository_paths(report.files)
     texts = _Texts()
     results = [
-        _result(result, numbers[result.policy], fingerprint) | _fixes(result, texts)
+        _result(result, numbers[result.policy], fingerprint, paths[result.file])
+        | _fixes(result, texts, paths[result.file])
         for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
     ]
     run = {
@@ -62,8 +64,8 @@ def render(report: Report) -> str:
             {
                 "executionSuccessful": not report.unreadable,
                 "toolExecutionNotifications": [
-                    *map(_unread, report.unreadable),
-                    *({**_unread(each), "level": "warning"} for each in report.warnings),
+                    *(_unread(each, paths[each.file]) for each in report.unreadable),
+                    *({**_unread(each, paths[each.file]), "level": "warning"} for each in report.warnings),
                     *_left_out(len(results)),
                 ],
             }
@@ -91,11 +93,11 @@ def _rule(policy: PolicyTitle) -> JSON:
     }
 
 
-def _unread(problem: Unreadable) -> JSON:
+def _unread(problem: Unreadable, path: str) -> JSON:
     return {
         "level": "error",
         "message": {"text": problem.message},
-        "locations": [_location(problem.file, problem.line, problem.column)],
+        "locations": [_location(path, problem.line, problem.column)],
     }
 
 
@@ -117,9 +119,9 @@ def _weightiest(results: list[JSON]) -> list[JSON]:
     return [results[index] for index in sorted(order[:_RESULTS_AT_MOST])]
 
 
-def _result(result: Result, rule: int, fingerprint: str) -> JSON:
+def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
     name = f"{result.namespace}/{result.name}" if result.namespace else result.name
-    location = _location(result.file, result.line, result.column)
+    location = _location(path, result.line, result.column)
     location["logicalLocations"] = [
         {"fullyQualifiedName": f"{result.kind} {name} {result.field}".rstrip(), "kind": "object"}
     ]
@@ -159,7 +161,7 @@ class _Texts:
         }
 
 
-def _fixes(result: Result, texts: _Texts) -> JSON:
+def _fixes(result: Result, texts: _Texts, path: str) -> JSON:
     """The edits that mend it, where there are any."""
     if result.remedy is None or not Path(result.file).is_file():  # a pipe is empty by now
         return {}
@@ -173,20 +175,18 @@ def _fixes(result: Result, texts: _Texts) -> JSON:
         ]
     except (OSError, UnicodeDecodeError):  # others change files too
         return {}
-    change = {"artifactLocation": _artifact(result.file), "replacements": replacements}
+    change = {"artifactLocation": _artifact(path), "replacements": replacements}
     return {"fixes": [{"description": {"text": result.remedy.description}, "artifactChanges": [change]}]}
 
 
-def _location(file: str, line: int, column: int) -> JSON:
-    physical: JSON = {"artifactLocation": _artifact(file)}
+def _location(path: str, line: int, column: int) -> JSON:
+    physical: JSON = {"artifactLocation": _artifact(path)}
     if line:
         physical["region"] = {"startLine": line, "startColumn": max(column, 1)}
     return {"physicalLocation": physical}
 
 
-def _artifact(file: str) -> JSON:
-    """Relative to the working directory, which in a pipeline is the repository."""
-    if file == _STDIN:
+def _artifact(path: str) -> JSON:
+    if path == STDIN:
         return {"uri": "stdin"}
-    relative = os.path.relpath(file) if Path(file).is_absolute() else os.path.normpath(file)
-    return {"uri": quote(Path(relative).as_posix()), "uriBaseId": "%SRCROOT%"}
+    return {"uri": quote(path), "uriBaseId": "%SRCROOT%"}

@@ -5,32 +5,32 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from webhook.cli import terminal
 from webhook.cli.additions import addition_of
-from webhook.cli.terminal import in_colour, printable, show_in_colour
+from webhook.cli.terminal import plain, printable
+from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.report import Patch, Report, Result, Summary
+    from webhook.cli.report import Patch, Report, Result
     from webhook.cli.terminal import Line
 
 _PLAIN: Final = ""
 _STRONG: Final = "bold"
 _FAINT: Final = "dim"
+_UNREADABLE: Final = "bold red"
 _STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magenta", "audit": "cyan"}
 
 
 def show(report: Report) -> None:
     """Print the report: in colour on a terminal that wants it, else plain."""
-    if in_colour():
-        show_in_colour(_lines(report))
-    else:
-        print(render(report))
+    terminal.show(_lines(report))
 
 
 def render(report: Report) -> str:
-    """The report as plain text."""
-    return "\n".join("".join(text for text, _ in line) for line in _lines(report))
+    """The report as plain text, with what can't be judged: nobody sees standard error beside a file."""
+    return plain([*_unreadable(report), *_lines(report)])
 
 
 def _lines(report: Report) -> Iterator[Line]:
@@ -42,7 +42,17 @@ def _lines(report: Report) -> Iterator[Line]:
         for patch in report.patches:
             yield from _patch(patch)
         yield []
-    yield _totals(report.summary)
+    yield _totals(report)
+
+
+def _unreadable(report: Report) -> Iterator[Line]:
+    if not report.unreadable:
+        return
+    yield [("can't be judged:", _STRONG)]
+    for each in report.unreadable:
+        problem = Problem(each.file, each.line, each.column, each.field, each.message)
+        yield [(f"  {problem}", _PLAIN)]
+    yield []
 
 
 def _finding(result: Result) -> Iterator[Line]:
@@ -54,7 +64,7 @@ def _finding(result: Result) -> Iterator[Line]:
         (result.policy, _FAINT),
     ]
     at = f" (at {result.field})" if result.field else ""
-    yield from _indented(f"{result.reason}{at}", _PLAIN)
+    yield [(f"    {result.reason}{at}", _PLAIN)]
     if result.detail:
         yield from _indented(result.detail, _FAINT)
     if result.fix:
@@ -68,11 +78,14 @@ def _patch(patch: Patch) -> Iterator[Line]:
         yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
 
 
-def _totals(summary: Summary) -> Line:
+def _totals(report: Report) -> Line:
+    summary = report.summary
     skipped = f", {summary.skipped} skipped" if summary.skipped else ""
     line = [(f"{_count(summary.documents, 'object')}{skipped}: ", _PLAIN)]
     counts = [(outcome, getattr(summary, outcome)) for outcome in _STYLES]
     found = [(f"{number} {outcome}", _STYLES[outcome]) for outcome, number in counts if number]
+    if report.unreadable:
+        found.append((f"{len(report.unreadable)} can't be judged", _UNREADABLE))
     for index, piece in enumerate(found or [("no findings", _PLAIN)]):
         line += [(", ", _PLAIN), piece] if index else [piece]
     if summary.patched:

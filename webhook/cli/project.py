@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.options import kubernetes_version
@@ -30,7 +31,7 @@ def take_project_file(options: Namespace) -> None:
         options.project = str(file.parent)
         options.policies = options.policies or [Path(_from_here(file, each)) for each in project.policies]
         options.state = options.state or [_from_here(file, each) for each in project.state]
-        options.ignore = options.ignore or [each.rstrip("/") for each in project.ignore]
+        options.ignore = options.ignore or [normpath(each) for each in project.ignore]
         options.partial = options.partial or project.partial
         options.kubernetes_version = options.kubernetes_version or kubernetes_version(project.kubernetes_version)
         if "fail_on" in options:

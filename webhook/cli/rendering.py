@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 120
 """For one folder or chart, whose parts may have to be fetched from the network."""
+
+_SWITCHES: Final = {
+    "external plugins disabled": "--enable-alpha-plugins --enable-exec",
+    "must specify --enable-helm": "--enable-helm",
+}
+"""What kustomize says where it would run other programs, and the flags that let it: nobody else is to decide that."""
 
 _KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _ORIGIN: Final = "config.kubernetes.io/origin"
@@ -107,5 +114,8 @@ def _run(command: list[str]) -> bytes:
         raise _FailureError(f"`{' '.join(command)}` has not ended after {_SECONDS} s") from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="backslashreplace").strip()
-        raise _FailureError(f"`{' '.join(command)}` ended with {done.returncode}: {said}")
+        flags = next((flags for words, flags in _SWITCHES.items() if words in said), "")
+        piped = f"`kustomize build {flags} {shlex.quote(command[-1])} | spotgate check -`"
+        hint = f"; if it may run other programs: {piped}" if flags else ""
+        raise _FailureError(f"`{' '.join(command)}` ended with {done.returncode}: {said}{hint}")
     return done.stdout

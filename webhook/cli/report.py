@@ -155,6 +155,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         objects: all that were judged.
         policies: all that judged them.
         warnings: about the policies.
+        fail_on: the least outcome that fails.
     """
 
     objects: list[Judged]
@@ -163,6 +164,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: list[Unreadable]
     policies: list[PolicyTitle]
     warnings: list[PolicyWarning] = []
+    fail_on: str = "deny"
+
+    def fails(self, result: Result) -> bool:
+        """Is a finding one that makes the exit code 1?"""
+        return Outcome[result.outcome.upper()] >= Outcome[self.fail_on.upper()]
+
+    @property
+    def files(self) -> set[str]:
+        """Those that something is said of."""
+        return {each.file for said in (self.results, self.unreadable, self.warnings) for each in said}
 
     @property
     def results(self) -> list[Result]:
@@ -179,6 +190,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         skipped: int,
         policies: Iterable[PolicyTitle] = (),
         warnings: Iterable[Problem] = (),
+        fail_on: str = "deny",
     ) -> Report:
         """The report, counted."""
         outcomes = [result.outcome for each in objects for result in each.results]
@@ -209,4 +221,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             unreadable=unreadable,
             policies=list(policies),
             warnings=about_policies,
+            fail_on=fail_on,
         )

@@ -33,12 +33,17 @@ def show_in_colour(lines: Iterable[Line]) -> None:
 
     console = Console(highlight=False)
     for line in lines:
-        console.print(Text.assemble(*line), soft_wrap=True)
+        console.print(Text.assemble(*((printable(text), style) for text, style in line)), soft_wrap=True)
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """The same without styles, and without spaces at line ends."""
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+    """The same without styles, and without spaces at line ends.
+
+    GitHub's runner takes a line of a log for a command where it begins with ``::``, spaces aside. None of ours does,
+    but the name of a file, or a text in a manifest, may.
+    """
+    texts = ("".join(printable(text) for text, _ in line).rstrip() for line in lines)
+    return "\n".join(text.replace("::", ": :", 1) if text.lstrip().startswith("::") else text for text in texts)
 
 
 def printable(text: str) -> str:

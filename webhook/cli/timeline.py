@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from webhook.kube.containers import sleep_seconds
+from webhook.kube.containers import is_all_sleep, sleep_seconds
 from webhook.kube.volumes import on_the_node
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from webhook.capacity.budget import Budget
     from webhook.capacity.pool import Pool
     from webhook.capacity.provider import Provider
-    from webhook.kube.pod import Container, Pod
+    from webhook.kube.pod import Container, Handler, Pod
 
 SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
 
@@ -98,9 +98,10 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         cordon, drain: of the node.
         window: when the time to stop is over for an ordinary Pod.
         removal: when the node is gone.
-        end: of the drawing; a grace period beyond it is not drawn to its end.
+        end: of the drawing, where a grace period beyond it is marked to go on.
         grace: the Pod's grace period.
         wanted: of the margin: what is to be kept free.
+        late: containers that are killed before they have any time to shut down.
         gone: volumes that are lost with the node, whatever the Pod does.
     """
 
@@ -116,6 +117,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     grace: int
     wanted: int
+    late: tuple[str, ...]
     gone: tuple[str, ...]
 
     @property
@@ -129,10 +131,17 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         return self.margin >= 0
 
     @property
+    def loses(self) -> bool:
+        """Is a container killed before it is done, or has begun?"""
+        return not self.fits or bool(self.late)
+
+    @property
     def verdict(self) -> str:
         """How it ends, in a sentence."""
         if not self.fits:
             return f"does not fit: SIGKILL comes {-self.margin} s early, and what is not saved by then is lost"
+        if self.late:
+            return f"leaves no time to shut down ({', '.join(self.late)}): SIGKILL comes no later than SIGTERM"
         if self.margin < self.wanted:
             return f"just fits: {self.margin} s of the safety margin of {self.wanted} s are left"
         return f"fits: {self.margin} s are left as margin"
@@ -154,8 +163,9 @@ def timeline_of(
     drain = provider.timeline.drain
     window = drain + budget.limit
     removal = max(provider.timeline.removal, window)
-    lanes = [Lane(stop.names, _spans(stop.delay, pod.grace_seconds, drain, window)) for stop in _stops(pod)]
-    before = Lane(AS_WRITTEN, _spans(_stops(written)[-1].delay, written.grace_seconds, drain, window))
+    stops = _stops(pod)
+    lanes = [Lane(", ".join(stop.names), _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
+    before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
     if before.spans not in {lane.spans for lane in lanes}:
         lanes.append(before)
     return Timeline(
@@ -171,6 +181,7 @@ def timeline_of(
         end=min(max(removal, drain + pod.grace_seconds, drain + written.grace_seconds), _DRAWN_AT_MOST * removal),
         grace=pod.grace_seconds,
         wanted=budget.margin,
+        late=tuple(name for stop in stops if stop.delay >= pod.grace_seconds for name in stop.names),
         gone=tuple(volume.name for _, volume, _ in on_the_node(pod)),
     )
 
@@ -190,38 +201,44 @@ class _Stop(msgspec.Struct, frozen=True):
     """Containers that get SIGTERM at the same time.
 
     Attributes:
-        delay: seconds from the drain until then; None: as long as their preStop hook takes.
+        delay: seconds from the drain until then, or of their preStop hook those that are known.
+        exact: the delay is all that the hook takes.
         names: theirs.
-        field: the hook of the first.
+        field: the hook of the first; empty: it has none.
     """
 
-    delay: int | None
-    names: str
+    delay: int
+    exact: bool
+    names: tuple[str, ...]
     field: str
 
 
 def _stops(pod: Pod) -> list[_Stop]:
     """The containers by when they get SIGTERM, the last ones last. Sidecars stop after them, in the same period."""
-    found: dict[int | None, list[tuple[int, Container]]] = {}
+    found: dict[tuple[bool, int], list[tuple[int, Container]]] = {}
     for index, container in enumerate(pod.spec.containers):
-        hook = container.lifecycle.preStop if container.lifecycle is not None else None
-        delay = 0 if hook is None else sleep_seconds(hook) or (0 if hook.sleep is not None else None)
-        found.setdefault(delay, []).append((index, container))
-    ordered = sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0))
+        hook = _hook(container)
+        unknown, delay = (False, 0) if hook is None else (not is_all_sleep(hook), max(sleep_seconds(hook), 0))
+        found.setdefault((unknown, delay), []).append((index, container))
     return [
-        _Stop(delay, ", ".join(each.name for _, each in members), f"containers[{members[0][0]}].lifecycle.preStop")
-        for delay, members in ordered
+        _Stop(
+            delay,
+            not unknown,
+            tuple(each.name for _, each in members),
+            next((f"containers[{index}].lifecycle.preStop" for index, each in members if _hook(each)), ""),
+        )
+        for (unknown, delay), members in sorted(found.items(), key=lambda item: item[0])
     ]
 
 
-def _spans(delay: int | None, grace: int, drain: int, window: int) -> tuple[Span, ...]:
+def _hook(container: Container) -> Handler | None:
+    return container.lifecycle.preStop if container.lifecycle is not None else None
+
+
+def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]:
     killed = drain + grace
-    stops: list[Span]
-    if delay is None:
-        stops = [Span("hook", drain, killed)]
-    else:
-        term = min(drain + delay, killed)
-        stops = [Span("preStop", drain, term), Span("shutdown", term, killed)]
+    term = min(drain + stop.delay, killed)
+    stops = [Span("preStop", drain, term), Span("shutdown" if stop.exact else "hook", term, killed)]
     before = [Span(span.name, span.begin, min(span.end, window)) for span in stops]
     rest = Span("margin", killed, window) if killed <= window else Span("lost", window, killed)
     return tuple(span for span in (Span("running", 0, drain), *before, rest) if span.seconds > 0)
@@ -250,13 +267,14 @@ def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: Budget) -> 
 
 
 def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
-    if stop.delay is None:
-        yield Event(drain, "preStop", f"a hook, then SIGTERM: {stop.names}", stop.field)
-        return
-    if stop.delay:
-        yield Event(drain, "preStop", f"sleeps {stop.delay} s: {stop.names}", stop.field)
+    names = ", ".join(stop.names)
     left = killed - drain - stop.delay
-    if left > 0:
-        yield Event(drain + stop.delay, "SIGTERM", f"{left} s to shut down: {stop.names}", "")
-    else:
-        yield Event(killed, "SIGTERM", f"too late to shut down: {stop.names}", stop.field)
+    if not stop.exact:
+        least = f", at least {stop.delay} s" if stop.delay else ""
+        yield Event(drain, "preStop", f"a hook{least}, then SIGTERM: {names}", stop.field)
+    elif stop.delay:
+        yield Event(drain, "preStop", f"sleeps {stop.delay} s: {names}", stop.field)
+    if left <= 0:
+        yield Event(killed, "SIGTERM", f"too late to shut down: {names}", stop.field or "terminationGracePeriodSeconds")
+    elif stop.exact:
+        yield Event(drain + stop.delay, "SIGTERM", f"{left} s to shut down: {names}", "")

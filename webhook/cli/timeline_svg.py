@@ -121,7 +121,7 @@ def _drawing(title: str, timeline: Timeline) -> Iterator[str]:
         y += _LINE
         yield from _event(event, y, timeline)
     y += _LINE + 4
-    style = "lost" if not timeline.fits else "margin" if timeline.margin >= timeline.wanted else "preStop"
+    style = "lost" if timeline.loses else "margin" if timeline.margin >= timeline.wanted else "preStop"
     yield f'<rect class="{style}" x="16" y="{y - 11}" width="5" height="14"/>\n'
     yield _text(28, y, f"It {timeline.verdict}.", "strong", most=112)
     if timeline.gone:
@@ -175,7 +175,12 @@ def _span(span: Span, y: int, timeline: Timeline, before: str) -> Iterator[str]:
     )
     room = (end - begin) / _CHARACTER
     name = _SHORT[span.name]
-    label = next((each for each in (f"{name} {span.seconds} s", f"{span.seconds} s") if len(each) < room), "")
+    labels = [f"{name} {span.seconds} s", f"{span.seconds} s"]
+    if span.end > timeline.end:  # a gap in the bar says that the axis does not go as far
+        gap = f"{end - 14},{y} {end - 10},{y} {end - 16},{y + _BAR} {end - 20},{y + _BAR}"
+        yield f'<polygon class="bg cut" points="{gap}"/>\n'
+        labels.insert(0, f"{labels[0]}, up to {clock(span.end)}")
+    label = next((each for each in labels if len(each) < room), "")
     if label and span.name != "running":
         yield _text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
 

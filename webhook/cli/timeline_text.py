@@ -28,6 +28,10 @@ _GLYPHS: Final[dict[SpanName, tuple[str, str]]] = {
 }
 
 
+_GOES_ON: Final = "»"
+"""Behind a lane that is not drawn to its end; the time at which it ends follows."""
+
+
 def lines(timeline: Timeline) -> Iterator[Line]:
     """The drawing: an axis, the node, each lane, the legend, the events and how it ends."""
     scale = _WIDTH / timeline.end
@@ -37,7 +41,9 @@ def lines(timeline: Timeline) -> Iterator[Line]:
         yield _lane(lane, scale, timeline.end)
     yield []
     used = {span.name for lane in timeline.lanes for span in lane.spans}
-    yield _legend([name for name in SPANS if name in used])
+    yield _legend(
+        [name for name in SPANS if name in used], cut=any(lane.spans[-1].end > timeline.end for lane in timeline.lanes)
+    )
     yield []
     width = max(len(event.text) for event in timeline.events)
     for event in timeline.events:
@@ -56,7 +62,7 @@ def lines(timeline: Timeline) -> Iterator[Line]:
 
 
 def _style(timeline: Timeline) -> str:
-    if not timeline.fits:
+    if timeline.loses:
         return "bold red"
     return "green" if timeline.margin >= timeline.wanted else "yellow"
 
@@ -96,12 +102,16 @@ def _lane(lane: Lane, scale: float, end: int) -> Line:
         until = max(round(min(span.end, end) * scale), column + 1)
         line.append((glyph * (until - column), f"{faint}{style}"))
         column = until
+    if lane.spans[-1].end > end:
+        line.append((f"{_GOES_ON} {clock(lane.spans[-1].end)}", f"{faint}bold".strip()))
     return line
 
 
-def _legend(names: list[SpanName]) -> Line:
+def _legend(names: list[SpanName], *, cut: bool) -> Line:
     line: Line = [("  ", "")]
     for name in names:
         glyph, style = _GLYPHS[name]
         line += [(glyph * 2, style), (f" {SPANS[name]}   ", "dim")]
+    if cut:
+        line += [(_GOES_ON, "bold"), (" goes on until   ", "dim")]
     return line

@@ -136,7 +136,12 @@ def read_sources(sources: Iterable[Source], found: Manifests) -> None:
 def _read(source: Source, found: Manifests) -> None:
     shown = printable(source.file)
     try:
-        documents = source.documents or read_documents(source.read(), shown)
+        data = b"" if source.documents else source.read()
+        if source.file == STDIN and source.whole and not data.strip():
+            text = "nothing came through the pipe; the program before it may have failed: see what it says"
+            found.problems.append(Problem(shown, 0, 0, "", text))
+            return
+        documents = source.documents or read_documents(data, shown)
     except OSError as error:
         found.problems.append(unreadable(source.file, error))
         return

@@ -104,13 +104,28 @@ class Ignored(msgspec.Struct, frozen=True):
         project = Path(os.path.relpath(path, self.folder)).as_posix() if self.folder else below
         return any(map(self.globs.match, (path.name, str(path), below, project)))
 
+    def covers_given(self, path: Path) -> bool:
+        """The same of a path that was given, or a folder that it is in, up to the project's or the working one."""
+        if not self.globs:
+            return False
+        base = Path(self.folder or Path.cwd())
+        whole = Path(os.path.abspath(path))  # noqa: PTH100 - a link stays one
+        inside = (each for each in (whole, *whole.parents) if each != base and each.is_relative_to(base))
+        return any(self.covers(each, each.parent) for each in (path, *(Path(os.path.relpath(each)) for each in inside)))
+
 
 def find_sources(paths: Iterable[str | Path], ignored: Ignored) -> Sources:
-    """The files that `read_manifests` reads, each once: links and other ways to write a path make no second one."""
+    """The files that `read_manifests` reads, each once: symbolic links, and other ways to write a path, are no second.
+
+    Where a file is found by its own name too, it goes by that: it is what Git knows, and where a reviewer looks.
+    """
     found = Sources()
     files: dict[Hashable, Source] = {}
     for identity, source in _sources(paths, ignored, found):
-        files.setdefault(identity, source)
+        first = files.setdefault(identity, source)
+        if first is not source and Path(first.file).is_symlink() and not Path(source.file).is_symlink():
+            del files[identity]
+            files[identity] = replace(source, in_folder=source.in_folder and first.in_folder)
     found.files = list(files.values())
     return found
 
@@ -118,7 +133,7 @@ def find_sources(paths: Iterable[str | Path], ignored: Ignored) -> Sources:
 def _sources(paths: Iterable[str | Path], ignored: Ignored, found: Sources) -> Iterator[tuple[Hashable, Source]]:
     for text in map(str, paths):
         path = Path(text)
-        if ignored.covers(path, path.parent):
+        if text != STDIN and ignored.covers_given(path):
             continue
         if path.is_dir():
             yield from _below(path, ignored, found)
@@ -126,7 +141,7 @@ def _sources(paths: Iterable[str | Path], ignored: Ignored, found: Sources) -> I
             yield text, Source(text).taken_in()
         elif path.is_file():
             status = path.stat()
-            yield (status.st_dev, status.st_ino), Source(text, size=status.st_size)
+            yield _identity(path, status), Source(text, size=status.st_size)
         else:  # a pipe that somebody named is read: `check <(helm template chart/)`
             yield text, Source(text)
 
@@ -150,9 +165,14 @@ def _below(top: Path, ignored: Ignored, found: Sources) -> Iterator[tuple[Hashab
             try:
                 status = file.stat()
                 if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                    yield (status.st_dev, status.st_ino), Source(str(file), in_folder=True, size=status.st_size)
+                    yield _identity(file, status), Source(str(file), in_folder=True, size=status.st_size)
             except OSError as error:
                 pass_over(error)
+
+
+def _identity(path: Path, status: os.stat_result) -> Hashable:
+    """What is the same for all ways to write a file's path. Hard links are files of their own, as they are in Git."""
+    return (status.st_dev, status.st_ino) if status.st_nlink == 1 else os.path.realpath(path)
 
 
 def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:

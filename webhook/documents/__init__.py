@@ -10,24 +10,32 @@ Positions cost nothing until one is asked for: a document keeps its text, which 
 from __future__ import annotations
 
 import codecs
+import re
+from array import array
+from bisect import bisect_right
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import yaml
 
+from webhook.documents.json_nodes import compose_json, find_json, is_json
 from webhook.documents.json_reader import read_json
 from webhook.documents.model import (
-    ESCAPED_SURROGATE,
     LIMITS,
     DocumentError,
     JSONValue,
     Limits,
     Path,
     field_path,
+    line_and_column,
     parse_pointer,
 )
-from webhook.documents.yaml_reader import Marks, Parsed, YAMLReader, line_and_column
+from webhook.documents.yaml_reader import Marks, Parsed, YAMLReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.documents.nodes import Node
 
 __all__ = [
     "LIMITS",
@@ -47,7 +55,7 @@ class Document(msgspec.Struct, frozen=True):
 
     Attributes:
         file: as it was given.
-        line: where its content begins, from 1.
+        line: where it begins, from 1: its directives, where tags need them, else its content.
         value: JSON; no part of it is shared with another.
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
@@ -79,18 +87,16 @@ def read_documents(data: bytes, file: str, *, limits: Limits = LIMITS) -> list[D
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _json_documents(text, file, limits)
+            return _placed(text, file, read_json(text, file, limits))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
+    if "\ufeff" in text and (mark := _STRAY_MARK.search(text)):
+        problem = "a byte order mark (U+FEFF) begins the line"
+        fix = "remove it: it may stand at the beginning of the file alone, once"
+        raise DocumentError(file, *line_and_column(text, mark.end() - 1), problem, fix)
     if not text.endswith("\n"):
         text += "\n"  # kubectl ends the last line too, and with it a block scalar
-    return [
-        Document(
-            file, start.line + 1, value, text[start.index - start.column : end.index], begin=start.index - start.column
-        )
-        for value, start, end in YAMLReader(text, file, limits).read()
-        if value is not None
-    ]
+    return _placed(text, file, ((begin, end, value) for value, _, begin, end in YAMLReader(text, file, limits).read()))
 
 
 def _decode(data: bytes, file: str, limits: Limits) -> str:
@@ -102,56 +108,79 @@ def _decode(data: bytes, file: str, limits: Limits) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, column = line_and_column(error.object[: error.start])
+        before = error.object[: error.start].decode()
+        line, column = line_and_column(before, len(before))
         fix = "save it as UTF-8, or leave it out if it is no text"
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
-def _json_documents(text: str, file: str, limits: Limits) -> list[Document]:
+def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue]]) -> list[Document]:
+    """The documents of a text: of each where it begins and ends, in characters, and its value."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
-    for start, end, value in read_json(text, file, limits):
-        line += text.count("\n", counted, start)
-        line_start = text.rfind("\n", counted, start) + 1 or line_start
-        counted = start
+    for begin, end, value in parts:
+        line += text.count("\n", counted, begin)
+        line_start = text.rfind("\n", counted, begin) + 1 or line_start
+        counted = begin
         if value is not None:
-            documents.append(Document(file, line, value, text[start:end], start - line_start, start))
+            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin))
     return documents
 
 
+_STRAY_MARK: Final = re.compile(r"(?:^|[\n\r\x85\u2028\u2029])\ufeff")
+"""libyaml skips it there, and reads the same line in another way where a document is read by itself."""
+
 _SHORT: Final = 32 * 1024
-"""Characters of a document in which one position is found faster by itself than all of them together."""
-
-
-@lru_cache(maxsize=4)  # The findings of a document come together, each asking for its own position.
-def _parsed(source: str) -> tuple[Parsed, dict[int, Marks]]:
-    """The one document in ``source`` and its marks."""
-    reader = _reader(source)
-    return next(reader.read()), reader.marks
-
-
-def _reader(source: str) -> YAMLReader:
-    return YAMLReader(ESCAPED_SURROGATE.sub(r"\\u0020", source), "", LIMITS)
+"""Characters of a YAML document in which one position is found faster by itself than all of them together."""
 
 
 def _locate(source: str, path: Path) -> tuple[int, int]:
     """Line and column in ``source``, from 0, of the key or item at ``path`` or of its deepest ancestor."""
     if not source:
         return 0, 0
-    try:
-        mark = (_reader(source).find(path) if len(source) < _SHORT else None) or _mark(source, path)
-    except (DocumentError, yaml.YAMLError):  # JSON that is no YAML: keys past 1,024 characters
-        return 0, 0
-    return mark.line, mark.column
+    at = _index(source, path)
+    starts = _line_starts(source)
+    line = bisect_right(starts, at) - 1
+    return line, at - starts[line]
 
 
-def _mark(source: str, path: Path) -> yaml.Mark:
-    (value, mark, _), marks = _parsed(source)
-    node: Any = value
+def _index(source: str, path: Path) -> int:
+    """The same in characters."""
+    if (root := _json_root(source)) is not None:
+        return find_json(root, path)
+    mark = YAMLReader(source, "", LIMITS).find(path) if len(source) < _SHORT else None
+    return _marked(source, path) if mark is None else mark.index
+
+
+def _marked(source: str, path: Path) -> int:
+    """The same in YAML, from the marks of all that is in it."""
+    parsed, marks = _parsed(source)
+    node: Any = parsed.value
+    at = parsed.start
     for step in path:
         name = str(step) if isinstance(node, dict) else step
         members = marks.get(id(node), {})
         if name not in members:
             break
-        mark, node = members[name], node[name]
-    return mark
+        at, node = members[name].index, node[name]
+    return at
+
+
+# The findings of a document come together, each asking for its own position.
+
+
+@lru_cache(maxsize=4)
+def _line_starts(source: str) -> array[int]:
+    return array("Q", [0, *(newline.end() for newline in re.finditer("\n", source))])
+
+
+@lru_cache(maxsize=4)
+def _json_root(source: str) -> Node | None:
+    return compose_json(source) if is_json(source) else None
+
+
+@lru_cache(maxsize=4)
+def _parsed(source: str) -> tuple[Parsed, dict[int, Marks]]:
+    """The one document in ``source`` and its marks."""
+    reader = YAMLReader(source, "", LIMITS)
+    return next(reader.read()), reader.marks

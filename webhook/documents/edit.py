@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from webhook.documents import DocumentError, read_documents
+from webhook.documents.json_nodes import compose_json, is_json
 from webhook.documents.nodes import Edit, EditError, compose
 from webhook.documents.removal import removed
 from webhook.documents.values import resolve
@@ -49,10 +50,10 @@ def edits(source: str, before: JSONValue, after: JSONValue) -> list[Edit]:
     Raises:
         EditError: it can't be done in place.
     """
-    root = compose(source)
+    editor = _Editor(source)
     # Inner ones first, and what is put in before what begins there and is taken out.
     found: list[Edit] = []
-    for start, end, text in sorted(_Editor(source, root).edits(root, before, after), key=lambda edit: edit[:2]):
+    for start, end, text in sorted(editor.edits(editor.root, before, after), key=lambda edit: edit[:2]):
         touched = found.pop() if found and found[-1].end == start else Edit(start, start, "")
         found.append(Edit(touched.start, end, touched.text + text))
     if any(edit.start < edit.end for edit in found):
@@ -103,14 +104,16 @@ class _Style(NamedTuple):
 
 
 class _Editor:
-    """Finds the edits of one document."""
+    """Finds the edits of one document, from its `root` on."""
 
-    def __init__(self, source: str, root: Node) -> None:
+    def __init__(self, source: str) -> None:
+        written_as_json = is_json(source)
+        self.root = root = compose_json(source) if written_as_json else compose(source)
         self._source = source
         nodes = list(root.walk())
         self._aliases = {node.alias for node in nodes if node.alias is not None}
         self._style = _Style(
-            json=_is_json(source),
+            json=written_as_json,
             indent=self._margin(root.begins[0]) if root.begins else None,
             newline="\r\n" if "\r\n" in source else "\n",
             step=min(_steps(nodes, "members"), default=2),
@@ -193,7 +196,7 @@ class _Editor:
         if not entries:
             return
         if node.flow:
-            yield self._added_in_brackets(node, behind, entries)
+            yield from self._added_in_brackets(node, behind, entries)
             return
         lines = [" " * node.column + line for entry in entries for line in _lines(entry, self._style)]
         yield self._inserted_lines(behind, lines)
@@ -209,14 +212,26 @@ class _Editor:
             end -= 1
         return Edit(end, end, "".join(newline + line for line in lines))
 
-    def _added_in_brackets(self, node: Node, behind: int, entries: list[Entry]) -> Edit:
+    def _added_in_brackets(self, node: Node, behind: int, entries: list[Entry]) -> Iterator[Edit]:
         begins = node.begins
         if not begins:
-            return Edit(node.opened, node.opened, ", ".join(self._entry(each, None) for each in entries))
+            yield Edit(node.opened, node.opened, ", ".join(self._entry(each, None) for each in entries))
+            return
         margin = self._margin(begins[0])
-        between = ", " if margin is None else f",{self._style.newline}{margin}"
-        text = "".join(between + self._entry(each, margin) for each in entries)
-        return Edit(behind, behind, text)
+        comment = _COMMENT.match(self._source, behind)
+        if comment and margin is None:
+            margin = self._margin(begins[-1])
+        if margin is None:
+            yield Edit(behind, behind, "".join(f", {self._entry(each, None)}" for each in entries))
+            return
+        lines = [f"{self._style.newline}{margin}{self._entry(each, margin)}" for each in entries]
+        if comment is None:
+            yield Edit(behind, behind, "".join(f",{line}" for line in lines))
+            return
+        # The comment is about the entry that is there.
+        if not comment["comma"]:
+            yield Edit(behind, behind, ",")
+        yield Edit(comment.end(), comment.end(), ",".join(lines) + (comment["comma"] or ""))
 
     def _margin(self, begin: int) -> str | None:
         """The white space before an entry that has a line of its own; None: other things are before it on the line."""
@@ -234,6 +249,9 @@ class _Editor:
     def _replaced(self, node: Node, value: JSONValue) -> Edit:
         """A scalar, or nothing at all, becomes something."""
         written = self._source[node.start : node.end].rstrip()
+        if not written and node.key is not None and ":" not in self._source[node.key : node.start]:
+            problem = "a key without a colon has no place for a value"
+            raise EditError.at(node.key, self._source, problem, "write the colon")
         if isinstance(value, str):
             text = self._text(value, written)
         else:
@@ -248,9 +266,8 @@ class _Editor:
             return "'" + text.replace("'", "''") + "'"
         return _scalar(text)
 
-    @staticmethod
-    def _refusal(node: Node, problem: str, fix: str) -> EditError:
-        return EditError(node.line, problem, fix)
+    def _refusal(self, node: Node, problem: str, fix: str) -> EditError:
+        return EditError.at(node.start, self._source, problem, fix)
 
 
 def _steps(nodes: list[Node], kind: str) -> Iterator[int]:
@@ -261,14 +278,6 @@ def _steps(nodes: list[Node], kind: str) -> Iterator[int]:
         for child in node.children:
             if getattr(child, kind) is not None and not child.flow:
                 yield child.column - node.column
-
-
-def _is_json(source: str) -> bool:
-    try:
-        json.loads(source)
-    except ValueError:
-        return False
-    return True
 
 
 def _same(one: JSONValue, other: JSONValue) -> bool:
@@ -311,5 +320,8 @@ def _scalar(text: str) -> str:
     """A text, in quotes unless every reader of YAML takes it for one without."""
     return text if _PLAIN.fullmatch(text) and resolve(text) == text else json.dumps(text, ensure_ascii=False)
 
+
+_COMMENT: Final = re.compile(r"[ \t]*(?P<comma>,)?[ \t]*#[^\r\n]*")
+"""On the line where an entry in brackets ends: behind it, and behind the comma that follows it."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")

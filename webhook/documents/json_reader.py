@@ -7,7 +7,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.documents.model import DocumentError
+from webhook.documents.model import DocumentError, line_and_column
 from webhook.documents.values import as_json
 
 if TYPE_CHECKING:
@@ -71,21 +71,16 @@ def _faults(text: str, start: int, file: str) -> Iterator[DocumentError]:
         elif token["key"]:
             key = json.loads(token["key"])
             if key in containers[-1]:
-                first, _ = _position(text, containers[-1][key])
+                first, _ = line_and_column(text, containers[-1][key])
                 problem = f"duplicate key {json.dumps(key)}, first at {file}:{first}"
-                yield DocumentError(file, *_position(text, at), problem, "keep one of the two")
+                yield DocumentError(file, *line_and_column(text, at), problem, "keep one of the two")
             containers[-1][key] = at
         elif token["number"]:
             try:
                 _number(json.loads, token["number"])
             except _FaultError:
                 problem = f"{token['number'][:_SHOWN]} is no finite number"
-                yield DocumentError(file, *_position(text, at), problem, "write one, or quote it")
-
-
-def _position(text: str, at: int) -> tuple[int, int]:
-    """Line and column, from 1."""
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+                yield DocumentError(file, *line_and_column(text, at), problem, "write one, or quote it")
 
 
 def _is_deeper(value: JSONValue, depth: int) -> bool:

@@ -65,14 +65,16 @@ def field_path(path: Path) -> str:
     return "".join(map(_step, path)).removeprefix(".")
 
 
+def line_and_column(text: str, at: int) -> tuple[int, int]:
+    """Where a character stands, from 1. Lines end where they do for Git and editors; YAML knows more line ends."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
 def _step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
     return f".{step}" if _FIELD.fullmatch(step) else f"[{json.dumps(step, ensure_ascii=False)}]"
 
-
-ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]..")
-"""Good JSON and no YAML; where only positions matter, a space as wide stands for it."""
 
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _FIELD: Final = re.compile(r"[$A-Za-z_][A-Za-z0-9_]*")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 import msgspec
 import yaml
 from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent
-
-from webhook.documents.model import ESCAPED_SURROGATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +32,11 @@ class EditError(ValueError):
         self.problem = problem
         self.fix = fix
 
+    @classmethod
+    def at(cls, start: int, source: str, problem: str, fix: str) -> Self:
+        """The same for a character of the text."""
+        return cls(source.count("\n", 0, start), problem, fix)
+
 
 class Member(NamedTuple):
     """A member of a mapping: the characters of its key (anchor and tag included), and its value."""
@@ -47,7 +50,6 @@ class Node(msgspec.Struct, kw_only=True):
     """A value, and where it is: characters of the text from ``start`` (its anchor and tag included) to ``end``.
 
     Attributes:
-        line: from 0.
         column: of the keys or dashes of a block collection, from 0.
         flow: in brackets.
         anchor: the name that aliases know it by.
@@ -60,7 +62,6 @@ class Node(msgspec.Struct, kw_only=True):
 
     start: int
     end: int
-    line: int
     column: int = 0
     flow: bool = False
     anchor: str | None = None
@@ -91,7 +92,7 @@ class Node(msgspec.Struct, kw_only=True):
 
 def compose(source: str) -> Node:
     """The one document of a text that has been read without an error. Positions come from libyaml's events."""
-    following: Callable[[], Event] = yaml.CSafeLoader(ESCAPED_SURROGATE.sub(r"\\u0020", source)).get_event
+    following: Callable[[], Event] = yaml.CSafeLoader(source).get_event
     following()  # the stream's start
     following()  # the document's
     return _node(source, following(), following)
@@ -99,7 +100,7 @@ def compose(source: str) -> Node:
 
 def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
     kind = type(event)
-    node = Node(start=event.start_mark.index, end=event.end_mark.index, line=event.start_mark.line, anchor=event.anchor)
+    node = Node(start=event.start_mark.index, end=event.end_mark.index, anchor=event.anchor)
     if kind is AliasEvent:
         node.anchor, node.alias = None, event.anchor
     elif kind is ScalarEvent:
@@ -109,7 +110,7 @@ def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
         node.flow = event.flow_style
         node.opened = event.end_mark.index
         last = (
-            _mapping(source, node, following)
+            _mapping(source, node, event, following)
             if kind is MappingStartEvent
             else _sequence(source, node, event, following)
         )
@@ -117,19 +118,16 @@ def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
     return node
 
 
-def _mapping(source: str, node: Node, following: Callable[[], Event]) -> Event:
+def _mapping(source: str, node: Node, start: Event, following: Callable[[], Event]) -> Event:
     """Read the members; the event that ends them."""
     node.members = {}
+    node.column = start.end_mark.column  # of the first key, or of the `?` before it
     while type(key := following()) is not MappingEndEvent:
         start, end = key.start_mark.index, key.end_mark.index
-        written = source[start:end]
-        name = json.loads(written) if ESCAPED_SURROGATE.search(written) else str(getattr(key, "value", ""))
         value = _node(source, following(), following)
         value.key = end
         # Keys that are no texts (`1: x`) go by what is written; nothing is ever added below them.
-        node.members[name] = Member(start, end, value)
-        if len(node.members) == 1:
-            node.column = key.start_mark.column
+        node.members[str(getattr(key, "value", ""))] = Member(start, end, value)
     return key
 
 
@@ -147,4 +145,15 @@ def _sequence(source: str, node: Node, start: Event, following: Callable[[], Eve
 def _end_of_block_scalar(source: str, node: Node) -> int:
     """Behind its last line; where it keeps the empty lines that follow (``|+``), behind those."""
     text = source[node.start : node.end]
-    return node.end if "+" in text.partition("\n")[0] else node.start + len(text.rstrip())
+    header, *lines = text.split("\n")
+    if "+" in header:
+        return node.end
+    end = len(text.rstrip(" \t\r\n"))
+    indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=len(text))
+    for blank in _BLANK.finditer(text, end):
+        if len(blank[0]) > indent:  # its spaces are text
+            end = blank.end()
+    return node.start + end
+
+
+_BLANK: Final = re.compile(r"(?<=\n)[ \t]+")

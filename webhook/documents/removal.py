@@ -97,7 +97,7 @@ def _in_brackets(source: str, node: Node, entries: list[Member], flags: list[boo
             edit = Edit(starts[0], comma.end() if comma else ends[-1], "")
             gaps = zip(ends, [*starts[1:], node.end - 1], strict=True)
         if any("#" in source[start:end] for start, end in gaps):
-            raise EditError(node.line, "a comment in brackets would be lost", "change it by hand")
+            raise EditError.at(node.start, source, "a comment in brackets would be lost", "change it by hand")
         yield edit
         index = behind
 
@@ -137,4 +137,6 @@ def _has_own_line(source: str, start: int) -> bool:
 def _check_dashes(source: str, node: Node, entry: Member) -> None:
     """Only dashes may be before the first key of a mapping."""
     if source[source.rfind("\n", 0, entry.start) + 1 : entry.start].strip("- "):
-        raise EditError(node.line, "something else begins on the line of what would be removed", "change it by hand")
+        raise EditError.at(
+            node.start, source, "something else begins on the line of what would be removed", "change it by hand"
+        )

@@ -22,7 +22,7 @@ from yaml.events import (
 )
 from yaml.reader import ReaderError
 
-from webhook.documents.model import DocumentError, JSONValue, Limits, Path
+from webhook.documents.model import DocumentError, JSONValue, Limits, Path, line_and_column
 from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
@@ -47,11 +47,18 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 
 
 class Parsed(NamedTuple):
-    """One document: its value, where the value begins, and where the document ends."""
+    """One document: its value, and where in the text that is.
+
+    Attributes:
+        value: JSON.
+        start: where the value begins.
+        begin, end: characters that can be read by themselves: from the beginning of a line, directives included.
+    """
 
     value: JSONValue
-    start: yaml.Mark
-    end: yaml.Mark
+    start: int
+    begin: int
+    end: int
 
 
 class YAMLReader:
@@ -79,17 +86,19 @@ class YAMLReader:
         """
         try:
             self._next()  # the stream's start
-            while type(self._next()) is DocumentStartEvent:
+            while type(opening := self._next()) is DocumentStartEvent:
                 self.marks, self._anchors = {}, {}
                 event = self._next()
                 value = self._value(event, 0)
-                yield Parsed(value, event.start_mark, self._next().start_mark)
+                first: Any = opening.start_mark if opening.tags else event.start_mark
+                end = self._next().start_mark.index
+                yield Parsed(value, event.start_mark.index, first.index - first.column, end)
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # None only where PyYAML composes
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
         except ReaderError as error:
             problem = f"{error.reason}: U+{error.character:04X}"
-            line, column = line_and_column(self._text.encode()[: error.position])
+            line, column = line_and_column(self._text, len(self._text.encode()[: error.position].decode()))
             fix = (
                 "escape it, in double quotes" if error.character else "save the file as UTF-8: it is UTF-16, or no text"
             )
@@ -226,7 +235,8 @@ class YAMLReader:
             else:
                 key = self._key(event, depth)
             if key in marks:
-                problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{marks[key].line + 1}"
+                first, _ = line_and_column(self._text, marks[key].index)
+                problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
             marks[key] = event.start_mark
             event = following()
@@ -319,9 +329,4 @@ class YAMLReader:
         return self._error(mark, problem, "correct the indentation, quotes or brackets there or just above")
 
     def _error(self, mark: yaml.Mark, problem: str, fix: str) -> DocumentError:
-        return DocumentError(self._file, mark.line + 1, mark.column + 1, problem, fix)
-
-
-def line_and_column(before: bytes) -> tuple[int, int]:
-    """Where the character after ``before``, which is UTF-8, stands: from 1."""
-    return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode()) + 1
+        return DocumentError(self._file, *line_and_column(self._text, mark.index), problem, fix)

@@ -134,6 +134,21 @@ def sleep_seconds(handler: Handler) -> int:
     return _leading_sleep(handler.exec.command or ()) if handler.exec is not None else 0
 
 
+def is_all_sleep(handler: Handler) -> bool:
+    """Is the sleep of `sleep_seconds` all that the hook does?"""
+    if handler.sleep is not None:
+        return True
+    match handler.exec.command or () if handler.exec is not None else ():
+        case [shell, option, script, *_] if _program(shell) in _SHELLS and _takes_script(option):
+            words: Sequence[str] = script.split()
+        case words:
+            pass
+    match words:
+        case [_, _]:
+            return sleep_seconds(handler) > 0
+    return False
+
+
 def _leading_sleep(command: Sequence[str]) -> int:
     match command:
         case [shell, option, script, *_] if _program(shell) in _SHELLS and _takes_script(option):

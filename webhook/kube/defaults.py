@@ -136,6 +136,10 @@ def default_tolerations(pod: JSON) -> None:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *added]
 
 
+LABELLED_BY_TEMPLATE: Final = frozenset({"Job", "ReplicationController"})
+"""Kinds whose objects get the labels of their pod template where they have none."""
+
+
 def default_workload(group: str, kind: str, workload: JSON) -> None:
     """Fill in a built-in object that holds a pod template; an object of any other kind stays as it is."""
     if (group, kind) == ("", "PodTemplate"):
@@ -159,7 +163,7 @@ def default_workload(group: str, kind: str, workload: JSON) -> None:
     if kind in _ROLLING_UPDATE and strategy.get("type") == "RollingUpdate":
         _fill(strategy, {"rollingUpdate": _ROLLING_UPDATE[kind]})
     if labels := _mapping(template, "metadata", "labels"):
-        if kind in {"Job", "ReplicationController"}:
+        if kind in LABELLED_BY_TEMPLATE:
             _fill_empty(_mapping(workload, "metadata"), {"labels": dict(labels)})
         if kind == "ReplicationController":
             _fill_empty(spec, {"selector": dict(labels)})

@@ -1,0 +1,67 @@
+"""Where in JSON text each of its values is.
+
+YAML's parser is no help: it takes neither DEL, nor escaped pairs of surrogates, nor keys of 1,025 characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.documents.nodes import Member, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.documents.model import Path
+
+
+def is_json(source: str) -> bool:
+    """Is it one JSON value?"""
+    try:
+        json.loads(source)
+    except ValueError:
+        return False
+    return True
+
+
+def compose_json(source: str) -> Node:
+    """The one value of JSON text."""
+    tokens = _TOKEN.finditer(source)
+    return _node(next(tokens), tokens)
+
+
+def find_json(root: Node, path: Path) -> int:
+    """Where the key or item at ``path`` is, or its deepest ancestor that is there."""
+    at, node = root.start, root
+    for step in path:
+        if node.members is not None and str(step) in node.members:
+            at, _, node = node.members[str(step)]
+        elif node.items is not None and isinstance(step, int) and step < len(node.items):
+            node = node.items[step]
+            at = node.start
+        else:
+            break
+    return at
+
+
+def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Node:
+    """The value that begins with ``token``, which was taken from ``tokens``."""
+    node = Node(start=token.start(), end=token.end(), opened=token.end())
+    if token[0] == "{":
+        node.flow, node.members = True, {}
+        while (token := next(tokens))[0] != "}":
+            value = _node(next(tokens), tokens)
+            value.key = token.end()
+            node.members[json.loads(token[0])] = Member(token.start(), token.end(), value)
+    elif token[0] == "[":
+        node.flow, node.items = True, []
+        while (token := next(tokens))[0] != "]":
+            node.items.append(_node(token, tokens))
+    node.end = token.end()
+    return node
+
+
+_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\]:,]+')
+"""Of text that is JSON: a string, a bracket, a number or a word."""
