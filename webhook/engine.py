@@ -17,6 +17,7 @@ import msgspec
 from webhook.context import Phase
 from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
+from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import Pod, pod_from_template
 from webhook.kube.templates import pod_of
@@ -197,6 +198,19 @@ class _Evaluation:
             self._mutate(policies, subject, recorder)
             subject.changes = recorder.operations
             self._validate(counting if subject.kept else policies, subject, field_path(found.path))
+            if self.request.kind.kind in LABELLED_BY_TEMPLATE:
+                self._leave_out_copied(subject.pod.labels, found.path)
+
+    def _leave_out_copied(self, labels: Mapping[str, str], path: tuple[str | int, ...]) -> None:
+        """The API server gives a Job without labels those of its template: there, once, it is said what is wrong."""
+        if next(self.subject.labels()).items() <= labels.items():
+            said = {(each.policy, each.field) for each in self.findings}
+            self.findings = [
+                each
+                for each in self.findings
+                if not each.field.startswith("metadata.labels")
+                or (each.policy, f"{field_path(path)}.{each.field}") not in said
+            ]
 
     def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, Judged]]:
         """Each pod template as the Pod it will become.

@@ -15,7 +15,6 @@ from webhook.decision import Finding, Outcome
 from webhook.documents import parse_pointer
 from webhook.engine import ENGINE, decide
 from webhook.kube.defaults import (
-    LABELLED_BY_TEMPLATE,
     TEXTS,
     default_pod,
     default_tolerations,
@@ -139,10 +138,9 @@ class Judge:
             return Judgement(problem=_malformed(manifest, decision.findings[0]))
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
             self._forget(manifest)
-        findings = _where_written(decision.findings, manifest)
         return Judgement(
             namespace=self._namespace(manifest),
-            findings=findings if manifest.shown_name else (*findings, _NAMELESS),
+            findings=decision.findings if manifest.shown_name else (*decision.findings, _NAMELESS),
             patch=as_written(mutation.patch, manifest),
             traced=Traced(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
@@ -256,20 +254,6 @@ def identity_of(manifest: Manifest, namespace: str) -> Identity:
 def written_identity(manifest: Manifest) -> Identity:
     """The same of two manifests that are compared with each other alone, where no scope has to be known."""
     return identity_of(manifest, manifest.namespace or DEFAULT_NAMESPACE)
-
-
-def _where_written(findings: tuple[Finding, ...], manifest: Manifest) -> tuple[Finding, ...]:
-    """The findings, those about labels that defaulting copied from the pod template at the template: each once."""
-    if manifest.labels or manifest.kind not in LABELLED_BY_TEMPLATE or not _is_built_in(manifest):
-        return findings
-    there = {(each.policy, each.field) for each in findings}
-    found = []
-    for each in findings:
-        if not each.field.startswith("metadata.labels"):
-            found.append(each)
-        elif (each.policy, field := f"spec.template.{each.field}") not in there:
-            found.append(replace(each, field=field, remedy=()))
-    return tuple(found)
 
 
 def _is_built_in(manifest: Manifest) -> bool:
