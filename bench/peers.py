@@ -100,7 +100,8 @@ def main() -> None:
     """Measure, and print Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few manifests, only to see that it works")
-    quick = parser.parse_args().quick
+    parser.add_argument("--count", type=int, default=10_000, help="of manifests; default: %(default)s")
+    options = parser.parse_args()
     try:
         programs = find_or_build({name for module in PEERS for name in module.packages})
     except BinariesError as error:
@@ -111,7 +112,9 @@ def main() -> None:
         folder = Path(temporary)
         commands = contenders(programs)
         prove(commands, folder)
-        for section in measure(folder, commands, counts=(1, 20) if quick else (1, 10_000), rounds=1 if quick else 3):
+        for section in measure(
+            folder, commands, counts=(1, 20 if options.quick else options.count), rounds=1 if options.quick else 3
+        ):
             show(console, section)
 
 
