@@ -307,6 +307,7 @@ def test_integers_beyond_64_bits_are_an_error() -> None:
         ),
         ("ip('::1').add(quantity('1')) == quantity('1')", None),
         ("{'a': 1}.transformMap(k, v, v) == {}", "neither transformMap() nor transformMapEntry() is there"),
+        ("{'a': request}.transformMap(k, v, v) == {}", "neither transformMap() nor transformMapEntry() is there"),
         ("math.abs(-1) == 1", "there is no `math` (at column 1)"),
         ("semver('1.0.0').major() == 1", "there is no `semver` (at column 7)"),
         ("authorizer.group('').resource('pods').check('get').allowed()", "there is no `authorizer` (at column 1)"),
@@ -355,6 +356,7 @@ def test_is_refused_before_it_runs(expression: str, problem: str | None) -> None
         ("variables == {}", "`variables` is no value of its own: write variables.<name>"),
         ("variables_a == 1", "`variables_a` is reserved: write variables.a"),
         ("'a'.Matches('a')", "there is no `Matches`"),
+        ("Has(request.userInfo)", "there is no `Has`"),
     ],
 )
 def test_the_text_has_only_kubernetes_words(expression: str, problem: str) -> None:

@@ -83,13 +83,14 @@ class Language(Protocol):
             ExpressionError: it can't be used.
         """
 
-    def values(self, values: Mapping[str, Any], size: int, items: int) -> Values:
+    def values(self, values: Mapping[str, Any], size: int, items: int, raw: bytes = b"") -> Values:
         """Values for expressions.
 
         Args:
             values: of every variable that there is: JSON, `NOT_KNOWN` or `HAS_NUL`.
             size: of all of them together, in bytes of JSON.
             items: how many values there are in them, at most.
+            raw: the JSON of those of them that it is known of: what `split` may make of them is counted in it.
         """
 
 

@@ -18,6 +18,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 from webhook.cel import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.cost import BUDGET_NS, ROUNDS_AT_MOST, cost_of
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
+from webhook.cel.meter import LEFT, TOO_LONG, metered
 from webhook.cel.tree import Call, Const, Ident, Select, children, read_tree, walk
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ _TYPES: Final = {
     "double": cel.Type.DOUBLE,
     "dyn": cel.Type.DYN,
     "list": cel.Type.LIST,
+    "map": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
     "strings": cel.Type.List(cel.Type.STRING),
     "query": cel.Type.Map(cel.Type.STRING, cel.Type.List(cel.Type.STRING)),
     QUANTITY: cel.Type.Map(cel.Type.BOOL, cel.Type.STRING),
@@ -113,38 +115,54 @@ _KINDS: Final = {bool: "BOOL", str: "STRING"}
 class _Values:
     """An activation, which is the library's name for the values of variables; and what was spent on them."""
 
-    __slots__ = ("activation", "items", "size", "spent")
+    __slots__ = ("_raw", "activation", "items", "size", "spent", "unknown")
 
-    def __init__(self, activation: cel.Activation, size: int, items: int) -> None:
+    def __init__(self, activation: cel.Activation, size: int, items: int, raw: bytes, unknown: frozenset[str]) -> None:
         self.activation = activation
         self.size = size
         self.items = items
+        self.unknown = unknown
         self.spent = 0.0
+        self._raw = raw
+
+    def pieces(self, separator: str) -> int:
+        """As `webhook.cel.cost.Extent` has it; a character that is escaped in JSON may be any."""
+        if not self._raw:
+            return self.size
+        # Of what is not in it, the pools, no object says what it is like: their items count.
+        return self._raw.count(separator.encode()) + self._raw.count(b"\\") + self.items
 
 
 class _Expression:
     """A compiled expression."""
 
-    __slots__ = ("_cost", "_expression", "_type", "names")
+    __slots__ = ("_cost", "_expression", "_hidden", "_type", "names")
 
-    def __init__(self, expression: cel.Expression, names: frozenset[str], cost: Cost, kind: str) -> None:
+    def __init__(
+        self, expression: cel.Expression, names: frozenset[str], hidden: frozenset[str], cost: Cost, kind: str
+    ) -> None:
         self._expression = expression
         self._cost = cost
         self._type = kind
+        self._hidden = hidden
         self.names = names
 
     def evaluate(self, values: Values) -> bool | str:
         assert isinstance(values, _Values)  # noqa: S101 - there is one library
         if values.size > SIZE_AT_MOST:
             raise EvaluationError(f"more than {SIZE_AT_MOST // 1024} KiB are too much to judge")
-        spent = values.spent + self._cost.nanoseconds(values.size, values.items)
+        for name in self._hidden & values.unknown:
+            raise EvaluationError(f"{name} is not known", unknown=name)
+        spent = values.spent + self._cost.nanoseconds(values)
         if spent > BUDGET_NS:
-            raise EvaluationError(f"it compares lists with lists, which takes too long with {values.items} items")
-        values.spent = spent
+            raise EvaluationError(f"it {TOO_LONG}, which has {values.size} bytes and {values.items} items")
+        LEFT.set(BUDGET_NS - spent)
         try:
             result = self._expression.eval(values.activation)
         except RuntimeError as error:
             raise _failed(str(error)) from None
+        finally:
+            values.spent = BUDGET_NS - LEFT.get()
         kind = result.type().name()
         if kind == "ERROR":
             raise _failed(repr(result))
@@ -177,7 +195,7 @@ def _declared() -> list[cel.FunctionDecl]:
             return_type=_TYPES[function.result],
             parameters=[_TYPES[each] for each in function.parameters],
             is_member=function.member,
-            impl=function.call,
+            impl=metered(function.call),
         )
         overloads.setdefault(function.name, []).append(overload)
     return [cel.FunctionDecl(name, each) for name, each in overloads.items()]
@@ -186,7 +204,7 @@ def _declared() -> list[cel.FunctionDecl]:
 class CelCpp:
     """The language; made once."""
 
-    functions = (*_STANDARD, *(function.name for function in FUNCTIONS if function.name != "Matches"))
+    functions = (*_STANDARD, *(function.name for function in FUNCTIONS if function.name not in {"Matches", "Has"}))
 
     def __init__(self) -> None:
         self._environment = cel.NewEnv(
@@ -195,6 +213,7 @@ class CelCpp:
             functions=_declared(),
         )
         self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN), 0, 0)
+        self._nothing.unknown = frozenset()  # so that everything is made ready to run
 
     def compile(self, text: str, result: type[bool | str] | None, bound: Mapping[str, str]) -> Expression:
         """As `webhook.cel.Language` has it."""
@@ -217,7 +236,8 @@ class CelCpp:
             raise ExpressionError(_wrong_type(kind, wanted))
         tree = read_tree(expression.serialize())
         _check_fields(tree)
-        compiled = _Expression(expression, frozenset(_names(tree)), cost_of(tree), wanted)
+        hidden = frozenset(_hidden(tree))
+        compiled = _Expression(expression, frozenset(_names(tree)), hidden, cost_of(tree), wanted)
         self._try(compiled)
         return compiled
 
@@ -230,9 +250,10 @@ class CelCpp:
                 name = _HALF_THERE.get(found[1], f"no {found[1]}()")
                 raise ExpressionError(f"{name} is there") from None
 
-    def values(self, values: Mapping[str, Any], size: int, items: int) -> _Values:
+    def values(self, values: Mapping[str, Any], size: int, items: int, raw: bytes = b"") -> _Values:
         """As `webhook.cel.Language` has it."""
-        return _Values(self._environment.Activation(values), size, items)
+        unknown = frozenset(name for name, value in values.items() if value is NOT_KNOWN)
+        return _Values(self._environment.Activation(values), size, items, raw, unknown)
 
 
 def _refused(text: str, lines_before: int) -> ExpressionError:
@@ -272,6 +293,18 @@ def _names(node: Node) -> Iterator[str]:
         return
     for child in children(node):
         yield from _names(child)
+
+
+def _hidden(node: Node) -> Iterator[str]:
+    """What is read of a part of the request that has a name of its own, and not by that name."""
+    match node:
+        case Ident("request") | Call("_?._", (Ident("request"), Const("userInfo"))):
+            yield "request.userInfo"
+            return
+        case Select(Ident("request")) | Call("_?._", (Ident("request"), Const(str()))):
+            return
+    for child in children(node):
+        yield from _hidden(child)
 
 
 def _check_fields(tree: Node) -> None:

@@ -1,6 +1,7 @@
 """The text of expressions: made ready for the library, with everything at its place in the text.
 
-``variables.name`` becomes one name, so that it can be bound; ``matches`` the one in `webhook.cel.functions`.
+``variables.name`` becomes one name, so that it can be bound; ``matches`` the one in `webhook.cel.functions`, and
+``has(request.userInfo)`` too: to the library that is a name, and no field.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _WORDS: Final = re.compile(
               | //[^\n]* )
     | (?<![\w.]) variables (?P<dot>\s*\.\s*) (?P<variable>[A-Za-z_]\w*)
     | (?<![\w.]) params \s*\.\s* (?P<param>[A-Za-z_]\w*)
-    | \b (?P<match>[Mm]atches) (?=\s*\()
+    | \b (?P<ours>(?:[Mm]atches|Has) (?=\s*\() | has (?=\s*\(\s*request\s*\.\s*userInfo\s*\)))
     | (?<![\w.]) (?P<word>[A-Za-z_]\w*)
     """,
     re.VERBOSE | re.DOTALL,
@@ -55,10 +56,10 @@ class Text:
         if variable := found["variable"]:
             self.variables[variable] = None
             return bound_name(variable) + found["dot"].replace(".", "", 1)
-        if found["match"] == "Matches":
-            raise ExpressionError("there is no `Matches`", "Matches")
-        if found["match"]:
-            return "Matches"
+        if ours := found["ours"]:
+            if ours[0].isupper():
+                raise ExpressionError(f"there is no `{ours}`", ours)
+            return ours.capitalize()
         if param := found["param"]:
             self.params[param] = None
             self.words.add("params")

@@ -37,7 +37,7 @@ def values_of(subject: Subject, context: Context, language: Language, *, pools: 
         shown = _shown(subject, context, nul=_NUL in raw)
         if seen is not None:
             shown["pools"] = [_plain(pool) for pool in seen]
-        values = subject.memo[memo] = language.values(shown, size, items)
+        values = subject.memo[memo] = language.values(shown, size, items, raw)
     return values
 
 
@@ -46,16 +46,17 @@ def _shown(subject: Subject, context: Context, *, nul: bool) -> dict[str, Any]:
     shown = subject.shown
     old = None if subject.template else subject.old_object
     user = request.user_info
+    about = _about(subject)
     values: dict[str, Any] = {
         "object": HAS_NUL if nul and _has_nul(shown) else shown,
         "oldObject": HAS_NUL if nul and _has_nul(old) else old,
-        "request": _about(subject),
+        "request": about,
         "request.userInfo": NOT_KNOWN,
         "namespaceObject": None,
         "pools": NOT_KNOWN,
     }
     if user.username:
-        values["request.userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
+        values["request.userInfo"] = about["userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
     if request.namespace and request.kind != _NAMESPACE:  # which is said to be in itself
         labels = view.namespaces.get(request.namespace)
         known = {"metadata": {"name": request.namespace, "labels": dict(labels or ())}}
@@ -75,7 +76,6 @@ def _about(subject: Subject) -> dict[str, Any]:
         "name": "" if subject.template else request.name,
         "namespace": request.namespace,
         "dryRun": request.dry_run,
-        "userInfo": {},
     }
     return {key: value for key, value in about.items() if value not in ("", None)}
 
