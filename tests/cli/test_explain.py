@@ -169,7 +169,7 @@ denies      labels  ReservedLabels, enforcement: deny
             "skips       labels  ReservedLabels, enforcement: deny\n            match.namespaceSelector does not select namespace team-a",
         ),
         (
-            "  match: {resourceRules: [{apiGroups: [''], apiVersions: [v2], resources: [pods], operations: [CREATE]}]}",
+            "  match: {resourceRules: [{apiGroups: ['', example.com], apiVersions: [v2], resources: [pods], operations: [CREATE]}]}",
             (),
             "skips       labels  ReservedLabels, enforcement: deny\n            match.resourceRules[0].apiVersions does not name v1",
         ),

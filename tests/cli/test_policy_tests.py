@@ -386,6 +386,9 @@ def test_tests_without_policies_are_of_those_that_ship(run: Run, write: Write) -
     )
     done = run("test", "tests")
     assert (done.code, done.out) == (0, "1 case against the policies that ship with spotgate: 1 passed\n")
+    assert done.err == (
+        "tests: warning: holds no policies, so those that ship with spotgate are tested; name others with --policies\n"
+    )
 
 
 def test_tests_may_lie_beside_their_policies_in_one_file(run: Run, write: Write) -> None:
@@ -421,6 +424,20 @@ def test_a_golden_file_is_written_and_compared(run: Run, write: Write) -> None:
     golden.write_text("{")
     broken = run("test", "policies")
     assert (broken.code, "can't be used" in broken.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["../../x.yaml", "../x.yaml", "{folder}/x.yaml", "link/x.yaml"])
+def test_a_golden_file_is_not_written_outside_of_the_folder_of_the_test(
+    run: Run, write: Write, tmp_path: Path, name: str
+) -> None:
+    case = {"expect": expecting("allowed", golden=name.format(folder=tmp_path))}
+    test = write("a/b/t.yaml", policy_test(case))
+    (test.parent / "link").symlink_to(tmp_path)
+    write("policies/policy.yaml", POLICY)
+    done = run("test", "a", "--policies", "policies", "--update")
+    assert done.code == 2
+    assert "golden: --update writes only in the folder of the test, a/b, and below it\n" in done.err
+    assert not list(tmp_path.rglob("x.yaml"))
 
 
 KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")))
@@ -523,6 +540,15 @@ def test_control_characters_of_a_test_do_not_reach_the_terminal(run: Run, write:
     assert done.code == 1
     assert "FAILED  mine: red  [31m" in done.out
     assert "\x1b" not in done.out
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "test"])
+def test_control_characters_of_a_file_name_do_not_reach_the_terminal(run: Run, write: Write, command: str) -> None:
+    write("d/re\x1b[31md.yaml", "a: [b")
+    done = run(command, "d")
+    assert done.code == 2
+    assert done.err.startswith("d/re [31md.yaml:2:1: ")
+    assert "\x1b" not in done.err
 
 
 def test_junit_has_a_case_for_each(run: Run, write: Write) -> None:

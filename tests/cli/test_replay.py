@@ -119,6 +119,17 @@ def test_the_same_policies_answer_the_same(run: Run, write: Write) -> None:
     assert (done.code, done.out, done.err) == (0, "6 reviews: no change\n", "")
 
 
+def test_a_finding_whose_text_was_not_recorded_is_no_change(run: Run, write: Write) -> None:
+    old = write("old.yaml", policy())
+    quoting = json.loads(labelled())
+    quoting["request"]["object"]["spec"]["containers"][0]["env"] = [{"name": "A", "value": "reserved"}]
+    recorded = record(old, [json.dumps(quoting).encode()])
+    assert b'"reason":"(not recorded)"' in recorded
+    write("reviews.jsonl", recorded)
+    assert run("replay", "reviews.jsonl", "--policies", old).out == "1 review: no change\n"
+    assert "allowed" in run("replay", "reviews.jsonl", "--policies", write("new.yaml", policy("other.org"))).out
+
+
 def test_a_new_denial_is_told_with_its_finding(run: Run, write: Write) -> None:
     old, new = write("old.yaml", policy("other.org")), write("new.yaml", policy())
     write("reviews.jsonl", record(old, [review("plain"), labelled("web")]))

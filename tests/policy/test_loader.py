@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from webhook.policy.common import PolicySpec
+from webhook.policy.common import KindGlob, PolicySpec
 from webhook.policy.document import PolicyDocument, policy_files
 from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
 from webhook.policy.loader import load_documents
@@ -228,3 +230,27 @@ def test_another_api_version_is_a_mistake_and_another_kind_does_not_belong_here(
     _, (problem,) = load(tmp_path, a=f"{head}\nmetadata: {{name: a}}\n")
     version = head.split()[1]
     assert problem.text == f"expected spotgate.dev/v1, got {version!r}{hint}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("deployments", "no kind deployments in the core group, did you mean `Deployment.apps`?"),
+        ("Deployment", "no kind Deployment in the core group, did you mean `Deployment.apps`?"),
+        ("Deploymnet.apps", "no kind Deploymnet in API group apps, did you mean `Deployment.apps`?"),
+        ("statefulsets.apps", "no kind statefulsets in API group apps, did you mean `StatefulSet.apps`?"),
+        ("jobs", "no kind jobs in the core group, did you mean `Job.batch`?"),
+        ("replicationcontroller", "no kind replicationcontroller in the core group, did you mean `ReplicationController`?"),
+        ("Rollout", "no kind Rollout in the core group; write Kind.group, as Deployment.apps"),
+    ],
+)  # fmt: skip
+def test_a_kind_that_kubernetes_does_not_have_is_refused(kind: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(f"{kind!r} would match nothing: Kubernetes has {said}")):
+        TypeAdapter(KindGlob).validate_python(kind)
+
+
+@pytest.mark.parametrize(
+    "kind", ["Deployment.apps", "ReplicationController", "Rollout.argoproj.io", "*Job.batch", "job*"]
+)
+def test_a_kind_that_may_be_there_is_taken(kind: str) -> None:
+    assert TypeAdapter(KindGlob).validate_python(kind) == kind

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from prometheus_client import generate_latest
@@ -142,6 +142,46 @@ def test_values_of_environment_variables_are_blotted_out_wherever_they_are(recor
         recorded = each["spec"]["template"]["spec"]
         assert recorded["containers"][0]["env"] == [{"name": "A", "value": BLOT}, env[1]]
         assert recorded["initContainers"][0]["env"][0] == {"name": "A", "value": BLOT}
+
+
+QUOTED: Final = "correct horse battery staple " * 1000
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DENY, Outcome.WARN])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {"env": [{"name": "A", "value": QUOTED}]},
+        {"apiVersion": "v1", "kind": "Secret", "data": {"a": QUOTED}},
+        {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Secret", "stringData": {"a": QUOTED}}]},
+    ],
+)  # fmt: skip
+def test_a_value_that_a_policy_quotes_is_blotted_out_of_every_text(
+    recording: Recording, secret: dict[str, Any], outcome: Outcome
+) -> None:
+    finding = Finding(policy="labels", outcome=outcome, reason=f"A is {QUOTED}!", field="spec")
+    decision = Decision(findings=(finding,), audit={"labels": f"A is {QUOTED}!", "other": "nothing"})
+    recording.take(review(object={"spec": secret}), decision)
+    (line,) = recording.end()
+    assert not {"horse", "battery", "staple"} & set(json.dumps(line).split())
+    assert line["response"]["auditAnnotations"] == {"labels": BLOT, "other": "nothing"}
+    assert line["spotgate"]["findings"] == [
+        {"policy": "labels", "outcome": str(outcome), "reason": BLOT, "field": "spec"}
+    ]
+
+
+def test_a_text_without_such_a_value_is_recorded_as_it_is(recording: Recording) -> None:
+    env = [{"name": "A", "value": "is"}, {"name": "B", "value": "another"}, {"name": "C", "value": 1}]
+    recording.take(review(object={"spec": {"env": env}}))
+    (line,) = recording.end()
+    assert line["spotgate"]["findings"][0]["reason"] == "it is reserved"
+    assert "it is reserved" in line["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize("data", [None, "hunter2", ["hunter2"], {"a": {"b": "hunter2"}}])
+def test_data_of_a_secret_of_another_type_is_blotted_out_too(recording: Recording, data: Any) -> None:
+    recording.take(review(object={"spec": {"apiVersion": "v1", "kind": "Secret", "data": data}}))
+    assert "hunter2" not in json.dumps(recording.end())
 
 
 def test_an_escaped_name_does_not_hide_a_value(recording: Recording) -> None:

@@ -198,8 +198,13 @@ class Runner:
         return replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
 
     def _golden_difference(self, case: Case, name: str, after: dict[str, Any]) -> str:
+        file = _beside(case, name)
+        folder = Path(case.test.document.file).parent
+        if self._update and not file.resolve().is_relative_to(folder.resolve()):
+            text = f"--update writes only in the folder of the test, {folder}, and below it"
+            raise case.cannot_run(case.at("expect", "golden"), text)
         try:
-            return golden_difference(_beside(case, name), after, update=self._update)
+            return golden_difference(file, after, update=self._update)
         except (OSError, DocumentError) as error:
             raise case.cannot_run(case.at("expect", "golden"), f"can't be used: {error}") from None
 

@@ -12,6 +12,7 @@ from webhook.cli.options import read_policies
 from webhook.cli.policy_tests import Runner, read_tests
 from webhook.cli.policy_tests_coverage import coverage
 from webhook.cli.policy_tests_output import FORMATS, Report
+from webhook.cli.terminal import plain
 from webhook.context import utc_now
 
 if TYPE_CHECKING:
@@ -94,6 +95,10 @@ def _run(options: Namespace) -> int:
     bundle = read_policies(paths, own_namespace=DEFAULT_NAMESPACE)
     if not tests.documents and not problems:
         raise CannotJudgeError(f"{', '.join(map(str, options.paths))}: holds no PolicyTest; see spotgate test --help")
+    if tests.documents and not paths:
+        where = ", ".join(map(str, options.paths))
+        text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
+        print(plain([[(f"{where}: warning: {text}", "")]]), file=sys.stderr)
     runner = Runner(bundle, now=utc_now(), update=options.update)
     results = [result for test in tests.documents for result in runner.run(test)]
     covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
@@ -102,6 +107,6 @@ def _run(options: Namespace) -> int:
     problems += [problem for result in results for problem in result.problems]
     if problems:
         sys.stdout.flush()
-        print("\n".join(map(str, dict.fromkeys(problems))), file=sys.stderr)
+        print(plain([(str(each), "")] for each in dict.fromkeys(problems)), file=sys.stderr)
         return CANNOT_JUDGE
     return FINE if all(result.passed for result in results) else FOUND

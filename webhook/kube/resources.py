@@ -44,9 +44,14 @@ def resource_named(group: str, plural: str) -> Resource | None:
     return _BY_NAME.get((group, plural))
 
 
-def built_in_names(group: str) -> list[str]:
-    """The built-in resources of an API group, by their plurals."""
-    return [plural for of, plural in _BY_NAME if of == group]
+def built_in_resources(group: str) -> list[Resource]:
+    """The built-in resources of an API group."""
+    return [each for each in _BY_NAME.values() if each.group == group]
+
+
+def served_version(group: str) -> str | None:
+    """The only version in which any Kubernetes of today serves the API group; None: that is not known."""
+    return "v1" if group in {"", "apps"} else None
 
 
 def groups_with(plural: str) -> list[str]:

@@ -22,7 +22,15 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
-from webhook.policy.fields import ApiGroups, ApiVersions, LabelKey, LabelValue, Operations, Resources  # noqa: TC001 - for pydantic
+from webhook.policy.fields import (
+    ApiGroups,
+    ApiVersions,
+    LabelKey,
+    LabelValue,
+    Operations,
+    Resources,
+    check_kind,
+)
 from webhook.policy.meanings import Meanings, Shape, at_least_one
 from webhook.policy.terms import Enforcement
 
@@ -49,15 +57,8 @@ def _date_text(value: object) -> object:
     return value
 
 
-def _check_kind(pattern: str) -> str:
-    group, slash, kind = pattern.rpartition("/")
-    if slash:
-        raise ValueError(f"{pattern!r} would match nothing; write the kind first: {kind}.{group}")
-    return pattern
-
-
 Glob = Annotated[str, AfterValidator(_check_glob)]
-KindGlob = Annotated[Glob, AfterValidator(_check_kind)]
+KindGlob = Annotated[Glob, AfterValidator(check_kind)]
 """Kinds of objects, as ``Kind.group``."""
 Date = Annotated[date, BeforeValidator(_date_text)]
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]

@@ -10,6 +10,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator
 
+from webhook.globs import is_glob
+from webhook.kube.resources import built_in_resources, is_built_in, resource_of
+from webhook.policy.errors import did_you_mean
+
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -78,6 +82,29 @@ def _check_label_value(value: str) -> str:
     if not value or _LABEL_NAME.fullmatch(value):
         return value
     raise ValueError(f"{value!r} can't be the value of a label, so nothing would ever match")
+
+
+def check_kind(pattern: str) -> str:
+    """A glob of kinds of objects, as ``Kind.group``."""
+    group, slash, kind = pattern.rpartition("/")
+    if slash:
+        raise ValueError(f"{pattern!r} would match nothing; write the kind first: {kind}.{group}")
+    kind, _, group = pattern.partition(".")
+    if not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None:
+        where = f"API group {group}" if group else "the core group"
+        hint = _meant(kind, group) or "; write Kind.group, as Deployment.apps"
+        raise ValueError(f"{pattern!r} would match nothing: Kubernetes has no kind {kind} in {where}{hint}")
+    return pattern
+
+
+def _meant(kind: str, group: str) -> str:
+    """Which built-in kind that may be: written in lower case, as a plural, in another group, or with a typing error."""
+    known = [each for of in dict.fromkeys((group, "apps", "batch", "")) for each in built_in_resources(of)]
+    names = {f"{each.kind}.{each.group}".rstrip("."): each for each in known}
+    for name, each in names.items():
+        if kind.lower() in {each.kind.lower(), each.plural}:
+            return f", did you mean `{name}`?"
+    return did_you_mean(f"{kind}.{group}", names)
 
 
 ApiGroups = Annotated[tuple[Annotated[str, AfterValidator(_check_group)], ...], AfterValidator(_check_stars)]

@@ -5,13 +5,22 @@ Everything said here is certain; where it depends on what a cluster has, nothing
 
 from __future__ import annotations
 
+import re
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from webhook.globs import Globs, covers, is_glob
-from webhook.kube.resources import built_in_names, groups_with, is_built_in, operations_on, resource_named
+from webhook.kube.resources import (
+    built_in_resources,
+    groups_with,
+    is_built_in,
+    operations_on,
+    plural_of,
+    resource_named,
+    served_version,
+)
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import SERVICE_ACCOUNT, resource_matches
 from webhook.policy.terms import OPERATIONS
@@ -29,6 +38,9 @@ class Never(NamedTuple):
     text: str
 
 
+_NAMESPACE: Final = re.compile(r"([a-z0-9*?-]|\[.[^]]*\])+")
+"""A glob that may match the name of a namespace."""
+
 Places = set[bool | None]
 """Where objects are: in namespaces (True), in none (False), nobody knows (None)."""
 
@@ -39,6 +51,10 @@ class Rule(NamedTuple):
     api_groups: Sequence[str]
     resources: Sequence[str]
     scope: str
+
+
+_ODDLY_NAMED: Final = frozenset({"certificates.k8s.io", "rbac.authorization.k8s.io"})
+"""API groups of Kubernetes that take almost any name."""
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -67,6 +83,12 @@ class Ground(msgspec.Struct, frozen=True):
         if scope != "*":
             return scope == "Namespaced"
         return self.place(group, resource)
+
+    def has_plain_names(self, group: str) -> bool:
+        """Are objects of the API group named as hosts are, without ``*`` and the like?"""
+        if is_built_in(group):
+            return group not in _ODDLY_NAMED
+        return any(group == of for of, _ in self.namespaced)
 
     def place(self, group: str, resource: str) -> bool | None:
         """The same of one resource."""
@@ -140,9 +162,20 @@ def exempts_all(exempt: ExemptSpec, match: MatchSpec, places: Places) -> bool:
 def _rule(rule: ResourceRuleSpec, ground: Ground) -> Iterator[Never]:
     """What is wrong with each resource of a rule by itself."""
     for number, path in enumerate(rule.resources):
-        why = _why_not_served(rule, path) or _why_not_asked(rule, path) or _why_not_in_scope(rule, path, ground)
+        why = (
+            _why_not_served(rule, path)
+            or _why_not_declared(rule, path, ground)
+            or _why_not_in_version(rule, path)
+            or _why_not_asked(rule, path)
+            or _why_not_in_scope(rule, path, ground)
+        )
         if why:
             yield Never(("resources", number), f"never matches: {why}")
+    if all(map(ground.has_plain_names, rule.api_groups)):
+        for number, name in enumerate(rule.resource_names):
+            if is_glob(name):
+                text = f"never matches: resourceNames are whole names, no globs, and nothing is named {name}"
+                yield Never(("resourceNames", number), text)
 
 
 def _is_missing(group: str, path: str) -> bool:
@@ -159,9 +192,29 @@ def _why_not_served(rule: ResourceRuleSpec, path: str) -> str:
     hint = (
         f"; it is in {' and '.join(elsewhere)}"
         if elsewhere
-        else did_you_mean(resource, (name for group in rule.api_groups for name in built_in_names(group)))
+        else did_you_mean(resource, (each.plural for group in rule.api_groups for each in built_in_resources(group)))
     )
     return f"Kubernetes has no resource {resource} in API group {groups}{hint}"
+
+
+def _why_not_declared(rule: ResourceRuleSpec, path: str, ground: Ground) -> str:
+    """A singular. Misspelt plurals might be resources that the group has too."""
+    resource = path.partition("/")[0]
+    plural = plural_of(resource)
+    known = [(group, resource) in ground.namespaced for group in rule.api_groups]
+    meant = [(group, plural) in ground.namespaced for group in rule.api_groups]
+    if any(known) or not all(meant):
+        return ""
+    groups = " or ".join(rule.api_groups)
+    return f"a resource is named in the plural, and {groups} has `{plural}`"
+
+
+def _why_not_in_version(rule: ResourceRuleSpec, path: str) -> str:
+    served = {group: served_version(group) for group in rule.api_groups if not _is_missing(group, path)}
+    if "*" in rule.api_versions or any(version in {None, *rule.api_versions} for version in served.values()):
+        return ""
+    said = " and ".join(f"{group or 'the core group'} is served as {version}" for group, version in served.items())
+    return f"{said}, and this rule names {', '.join(rule.api_versions)}"
 
 
 def _why_not_asked(rule: ResourceRuleSpec, path: str) -> str:
@@ -223,6 +276,10 @@ def _without_namespaces(match: MatchSpec) -> Iterator[Never]:
 
 def _namespaces(match: MatchSpec, ground: Ground, what: str) -> Iterator[Never]:
     excluded = match.namespaces.exclude
+    for number, glob in enumerate(match.namespaces.include):
+        if not _NAMESPACE.fullmatch(glob):
+            text = f"no namespace is named {glob}: names have lower case letters, digits and '-'"
+            yield Never(("match", "namespaces", "include", number), text)
     if not match.namespaces.include:
         if any(covers(wide, "*") for wide in excluded):
             yield Never(("match", "namespaces", "exclude"), f"{what}: it takes out every namespace")

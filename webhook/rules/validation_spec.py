@@ -9,6 +9,14 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from webhook.policy.common import Model, PolicySpec
 from webhook.policy.meanings import Shape
 
+_RESERVED: Final = frozenset(
+    {
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
+        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    }
+)
+"""What CEL keeps to itself, and Kubernetes refuses as the name of a variable. Source: CEL's definition, "Syntax"."""
+
 _AT_MOST: Final = 100
 """Validations, and variables, of one policy: all of them are compiled before it is in force."""
 
@@ -23,6 +31,12 @@ def _says_something(text: str) -> str:
     if not text.strip():
         raise ValueError("the expression is empty")
     return text
+
+
+def _is_no_keyword(name: str) -> str:
+    if name in _RESERVED:
+        raise ValueError(f"`{name}` is a word of CEL, and can't be the name of a variable, as in Kubernetes")
+    return name
 
 
 ExpressionText = Annotated[str, AfterValidator(_says_something)]
@@ -67,8 +81,17 @@ class NamedExpression(Model):
 class Variable(Model):
     """A named value."""
 
-    name: Identifier = Field(description="What it is called: `variables.<name>` in the expressions after it.")
+    name: Annotated[Identifier, AfterValidator(_is_no_keyword)] = Field(
+        description="What it is called: `variables.<name>` in the expressions after it."
+    )
     expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")
+
+
+def _have_own_names(conditions: tuple[NamedExpression, ...]) -> tuple[NamedExpression, ...]:
+    names = [each.name for each in conditions]
+    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise ValueError(f"there are two conditions named {twice[0]!r}; give each a name of its own, as in Kubernetes")
+    return conditions
 
 
 class ValidationSpec(PolicySpec):
@@ -95,7 +118,7 @@ class ValidationSpec(PolicySpec):
     variables: tuple[Variable, ...] = Field(
         default=(), max_length=_AT_MOST, description="Values with names; one may read those before it."
     )
-    match_conditions: tuple[NamedExpression, ...] = Field(
+    match_conditions: Annotated[tuple[NamedExpression, ...], AfterValidator(_have_own_names)] = Field(
         default=(),
         max_length=64,
         description="Conditions under which the policy looks at a request, beside `match`; all must be true.",
