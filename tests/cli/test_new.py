@@ -85,7 +85,7 @@ def test_required_fields_are_marked_and_the_others_commented_out(run: Run) -> No
 def test_the_draft_of_a_test_passes(run: Run, tmp_path: Path) -> None:
     draft = tmp_path / "test.yaml"
     run("new", "PolicyTest", "-o", draft)
-    done = run("test", draft)
+    done = run("test", draft, "--policies", SHIPPED)
     assert (done.code, done.err) == (0, "")
     assert "1 passed" in done.out
 
