@@ -11,6 +11,8 @@ from webhook.documents import field_path, parse_pointer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.documents import Path
+
 
 _END: Final = "-"
 """Where JSON pointers have an item added."""
@@ -39,4 +41,9 @@ def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
     """
     path = parse_pointer(operation["path"])[depth:]
     name = next((step for step in reversed(path) if isinstance(step, str) and step != _END), "")
-    return Addition(field_path(path).replace(f'["{_END}"]', "[+]"), name, operation["value"])
+    return Addition(field_at(path), name, operation["value"])
+
+
+def field_at(path: Path) -> str:
+    """The field of a JSON pointer's path; ``spec.tolerations[+]`` is a further item of a list."""
+    return field_path(path).replace(f'["{_END}"]', "[+]")

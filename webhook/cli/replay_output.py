@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.cli.additions import field_at
 from webhook.cli.terminal import printable
-from webhook.documents import field_path, parse_pointer
+from webhook.documents import parse_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -100,7 +101,7 @@ def _finding(found: Found) -> str:
 
 
 def _operation(operation: dict[str, Any]) -> str:
-    field = field_path(parse_pointer(operation["path"])).replace('["-"]', "[+]")
+    field = field_at(parse_pointer(operation["path"]))
     return printable(f"{field}: {json.dumps(operation.get('value'), ensure_ascii=False)}")
 
 

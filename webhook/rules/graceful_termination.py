@@ -44,7 +44,7 @@ from webhook.globs import Globs
 from webhook.kube.containers import is_windows, longest_sleep, without_pre_stop
 from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
-from webhook.policy.errors import SpecError, did_you_mean
+from webhook.policy.errors import SpecError
 from webhook.rules.graceful_termination_plan import Plan
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 
@@ -184,10 +184,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
 def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination:
     providers = facts.providers
-    if spec.provider and spec.provider not in providers:
-        known = ", ".join(sorted(providers))
-        hint = did_you_mean(spec.provider, providers)
-        raise SpecError(("provider",), f"there is no CapacityProvider `{spec.provider}`{hint}; there are: {known}")
+    facts.expect_provider(spec.provider)
     for name, each in spec.classes.items():
         if each.grace_seconds != "budget" and 0 < each.pre_stop_seconds >= each.grace_seconds:
             problem = f"a sleep of {each.pre_stop_seconds} s leaves nothing of {each.grace_seconds} s to shut down in"

@@ -9,6 +9,7 @@ import msgspec
 
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
+from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import resource_matches
 
 if TYPE_CHECKING:
@@ -103,6 +104,17 @@ class Facts(msgspec.Struct, frozen=True):
 
     providers: Mapping[str, Provider]
     workloads: tuple[Workload, ...] = ()
+
+    def expect_provider(self, name: str) -> None:
+        """Refuse a policy whose ``provider`` names none; empty: it names no one.
+
+        Raises:
+            SpecError: there is no such provider.
+        """
+        if name and name not in self.providers:
+            known = ", ".join(sorted(self.providers))
+            hint = did_you_mean(name, self.providers)
+            raise SpecError(("provider",), f"there is no CapacityProvider `{name}`{hint}; there are: {known}")
 
 
 class Particulars(NamedTuple):

@@ -42,7 +42,6 @@ from webhook.capacity.targeting import NotTargeting, kept, target_of
 from webhook.cluster.protocol import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.tolerations import any_covers
-from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules import spot_placement_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement_findings import Plan
@@ -182,10 +181,7 @@ def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
 
 
 def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
-    if spec.provider and spec.provider not in facts.providers:
-        known = ", ".join(sorted(facts.providers))
-        hint = did_you_mean(spec.provider, facts.providers)
-        raise SpecError(("provider",), f"there is no CapacityProvider `{spec.provider}`{hint}; there are: {known}")
+    facts.expect_provider(spec.provider)
     return SpotPlacement(
         provider=spec.provider,
         tolerating=spec.tolerating_is_targeting,

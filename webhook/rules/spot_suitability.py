@@ -41,7 +41,6 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.volumes import on_the_node, writable_claim
 from webhook.kube.workload import Surroundings, surroundings_of
-from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules import spot_suitability_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 
@@ -225,10 +224,7 @@ def _kind(subject: Subject) -> str:
 
 def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     providers = facts.providers
-    if spec.provider and spec.provider not in providers:
-        known = ", ".join(sorted(providers))
-        hint = did_you_mean(spec.provider, providers)
-        raise SpecError(("provider",), f"there is no CapacityProvider `{spec.provider}`{hint}; there are: {known}")
+    facts.expect_provider(spec.provider)
     levels = {name: level for name, level in vars(spec.findings).items() if level != "off"}
     told: set[tuple[str, str]] = set()
     if spec.controller_created == "warn":
