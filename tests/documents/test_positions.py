@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.documents import Document, DocumentError, Path, field_path, parse_pointer, read_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = FilePath(__file__).parents[2]
 
 BLOCK = """\
 # a comment
@@ -153,6 +161,29 @@ def test_tags_may_have_directives() -> None:
     assert (first.line, first.position(("a",)), first.position(())) == (2, (4, 1), (4, 1))
     assert (second.line, second.position(("b",))) == (7, (8, 6))
     assert text[second.begin :].startswith("%TAG !m!")
+
+
+@pytest.mark.parametrize("file", ["policies/providers/cks.yaml", "policies/workloads.yaml", "examples/raycluster.yaml"])
+@pytest.mark.parametrize("padding", [0, 40_000], ids=["short", "long"])
+def test_positions_are_those_of_the_parser_that_made_the_values(file: str, padding: int) -> None:
+    text = f"{(ROOT / file).read_text()}\n# {'x' * padding}\n"
+    composed = list(yaml.compose_all(text, yaml.CSafeLoader))
+    documents = read_documents(text.encode(), "f.yaml")
+    assert len(documents) == len(composed)
+    for document, root in zip(documents, composed, strict=True):
+        for path, mark in _marks((), root, root.start_mark):
+            assert document.position(path) == (mark.line + 1, mark.column + 1), path
+
+
+def _marks(path: Path, node: yaml.Node, mark: Any) -> Iterator[tuple[Path, Any]]:
+    yield path, mark
+    yield (*path, "not there", 1), mark
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _marks((*path, key.value), value, key.start_mark)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _marks((*path, index), item, item.start_mark)
 
 
 @pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"], ids=["NEL", "LS", "PS"])

@@ -30,7 +30,7 @@ from webhook.documents.model import (
     line_and_column,
     parse_pointer,
 )
-from webhook.documents.yaml_reader import Marks, Parsed, YAMLReader
+from webhook.documents.yaml_reader import Marks, Parsed, Places, YAMLReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +50,9 @@ __all__ = [
 ]
 
 
+_NOWHERE: Final[Places] = array("L")
+
+
 class Document(msgspec.Struct, frozen=True):
     """One document of a file.
 
@@ -60,6 +63,7 @@ class Document(msgspec.Struct, frozen=True):
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
         begin: where ``source`` begins in the text of the file, in characters.
+        places: as in `webhook.documents.yaml_reader.Parsed`; empty for JSON.
     """
 
     file: str
@@ -68,13 +72,14 @@ class Document(msgspec.Struct, frozen=True):
     source: str = ""
     offset: int = 0
     begin: int = 0
+    places: Places = _NOWHERE
 
     def position(self, path: Path) -> tuple[int, int]:
         """Line and column, from 1, of the key (of a mapping's member) or the item (of a sequence) at ``path``.
 
         If it is not there: of its deepest ancestor that is.
         """
-        line, column = _locate(self.source, path)
+        line, column = _locate(self, path)
         return self.line + line, column + 1 + (0 if line else self.offset)
 
 
@@ -87,7 +92,7 @@ def read_documents(data: bytes, file: str, *, limits: Limits = LIMITS) -> list[D
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, read_json(text, file, limits))
+            return _placed(text, file, ((*part, _NOWHERE) for part in read_json(text, file, limits)))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if "\ufeff" in text and (mark := _STRAY_MARK.search(text)):
@@ -96,7 +101,8 @@ def read_documents(data: bytes, file: str, *, limits: Limits = LIMITS) -> list[D
         raise DocumentError(file, *line_and_column(text, mark.end() - 1), problem, fix)
     if not text.endswith("\n"):
         text += "\n"  # kubectl ends the last line too, and with it a block scalar
-    return _placed(text, file, ((begin, end, value) for value, _, begin, end in YAMLReader(text, file, limits).read()))
+    parsed = YAMLReader(text, file, limits).read()
+    return _placed(text, file, ((each.begin, each.end, each.value, each.places) for each in parsed))
 
 
 def _decode(data: bytes, file: str, limits: Limits) -> str:
@@ -114,16 +120,16 @@ def _decode(data: bytes, file: str, limits: Limits) -> str:
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
-def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue]]) -> list[Document]:
-    """The documents of a text: of each where it begins and ends, in characters, and its value."""
+def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue, Places]]) -> list[Document]:
+    """The documents of a text: of each where it begins and ends, in characters, its value, and its places."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
-    for begin, end, value in parts:
+    for begin, end, value, places in parts:
         line += text.count("\n", counted, begin)
         line_start = text.rfind("\n", counted, begin) + 1 or line_start
         counted = begin
         if value is not None:
-            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin))
+            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin, places))
     return documents
 
 
@@ -131,25 +137,53 @@ _STRAY_MARK: Final = re.compile(r"(?:^|[\n\r\x85\u2028\u2029])\ufeff")
 """libyaml skips it there, and reads the same line in another way where a document is read by itself."""
 
 _SHORT: Final = 32 * 1024
-"""Characters of a YAML document in which one position is found faster by itself than all of them together."""
+"""Characters of a YAML document in which one place is counted faster than all of it is read again."""
 
 
-def _locate(source: str, path: Path) -> tuple[int, int]:
-    """Line and column in ``source``, from 0, of the key or item at ``path`` or of its deepest ancestor."""
-    if not source:
+def _locate(document: Document, path: Path) -> tuple[int, int]:
+    """Line and column in its source, from 0, of the key or item at ``path`` or of its deepest ancestor."""
+    if not document.source:
         return 0, 0
-    at = _index(source, path)
-    starts = _line_starts(source)
+    at = _index(document, path)
+    starts = _line_starts(document.source)
     line = bisect_right(starts, at) - 1
     return line, at - starts[line]
 
 
-def _index(source: str, path: Path) -> int:
+def _index(document: Document, path: Path) -> int:
     """The same in characters."""
-    if (root := _json_root(source)) is not None:
+    if document.places and len(document.source) < _SHORT:
+        return document.places[_ordinal(document.value, path)] - document.places[0]
+    if (root := _json_root(document.source)) is not None:
         return find_json(root, path)
-    mark = YAMLReader(source, "", LIMITS).find(path) if len(source) < _SHORT else None
-    return _marked(source, path) if mark is None else mark.index
+    return _marked(document.source, path)
+
+
+def _ordinal(value: JSONValue, path: Path) -> int:
+    """Which of a document's places is that of the key or item at ``path``, or of its deepest ancestor."""
+    found = 1
+    for step in path:
+        if not isinstance(value, (dict, list)):
+            break
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        name = str(step) if isinstance(value, dict) else step
+        place = found + 1
+        for key, member in members:
+            if key == name:
+                found, value = place, member
+                break
+            place += 1 + _places_in(member)
+        else:
+            break
+    return found
+
+
+def _places_in(value: JSONValue) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    elif not isinstance(value, list):
+        return 0
+    return len(value) + sum(_places_in(each) for each in value if isinstance(each, (dict, list)))
 
 
 def _marked(source: str, path: Path) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import yaml
@@ -18,11 +19,10 @@ from yaml.events import (
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
-    SequenceStartEvent,
 )
 from yaml.reader import ReaderError
 
-from webhook.documents.model import DocumentError, JSONValue, Limits, Path, line_and_column
+from webhook.documents.model import DocumentError, JSONValue, Limits, line_and_column
 from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 Marks: TypeAlias = dict[str | int, yaml.Mark]
+Places: TypeAlias = "array[int]"
+"""Characters from the beginning of a text."""
 
 _OPEN: Final = object()
-_OPENING: Final = frozenset({MappingStartEvent, SequenceStartEvent})
-_CLOSING: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _TEMPLATE: Final = re.compile(r"""^[^"'#\n]*\{[{%]""", re.MULTILINE)
 _TAG: Final = "tag:yaml.org,2002:"
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
@@ -53,12 +53,15 @@ class Parsed(NamedTuple):
         value: JSON.
         start: where the value begins.
         begin, end: characters that can be read by themselves: from the beginning of a line, directives included.
+        places: ``begin``, ``start``, and where each key and item is, in the order of the text. Empty where aliases or
+            merges put values in other places than the text has them.
     """
 
     value: JSONValue
     start: int
     begin: int
     end: int
+    places: Places
 
 
 class YAMLReader:
@@ -75,6 +78,8 @@ class YAMLReader:
         self._limits = limits
         self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event
         self._anchors: dict[str, Any] = {}
+        self._places: list[int] = []
+        self._is_in_order = True
         self._nodes = 0
         self._aliased = 0
 
@@ -89,10 +94,12 @@ class YAMLReader:
             while type(opening := self._next()) is DocumentStartEvent:
                 self.marks, self._anchors = {}, {}
                 event = self._next()
-                value = self._value(event, 0)
                 first: Any = opening.start_mark if opening.tags else event.start_mark
+                start, begin = event.start_mark.index, first.index - first.column
+                self._places, self._is_in_order = [begin, start], True
+                value = self._value(event, 0)
                 end = self._next().start_mark.index
-                yield Parsed(value, event.start_mark.index, first.index - first.column, end)
+                yield Parsed(value, start, begin, end, array("L", self._places if self._is_in_order else ()))
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # None only where PyYAML composes
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
@@ -103,59 +110,6 @@ class YAMLReader:
                 "escape it, in double quotes" if error.character else "save the file as UTF-8: it is UTF-16, or no text"
             )
             raise DocumentError(self._file, line, column, problem, fix) from None
-
-    def find(self, path: Path) -> yaml.Mark | None:
-        """Where in the first document the key or item at ``path`` is, or its deepest ancestor that is there.
-
-        Reads no further than to there. None: only `marks` can tell, for an alias, a merge or a scalar is on the way.
-        To be asked once, and only of text that was read without an error.
-        """
-        self._next()  # the stream's start
-        self._next()  # the document's start
-        event = self._next()
-        mark: yaml.Mark = event.start_mark
-        for step in path:
-            if type(event) not in _OPENING:
-                return None
-            found = self._member(str(step)) if type(event) is MappingStartEvent else self._item(step)
-            if type(found) is AliasEvent or (type(found) is ScalarEvent and found.value == "<<"):
-                return None
-            if found is None:
-                break
-            mark = found.start_mark
-            event = self._next() if type(event) is MappingStartEvent else found
-        return mark
-
-    def _member(self, name: str) -> Event | None:
-        """The event of a key of the mapping that has just begun; of a merge or an alias if one is before it."""
-        while type(event := self._next()) is not MappingEndEvent:
-            if type(event) is AliasEvent or event.value == "<<" or self._key(event, 0) == name:
-                return event
-            self._skip(self._next())
-        return None
-
-    def _item(self, index: str | int) -> Event | None:
-        """The first event of an item of the sequence that has just begun."""
-        if isinstance(index, str):
-            return None
-        for _ in range(index):
-            if type(event := self._next()) is SequenceEndEvent:
-                return None
-            self._skip(event)
-        event = self._next()
-        return None if type(event) is SequenceEndEvent else event
-
-    def _skip(self, event: Event) -> None:
-        """Pass over the rest of the value that begins with ``event``."""
-        depth = 0
-        while True:
-            if type(event) in _OPENING:
-                depth += 1
-            elif type(event) in _CLOSING:
-                depth -= 1
-            if not depth:
-                return
-            event = self._next()
 
     def _value(self, event: Event, depth: int) -> JSONValue:
         self._nodes += 1
@@ -210,7 +164,8 @@ class YAMLReader:
         items: list[JSONValue] = []
         marks: Marks = {}
         while type(event := self._next()) is not SequenceEndEvent:
-            marks[len(items)] = event.start_mark
+            mark = marks[len(items)] = event.start_mark
+            self._places.append(mark.index)
             items.append(self._value(event, depth))
         self.marks[id(items)] = marks
         return items
@@ -222,7 +177,7 @@ class YAMLReader:
         members: dict[str, JSONValue] = {}
         marks: Marks = {}
         merged: Marks = {}
-        following = self._next
+        following, place = self._next, self._places.append
         while type(event := following()) is not MappingEndEvent:
             key: str
             # Nearly all keys and values are plain scalars: what `_key` and `_value` do with them, without the calls.
@@ -238,7 +193,8 @@ class YAMLReader:
                 first, _ = line_and_column(self._text, marks[key].index)
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
-            marks[key] = event.start_mark
+            mark = marks[key] = event.start_mark
+            place(mark.index)
             event = following()
             if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
                 value = resolve(event.value) if event.implicit[0] else event.value
@@ -269,6 +225,7 @@ class YAMLReader:
 
     def _merge(self, members: dict[str, JSONValue], marks: Marks, depth: int) -> None:
         """``<<``, which in go-yaml v2 overrides the keys before it and yields to those after it."""
+        self._is_in_order = False
         event = self._next()
         value = self._value(event, depth)
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
@@ -280,6 +237,7 @@ class YAMLReader:
             marks.update(self.marks[id(source)])
 
     def _alias(self, event: Event, depth: int) -> JSONValue:
+        self._is_in_order = False
         if event.anchor not in self._anchors:
             problem = f"no anchor '&{event.anchor}' above"
             raise self._error(event.start_mark, problem, "define it, or quote the text if it is no alias")

@@ -31,6 +31,8 @@ _KEPT: Final = 16
 
 _CLASSES: Final = frozenset(
     {
+        ("array", "_array_reconstructor"),
+        ("array", "array"),
         ("datetime", "date"),
         ("webhook.documents", "Document"),
         ("webhook.policy.document", "PolicyDocument"),
