@@ -277,7 +277,7 @@ def test_L2_above_the_limit_requests_are_told_at_once_to_come_again(start: Start
 
 @pytest.mark.parametrize("timeout", ["600ms", "1s", "100ms"])
 def test_H11_I3_what_does_not_come_within_the_callers_timeout_is_unknown(start: Start, timeout: str) -> None:
-    served = start(bundle_of(deny_unknown, needs=FRESH), Slow())
+    served = start(bundle_of(deny_unknown, needs=FRESH), Slow(), limits=dataclasses.replace(SHORT, receive=30))
     answer = served.post(path=f"/validate?timeout={timeout}")
     assert not answer.allowed
     assert "The node pools could not be read within" in answer.json["response"]["status"]["message"]
