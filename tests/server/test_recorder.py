@@ -6,16 +6,20 @@ import json
 import os
 import signal
 import threading
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pytest
 from prometheus_client import generate_latest
 
 from tests.server.harness import SHORT, Known, bundle_of, labelled, review
 from webhook.context import Context, Phase, utc_now
-from webhook.decision import Decision, Finding, Outcome
+from webhook.decision import Outcome, Violation
 from webhook.engine import decide
+from webhook.index import Index
+from webhook.kube.pod import Toleration
 from webhook.response import respond
 from webhook.review import decode_review
 from webhook.server.limits import LIMITS
@@ -25,13 +29,21 @@ from webhook.server.recorder import Recorder, prepare_folder
 from webhook.server.recording import BLOT, decode_notes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from tests.server.conftest import Spawn
+    from tests.server.harness import Judge
+    from webhook.kube.edit import PodEditor
+    from webhook.rules.protocol import Subject
     from webhook.server.limits import Limits
 
 CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now(), view=Known().view())
-DENIED = Decision(findings=(Finding(policy="labels", outcome=Outcome.DENY, reason="it is reserved"),))
+
+
+def reserved(subject: Subject, context: Context) -> Iterable[Violation]:
+    del subject, context
+    yield Violation(reason="it is reserved")
 
 
 class Recording:
@@ -42,9 +54,10 @@ class Recording:
         self.metrics = Metrics()
         self.recorder = Recorder(folder, self.metrics, limits)
 
-    def take(self, body: bytes, decision: Decision = DENIED) -> None:
-        request = decode_review(body)
-        self.recorder.take(request, decision, CONTEXT, "hash", respond(request.uid, decision, CONTEXT.phase))
+    def take(self, body: bytes, judge: Judge = reserved, context: Context = CONTEXT) -> None:
+        request, bundle = decode_review(body), bundle_of(judge)
+        decision = decide(request, bundle.index, context)
+        self.recorder.take(request, decision, context, bundle, respond(request.uid, decision, context.phase))
 
     def end(self) -> list[Any]:
         """Write what waits; the lines."""
@@ -73,9 +86,9 @@ def test_a_line_is_an_admission_review_with_its_answer_and_what_it_was_decided_w
     assert line["request"]["object"] == json.loads(review())["request"]["object"]
     assert line["request"]["userInfo"]["username"] == "anna@example.com"
     assert (line["response"]["allowed"], line["response"]["uid"]) == (False, line["request"]["uid"])
-    assert (line["spotgate"]["phase"], line["spotgate"]["bundle"]) == ("validate", "hash")
+    assert (line["spotgate"]["phase"], line["spotgate"]["bundle"]) == ("validate", "test-policy")
     assert line["spotgate"]["findings"] == [
-        {"policy": "labels", "outcome": "deny", "reason": "it is reserved", "field": ""}
+        {"policy": "test-policy", "outcome": "deny", "reason": "it is reserved", "field": ""}
     ]
     assert line["spotgate"]["view"]["pools"] == []
     assert recording.count("spotgate_recorded_total") == 1
@@ -85,7 +98,7 @@ def test_what_was_recorded_is_read_again_and_decides_the_same(recording: Recordi
     bundle = bundle_of()
     request = decode_review(review())
     decision = decide(request, bundle.index, CONTEXT)
-    recording.take(review(), decision)
+    recording.take(review(), lambda _, __: ())
     (line,) = recording.end()
     data = json.dumps(line).encode()
     notes = decode_notes(data).spotgate
@@ -144,35 +157,101 @@ def test_values_of_environment_variables_are_blotted_out_wherever_they_are(recor
         assert recorded["initContainers"][0]["env"][0] == {"name": "A", "value": BLOT}
 
 
-QUOTED: Final = "correct horse battery staple " * 1000
+def decoded(value: str) -> str:
+    try:
+        return b64decode(value, validate=True).decode()
+    except ValueError:
+        return value
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DENY, Outcome.WARN])
+HIDDEN: Final = "correct horse battery staple " * 1000
+CODED: Final = b64encode(HIDDEN.encode()).decode()
+SECRET: Final = {"apiVersion": "v1", "kind": "Secret"}
+SHOWN: Final[dict[str, Callable[[str], str]]] = {
+    "as it is": str,
+    "in capitals": str.upper,
+    "a part": lambda value: value[:7],
+    "decoded": decoded,
+    "encoded": lambda value: b64encode(value.encode()).decode(),
+}
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in an object."""
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(each)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DENY, Outcome.WARN, Outcome.AUDIT])
+@pytest.mark.parametrize("shown", SHOWN)
 @pytest.mark.parametrize(
     "secret",
     [
-        {"env": [{"name": "A", "value": QUOTED}]},
-        {"apiVersion": "v1", "kind": "Secret", "data": {"a": QUOTED}},
-        {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Secret", "stringData": {"a": QUOTED}}]},
+        {"env": [{"name": "A", "value": HIDDEN}]},
+        {**SECRET, "data": {"a": CODED}},
+        {"apiVersion": "v1", "kind": "List", "items": [{**SECRET, "stringData": {"a": HIDDEN}}]},
+        {"apiVersion": "v1", "kind": "SecretList", "items": [{"metadata": {"name": "a"}, "data": {"a": CODED}}]},
+        {"apiVersion": "v1", "kind": "ConfigMap", "binaryData": {"a": CODED}},
     ],
-)  # fmt: skip
-def test_a_value_that_a_policy_quotes_is_blotted_out_of_every_text(
-    recording: Recording, secret: dict[str, Any], outcome: Outcome
+    ids=["variable", "secret", "list", "list of secrets", "config map"],
+)
+def test_whatever_a_policy_makes_of_a_secret_value_is_recorded_nowhere(
+    recording: Recording, secret: dict[str, Any], shown: str, outcome: Outcome
 ) -> None:
-    finding = Finding(policy="labels", outcome=outcome, reason=f"A is {QUOTED}!", field="spec")
-    decision = Decision(findings=(finding,), audit={"labels": f"A is {QUOTED}!", "other": "nothing"})
-    recording.take(review(object={"spec": secret}), decision)
+    def quotes(subject: Subject, context: Context) -> Iterable[Violation]:
+        del context
+        for text in texts(subject.object):
+            said = f"it is {SHOWN[shown](text)}"
+            yield Violation(reason=said, detail=said, fix=said, outcome=outcome)
+
+    recording.take(review(object={"spec": secret}), quotes)
     (line,) = recording.end()
-    assert not {"horse", "battery", "staple"} & set(json.dumps(line).split())
-    assert line["response"]["auditAnnotations"] == {"labels": BLOT, "other": "nothing"}
-    assert line["spotgate"]["findings"] == [
-        {"policy": "labels", "outcome": str(outcome), "reason": BLOT, "field": "spec"}
-    ]
+    written = json.dumps(line)
+    for part in ("horse", "HORSE", "correct", HIDDEN[:7], CODED[:20], b64encode(CODED.encode()).decode()[:20]):
+        assert part not in written
+    assert line["spotgate"]["findings"]
 
 
-def test_a_text_without_such_a_value_is_recorded_as_it_is(recording: Recording) -> None:
-    env = [{"name": "A", "value": "is"}, {"name": "B", "value": "another"}, {"name": "C", "value": 1}]
-    recording.take(review(object={"spec": {"env": env}}))
+def test_the_answer_is_that_to_the_recorded_object(recording: Recording) -> None:
+    def forbids(subject: Subject, context: Context) -> Iterable[Violation]:
+        del context
+        if "hunter2" in texts(subject.object):
+            yield Violation(reason="a password")
+
+    recording.take(review(object={"spec": {"env": [{"name": "A", "value": "hunter2"}]}}), forbids)
+    (line,) = recording.end()
+    assert (line["response"]["allowed"], line["response"]["uid"]) == (True, line["request"]["uid"])
+    assert line["spotgate"]["findings"] == []
+
+
+class Copies:
+    """A rule that puts the value of a variable where it does not belong."""
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        del context
+        editor.add_toleration(Toleration(key="copied", value=str((subject.object or {})["spec"]["env"][0]["value"])))
+
+
+def test_a_secret_value_is_not_in_the_recorded_patch(recording: Recording) -> None:
+    bundle = bundle_of()
+    (policy,) = bundle.policies
+    copying = msgspec.structs.replace(policy, mutator=Copies())
+    bundle = msgspec.structs.replace(bundle, index=Index([copying], (), {}, "spotgate-system"))
+    request = decode_review(review(object={"metadata": {}, "spec": {"env": [{"name": "A", "value": "hunter2"}]}}))
+    context = msgspec.structs.replace(CONTEXT, phase=Phase.MUTATE)
+    decision = decide(request, bundle.index, context)
+    answer = respond(request.uid, decision, Phase.MUTATE)
+    assert b"hunter2" in b64decode(json.loads(answer)["response"]["patch"])
+    recording.recorder.take(request, decision, context, bundle, answer)
+    (line,) = recording.end()
+    (operation,) = json.loads(b64decode(line["response"]["patch"]))
+    assert (operation["path"], operation["value"][0]["value"]) == ("/spec/tolerations", BLOT)
+
+
+def test_what_has_no_secret_in_it_is_recorded_as_it_was_answered(recording: Recording) -> None:
+    recording.take(review())
     (line,) = recording.end()
     assert line["spotgate"]["findings"][0]["reason"] == "it is reserved"
     assert "it is reserved" in line["response"]["status"]["message"]

@@ -138,7 +138,7 @@ class Webhook:
             decision = decide(request, index, context)
             answer = respond(request.uid, decision, route.phase)
             if self._recorder is not None:
-                self._recorder.take(request, decision, context, snapshot.bundle.hash, answer)
+                self._recorder.take(request, decision, context, snapshot.bundle, answer)
         except Exception as error:  # noqa: BLE001 - no request may stop the worker
             return self._bug(request, route.phase, error)
         finally:

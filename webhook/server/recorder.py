@@ -19,6 +19,7 @@ from webhook.server.recording import SUFFIX, encode_line, is_secret
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from webhook.bundle import Bundle
     from webhook.context import Context
     from webhook.decision import Decision
     from webhook.review import Request
@@ -56,7 +57,7 @@ class _Taken(NamedTuple):
     request: Request
     decision: Decision
     context: Context
-    bundle: str
+    bundle: Bundle
     answer: bytes
     size: int
 
@@ -91,7 +92,7 @@ class Recorder:
         self._queue.put(None)
         self._thread.join(self._limits.finish)
 
-    def take(self, request: Request, decision: Decision, context: Context, bundle: str, answer: bytes) -> None:
+    def take(self, request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> None:
         """Record a decision, unless it is about something secret or there is too much."""
         if is_secret(request):
             return

@@ -2,12 +2,12 @@
 
 It holds what a decision depends on and no more, so that other policies can be asked the same: the request as far as the
 engine reads it, the answer, and under ``spotgate`` the phase, the time, the findings and the cluster as it was seen.
-What may be secret is left out or blotted out before anything is written.
+What may be secret in an object is blotted out first, and then the object is decided again: so nothing in the line,
+whatever a policy makes of a value, comes of more than the object that is in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +16,13 @@ from msgspec.structs import replace
 
 from webhook.cluster.protocol import ClusterView  # noqa: TC001 - as above
 from webhook.context import Phase  # noqa: TC001
+from webhook.engine import decide
 from webhook.kube.selectors import LabelSelector
+from webhook.response import respond
 from webhook.review import API_VERSION, KIND, Request, is_null
 
 if TYPE_CHECKING:
+    from webhook.bundle import Bundle
     from webhook.context import Context
     from webhook.decision import Decision
 
@@ -31,13 +34,15 @@ BLOT: Final = "(not recorded)"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """It repeats the whole manifest, as text."""
 
-_LEAST: Final = 4
-"""Characters of a value that is looked for in texts: shorter ones are in every other word."""
-
 _SECRET_RESOURCES: Final = frozenset({("", "secrets"), ("", "configmaps"), ("authentication.k8s.io", "tokenreviews")})
-_SECRET_MEMBERS: Final = frozenset({"data", "stringData"})
+_SECRET_MEMBERS: Final = frozenset({"data", "stringData", "binaryData"})
+"""Of Secrets and ConfigMaps, wherever they are: in a list their items say no kind."""
+
 _SECRET_PATHS: Final = frozenset({"serviceaccounts/token"})
-_SUSPICIOUS: Final = (b'"env"', b'"Secret"', b'"managedFields"', _LAST_APPLIED.encode(), rb"\u00")
+_SUSPICIOUS: Final = (
+    *(f'"{member}"'.encode() for member in ("env", "managedFields", _LAST_APPLIED, *_SECRET_MEMBERS)),
+    rb"\u00",
+)
 """An object in which none of these is written need not be read: it is recorded as it is."""
 
 
@@ -112,27 +117,28 @@ def found_in(decision: Decision) -> tuple[Found, ...]:
     return tuple(Found(each.policy, str(each.outcome), each.reason, each.field) for each in decision.findings)
 
 
-def encode_line(request: Request, decision: Decision, context: Context, bundle: str, answer: bytes) -> bytes:
+def encode_line(request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> bytes:
     """The line for one decision, ended.
 
     Args:
         request: not a secret one.
         decision: what came of it.
         context: what it was decided with.
-        bundle: the hash of the policies.
+        bundle: the policies that decided.
         answer: the AdmissionReview that was sent back.
     """
-    blotter = _Blotter()
-    # First the objects: what is taken out of them must not be in the texts either.
-    request = replace(request, object=blotter.blotted(request.object), old_object=blotter.blotted(request.old_object))
+    shown = replace(request, object=_blotted(request.object), old_object=_blotted(request.old_object))
+    if shown != request:
+        decision = decide(shown, bundle.index, context)
+        answer = respond(request.uid, decision, context.phase)
     line = _Line(
-        request=request,
-        response=blotter.blotted_answer(_answer_decoder.decode(answer).response, decision),
+        request=shown,
+        response=_answer_decoder.decode(answer).response,
         spotgate=Notes(
             phase=context.phase,
             time=context.now,
-            bundle=bundle,
-            findings=tuple(replace(each, reason=blotter.blotted_text(each.reason)) for each in found_in(decision)),
+            bundle=bundle.hash,
+            findings=found_in(decision),
             view=_as_seen_from(request.namespace, context.view),
         ),
     )
@@ -155,77 +161,34 @@ def _as_seen_from(namespace: str, view: ClusterView) -> ClusterView:
     return replace(view, namespaces={} if labels is None else {namespace: labels}, budgets=budgets)
 
 
-class _Blotter:
-    """Blots out what may be secret in objects, and then the texts in which it is said again."""
+def _blotted(raw: msgspec.Raw) -> msgspec.Raw:
+    """The object without what may be secret."""
+    if is_null(raw) or not any(word in bytes(raw) for word in _SUSPICIOUS):
+        return raw
+    return msgspec.Raw(msgspec.json.encode(_blot(msgspec.json.decode(raw))))
 
-    def __init__(self) -> None:
-        self._values: set[str] = set()
-        """What was blotted out in objects, without white space: messages may indent lines."""
 
-    def blotted(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """The object without what may be secret."""
-        if is_null(raw) or not any(word in bytes(raw) for word in _SUSPICIOUS):
-            return raw
-        return msgspec.Raw(msgspec.json.encode(self._blot(msgspec.json.decode(raw))))
+def _blot(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, list):
+        return [_blot(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _blot_member(key, each) for key, each in value.items() if key != "managedFields"}
 
-    def blotted_text(self, text: str) -> str:
-        """The text, if none of the values is in it. Policies may quote them."""
-        return BLOT if self._is_quoted_in(text) else text
 
-    def blotted_answer(self, raw: msgspec.Raw, decision: Decision) -> msgspec.Raw:
-        """The ``response`` without texts that quote a value: whole in the decision, wrapped and cut in the answer."""
-        if not self._values:
-            return raw
-        response = msgspec.json.decode(raw)
-        if any(self._is_quoted_in(each.message()) for each in decision.findings):
-            if "status" in response:
-                response["status"]["message"] = BLOT
-            if "warnings" in response:
-                response["warnings"] = [BLOT]
-        for key, text in decision.audit.items():
-            if self._is_quoted_in(text):
-                response["auditAnnotations"][key] = BLOT
-        return msgspec.Raw(msgspec.json.encode(response))
-
-    def _is_quoted_in(self, text: str) -> bool:
-        solid = _solid(text)
-        return any(value in solid for value in self._values)
-
-    def _blot(self, value: Any) -> Any:  # noqa: ANN401 - JSON
-        if isinstance(value, list):
-            return [self._blot(each) for each in value]
-        if not isinstance(value, Mapping):
-            return value
-        is_secret = value.get("kind") == "Secret" and value.get("apiVersion") == "v1"
-        return {
-            key: self._blot_member(key, each, in_secret=is_secret)
-            for key, each in value.items()
-            if key != "managedFields"
-        }
-
-    def _blot_member(self, key: str, value: Any, *, in_secret: bool) -> Any:  # noqa: ANN401 - JSON
-        if key == _LAST_APPLIED:
-            return BLOT
-        if in_secret and key in _SECRET_MEMBERS:
-            return {name: self._taken(each) for name, each in value.items()} if isinstance(value, Mapping) else BLOT
-        if key == "env" and isinstance(value, list):
-            return [self._blot_variable(each) for each in value]
-        return self._blot(value)
-
-    def _blot_variable(self, variable: Any) -> Any:  # noqa: ANN401 - JSON
-        if not isinstance(variable, Mapping) or "value" not in variable:
-            return variable
-        return {**variable, "value": self._taken(variable["value"])}
-
-    def _taken(self, value: Any) -> str:  # noqa: ANN401 - JSON
-        if isinstance(value, str) and len(solid := _solid(value)) >= _LEAST:
-            self._values.add(solid)
+def _blot_member(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
+    if key == _LAST_APPLIED:
         return BLOT
+    if key in _SECRET_MEMBERS:
+        return dict.fromkeys(value, BLOT) if isinstance(value, dict) else BLOT
+    if key == "env" and isinstance(value, list):
+        return [_blot_variable(each) for each in value]
+    return _blot(value)
 
 
-def _solid(text: str) -> str:
-    """Without white space, and without what an answer shows as a space."""
-    return "".join(text.split()) if text.isprintable() else "".join(c for c in text if c.isprintable() and c != " ")
+def _blot_variable(variable: Any) -> Any:  # noqa: ANN401 - JSON
+    shown = _blot(variable)
+    return {**shown, "value": BLOT} if isinstance(shown, dict) and "value" in shown else shown
 
 
 def _as_json(value: Any) -> Any:  # noqa: ANN401 - msgspec's signature
