@@ -83,7 +83,7 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
     assert {each.name for each in load_bundle().policies} == exported | {
         found[1] for each in said if (found := re.search(r"([\w-]+): (?:not exported|CEL has)", each))
     }
-    head = re.findall(r"^# Left out: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
+    head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
     assert [": ".join(filter(None, (field, text))) for text, field in head] == said
 
 

@@ -57,7 +57,7 @@ def run(options: Namespace) -> int:
     print(f"# Exported by `spotgate export vap` from policies {bundle.hash}.")
     for problem in left_out:
         print(problem, file=sys.stderr)
-        print(f"# Left out: {problem.text}" + (f" ({problem.field})" if problem.field else ""))
+        print(f"# Not as the webhook has it: {problem.text}" + (f" ({problem.field})" if problem.field else ""))
     for each in exported:
         print(f"---\n{as_block(each)}", end="")
     return FINE
