@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
-from webhook.decision import Decision, Outcome, Violation
+from webhook.decision import Decision, Finding, Outcome, Violation
 from webhook.engine import decide, needs
 from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.kube.pod import Toleration
 from webhook.kube.templates import TemplatePath, Workload
+from webhook.patch import Operation
 from webhook.policy.common import ExemptSpec, MatchSpec
 from webhook.policy.match import Exemption, Matcher
 from webhook.review import Request, decode_review
@@ -441,6 +442,66 @@ def test_the_parts_of_match_restrict(parts: dict[str, Any], *, looks: bool) -> N
 def test_an_unknown_namespace_has_only_its_name() -> None:
     by_name = match(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "team-a"}})
     assert validate(index(policy(Says(), matcher=by_name)), request(POD)).findings
+
+
+BATCH = {"matchLabels": {"tier": "batch"}}
+NOT_BATCH = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["batch"]}]}
+NOT_HERE = {"matchLabels": {"tier": "batch", "kubernetes.io/metadata.name": "team-b"}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "view", "expected"),
+    [
+        ({"namespaceSelector": BATCH}, ClusterView(), ["indeterminate"]),
+        ({"namespaceSelector": NOT_BATCH}, ClusterView(), ["indeterminate"]),
+        ({"namespaceSelector": BATCH}, VIEW, ["deny"]),
+        ({"namespaceSelector": NOT_BATCH}, VIEW, []),
+        ({"namespaceSelector": NOT_HERE}, ClusterView(), []),
+        ({"namespaceSelector": BATCH, "namespaces": {"exclude": ["team-a"]}}, ClusterView(), []),
+        ({"namespaceSelector": BATCH, "objectSelector": {"matchLabels": {"app": "web"}}}, ClusterView(), []),
+        ({"namespaces": {"include": ["team-*"]}}, ClusterView(), ["deny"]),
+    ],
+)
+def test_what_hinges_on_unknown_labels_of_a_namespace_is_not_decided(
+    parts: dict[str, Any], view: ClusterView, expected: list[str]
+) -> None:
+    decision = validate(index(policy(Says(), matcher=match(**parts))), request(POD), view=view, offline=True)
+    assert outcomes(decision) == expected
+    assert decision.unknown == expected.count("indeterminate")
+
+
+def test_the_finding_that_is_not_decided_says_what_is_missing_and_what_it_would_be() -> None:
+    matcher = match(namespaceSelector=BATCH)
+    mends = replace(WRONG, remedy=(Operation("remove", "/spec/x"),))
+    judging = index(policy(Says((mends,)), matcher=matcher))
+    (finding,) = validate(judging, request(POD), offline=True).findings
+    assert finding == Finding(
+        policy="policy",
+        outcome=Outcome.INDETERMINATE,
+        reason="match.namespaceSelector asks for labels of namespace team-a, which are not known",
+        detail="If it selects the namespace, this is `deny`: it is wrong.",
+        field="spec.x",
+        fix="give the manifest of Namespace team-a, among the files or with --state",
+    )
+    assert not validate(index(policy(Says(()), matcher=matcher)), request(POD), offline=True).findings
+    assert not validate(judging, request(POD)).findings  # a server takes it for a namespace without labels
+
+
+def test_a_namespace_says_itself_which_labels_it_has() -> None:
+    rules = (ResourceRule(api_groups=("",), resources=("namespaces",), operations=("*",)),)
+    judging = index(policy(Says(), rules=rules, matcher=match(namespaceSelector=BATCH)))
+    for labels, expected in (({"tier": "batch"}, ["deny"]), ({}, [])):
+        asked = request({"metadata": {"name": "team-a", "labels": labels}}, resource="namespaces", name="team-a")
+        assert outcomes(validate(judging, asked, offline=True)) == expected
+
+
+def test_nothing_is_injected_that_hinges_on_unknown_labels_of_a_namespace() -> None:
+    judging = index(policy(Tolerates(), matcher=match(namespaceSelector=BATCH)))
+    assert not mutate(judging, request(POD), offline=True).patch
+    assert mutate(judging, request(POD), offline=True, view=VIEW).patch
+    (finding,) = validate(judging, request(POD), offline=True).findings
+    assert finding.outcome is Outcome.INDETERMINATE
+    assert finding.detail == "Nothing was injected. As it is: no toleration."
 
 
 def test_needs_are_those_of_the_policies_that_match() -> None:

@@ -17,9 +17,10 @@ from webhook.cluster.manifests import Manifest
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
-from webhook.engine import BUILT_IN_CONTROLLERS, decide
+from webhook.engine import decide
 from webhook.kube.defaults import default_workload
 from webhook.review import UserInfo, decode_review
+from webhook.settling import BUILT_IN_CONTROLLERS
 
 JSON = dict[str, Any]
 

@@ -12,10 +12,8 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from webhook.context import Phase
-from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
+from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording
 from webhook.documents import field_path
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
@@ -25,7 +23,8 @@ from webhook.kube.workload import surroundings_of
 from webhook.patch import Recorder, pointer
 from webhook.review import MalformedObjectError, is_null
 from webhook.rules.protocol import NO_NEEDS
-from webhook.subject import Judged, decode_metadata
+from webhook.settling import Settling
+from webhook.subject import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from webhook.patch import Operation
     from webhook.review import Request
 
-BREAK_GLASS: Final = "spotgate.dev/break-glass"
 ENGINE: Final = "spotgate"
 """The name under which the engine itself speaks, where no policy does."""
 
@@ -47,20 +45,6 @@ VIOLATIONS_AT_MOST: Final = 100
 
 TEMPLATES_AT_MOST: Final = 256
 """Pod templates of one object. The largest RayClusters have some ten worker groups."""
-
-_ACCOUNT: Final = "system:serviceaccount:kube-system:"
-
-BUILT_IN_CONTROLLERS: Final = frozenset(
-    {"system:kube-controller-manager"}
-    | {
-        f"{_ACCOUNT}{name}-controller"
-        for name in ("replicaset", "replication", "deployment", "statefulset", "daemon-set", "job", "cronjob")
-    }
-)
-"""They replace the Pods of workloads that may be older than a policy; they can't read a denial."""
-
-NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
-"""They clean up; a denial would leave a namespace or an orphan behind for ever."""
 
 
 def needs(request: Request, index: Index, phase: Phase) -> Needs:
@@ -109,20 +93,6 @@ def _malformed(error: MalformedObjectError) -> Decision:
         fix="give the field the type that its kind has in the Kubernetes API",
     )
     return Decision(findings=(finding,), malformed=True)
-
-
-def _why_lowered(policy: Policy, violation: Violation, subject: Judged) -> str:
-    """Why a finding weighs less than the policy's enforcement would have it, as a phrase; empty: it does not."""
-    outcome = min(violation.outcome, policy.enforcement)
-    if subject.template and policy.template_outcome < outcome:
-        return f"{policy.template_outcome}, not {outcome}: it is about a pod template"
-    return ""
-
-
-def _remedy(policy: Policy, violation: Violation, subject: Judged) -> tuple[Operation, ...]:
-    """What mends it, in the object of the request."""
-    where = pointer(subject.path)
-    return tuple(msgspec.structs.replace(each, path=where + each.path, policy=policy.name) for each in violation.remedy)
 
 
 def _readable(template: object) -> Pod | None:
@@ -195,7 +165,10 @@ class _Evaluation:
         counting = tuple(policy for policy in policies if policy.counts_replicas)
         for found, subject in self._templates(workload, counting):
             recorder = Recorder()
+            said = len(self.recording.steps) if self.recording is not None else 0
             self._mutate(policies, subject, recorder)
+            if subject.kept and self.recording is not None:
+                del self.recording.steps[said:]  # nothing comes of it: it stays as it is
             subject.changes = recorder.operations
             self._validate(counting if subject.kept else policies, subject, field_path(found.path))
             if self.request.kind.kind in LABELLED_BY_TEMPLATE:
@@ -271,6 +244,8 @@ class _Evaluation:
             if policy.enforcement is Outcome.AUDIT:
                 subject.trace.say("enforcement is audit: nothing is changed")
                 continue
+            if self._is_undecided(policy):
+                continue
             if editor is None:
                 editor = PodEditor(subject.pod, recorder)
             recorder.policy = policy.name
@@ -280,9 +255,10 @@ class _Evaluation:
         for policy in policies:
             if policy.validator is None or not self._looks(policy, subject):
                 continue
-            violations = policy.validator.validate(subject, self.context)
-            for violation in islice(violations, VIOLATIONS_AT_MOST):
-                self.findings.append(self._settle(policy, violation, subject, where))
+            undecided = self._is_undecided(policy)
+            for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
+                self.unknown += violation.unknown or undecided
+                self.findings.append(self._settling.finding(policy, violation, subject, where, undecided=undecided))
 
     def _looks(self, policy: Policy, subject: Judged) -> bool:
         """Does the policy look at this subject, and is the subject not exempt from it?"""
@@ -294,10 +270,15 @@ class _Evaluation:
             self.trace.say("%s", why_not)
             return False
         if not policy.matcher.trivial:
-            why_not = policy.matcher.why_not(request.namespace, self._namespace_labels, subject.labels)
+            undecided = self._is_undecided(policy)
+            namespace_labels = None if undecided else self._namespace_labels
+            why_not = policy.matcher.why_not(request.namespace, namespace_labels, subject.labels)
             if why_not:
                 self.trace.say("%s", why_not)
                 return False
+            if undecided:
+                text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
+                self.trace.say(text, request.namespace)
         for exemption in policy.exemptions:
             failing = exemption.failing(request, subject.labels, self.context.now.date())
             if not failing:
@@ -308,82 +289,34 @@ class _Evaluation:
             self.trace.say("not exempt, by %s.%s: %s", exemption.name, failing, exemption)
         return True
 
+    @cached_property
+    def _settling(self) -> Settling:
+        return Settling(self.request, self.context, self.audit, only_warns=self.only_warns)
+
+    def _is_undecided(self, policy: Policy) -> bool:
+        """Is it for labels of the namespace that nobody gave to tell whether the policy looks?"""
+        return self._namespace_is_unknown and policy.matcher.hinges_on_others(self._namespace_labels())
+
+    @cached_property
+    def _namespace_is_unknown(self) -> bool:
+        """On the command line; a server takes a namespace that it has not seen yet to have no labels."""
+        namespace = self.request.namespace
+        given = not namespace or namespace in self.context.view.namespaces or self._is_of_namespace
+        return self.context.offline and not given
+
+    @property
+    def _is_of_namespace(self) -> bool:
+        request = self.request
+        return (request.resource.group, request.path) == ("", "namespaces") and not is_null(request.object)
+
     def _namespace_labels(self) -> Mapping[str, str]:
         """As in Kubernetes, a Namespace that is made or changed has those that it will have."""
-        request = self.request
-        if (request.resource.group, request.path) == ("", "namespaces") and not is_null(request.object):
+        if self._is_of_namespace:
             return next(self.subject.labels())
-        return self.index.namespace_labels(request.namespace, self.context.view)
+        return self.index.namespace_labels(self.request.namespace, self.context.view)
 
     def _record(self, policy: str, said: str) -> None:
         """Keep for the audit log which exemption let something through; of several pod templates once."""
         known = self.audit.get(policy, "")
         if f"; {said};" not in f"; {known};":
             self.audit[policy] = "; ".join(filter(None, (known, said)))
-
-    def _settle(self, policy: Policy, violation: Violation, subject: Judged, where: str) -> Finding:
-        """Turn a bare violation into a finding: only ever downwards, and each step for a reason of its own."""
-        outcome = min(violation.outcome, policy.enforcement)
-        detail = violation.detail
-        if subject.template:
-            outcome = min(outcome, policy.template_outcome)
-        if violation.unknown:
-            self.unknown += 1
-            outcome = min(outcome, Outcome.INDETERMINATE if self.context.offline else policy.unknown_outcome)
-        if self.only_warns:
-            outcome = min(outcome, Outcome.WARN)
-        if outcome is Outcome.DENY:
-            lowered = self._why_not_denied(policy)
-            if lowered:
-                outcome = Outcome.WARN
-            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
-            detail = " ".join(filter(None, (detail, note)))
-        field = ".".join(filter(None, (where, violation.field)))
-        return Finding(
-            policy=policy.name,
-            outcome=outcome,
-            reason=violation.reason,
-            detail=detail,
-            field=field,
-            fix=violation.fix,
-            lowered="" if self.recording is None else _why_lowered(policy, violation, subject),
-            remedy=violation.remedy and _remedy(policy, violation, subject),
-        )
-
-    def _why_not_denied(self, policy: Policy) -> str:
-        """Why a denial is only a warning for this requester; empty: it stays one. It is always in the audit log."""
-        user = self.request.user_info.username
-        if user in NEVER_DENIED:
-            return f"{user} cleans up"
-        if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
-            self.audit["controller-created"] = user
-            return f"{user} replaces the Pods of workloads that may be older than the policy"
-        if self._emergency and self._emergency.strip() and self._may_break_glass(policy):
-            self.audit["break-glass"] = f"{user}: {self._emergency}"
-            return f"break-glass by {user or 'an unknown user'}: {self._emergency}"
-        return ""
-
-    @cached_property
-    def _emergency(self) -> str | None:
-        """The reason that the object gives for break-glass; None: it does not ask for it."""
-        raw = self.request.old_object if is_null(self.request.object) else self.request.object
-        return None if is_null(raw) else (decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
-
-    def _may_break_glass(self, policy: Policy) -> bool:
-        return any(policy.break_glass.match(group) for group in self.request.user_info.groups or ())
-
-    def _why_break_glass_fails(self, policy: Policy) -> str:
-        """For the one who asked for it in vain, as a sentence; empty: nobody did."""
-        if self._emergency is None:
-            return ""
-        user = self.request.user_info
-        self.audit["break-glass-refused"] = f"{user.username}: {self._emergency}"
-        if not self._emergency.strip():
-            why = "it gives no reason"
-        elif not policy.break_glass:
-            why = f"policy {policy.name} has no breakGlass"
-        elif self.context.offline and not user.groups:
-            why = "nothing says who asks: pass --user and --group"
-        else:
-            why = f"{user.username or 'the user'} is in none of these groups: {', '.join(policy.break_glass.patterns)}"
-        return f"{BREAK_GLASS} has no effect: {why}."

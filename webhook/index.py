@@ -135,6 +135,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _POD: Final = ("CREATE", "", "pods")
+_WITH_TEMPLATES: Final = ("CREATE", "UPDATE")
 _TEMPLATE: Final = Particulars("v1", "", in_namespace=True)
 """Of the Pods that are made of a pod template; their names are generated."""
 
@@ -232,13 +233,17 @@ class Index:
         looking = {policy.name for route in phases if route for policy in (*route.direct, *route.projected)}
         group, path = request.resource.group, request.path
         return [
-            (policy, policy.why_not(request.operation, group, path) or self._why_no_template(policy, group, path))
+            (policy, policy.why_not(request.operation, group, path) or self._why_no_template(policy, request))
             for policy in self.policies
             if policy.name not in looking
         ]
 
-    def _why_no_template(self, policy: Policy, group: str, path: str) -> str:
-        return policy.why_not(*_POD) if (group, path) in self.workloads else ""
+    def _why_no_template(self, policy: Policy, request: Request) -> str:
+        if (request.resource.group, request.path) not in self.workloads:
+            return ""
+        if policy.matches_templates() and request.operation not in _WITH_TEMPLATES:
+            return f"pod templates are looked at on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
+        return policy.why_not(*_POD)
 
     def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
         """A namespace's labels; of an unknown one only its name."""
@@ -260,14 +265,14 @@ class Index:
             for rule in policy.rules
             for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
         }
-        declared |= {(operation, *key) for key in self.workloads for operation in ("CREATE", "UPDATE")}
+        declared |= {(operation, *key) for key in self.workloads for operation in _WITH_TEMPLATES}
         return {(operation, group, path) for operation, group, path in declared if "*" not in group + path}
 
     def _route(self, phase: str, operation: str, group: str, path: str) -> Route | None:
         mutate = phase == Phase.MUTATE
         able = [policy for policy in self.policies if (policy.mutator if mutate else policy.validator) is not None]
         direct = tuple(policy for policy in able if policy.matches(operation, group, path))
-        workload = self.workloads.get((group, path)) if operation in {"CREATE", "UPDATE"} else None
+        workload = self.workloads.get((group, path)) if operation in _WITH_TEMPLATES else None
         projected = tuple(
             policy
             for policy in (self.policies if workload is not None else ())

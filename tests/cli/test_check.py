@@ -107,6 +107,28 @@ def test_unknown_is_indeterminate_and_fails_only_where_that_is_asked_for(
     assert done.code == code
 
 
+NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {team: ml}}\n"
+SELECTING = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: labels}
+spec:
+  domains: [example.com]
+  match: {namespaceSelector: {matchLabels: {team: ml}}}
+"""
+
+
+def test_a_namespace_that_nobody_describes_leaves_a_selector_undecided(run: Run, write: Write) -> None:
+    pod = write("pod.yaml", POD)
+    asked = ("check", "-o", "json", "--policies", write("selecting.yaml", SELECTING))
+    (result,) = run(*asked, pod).json["results"]
+    assert (result["policy"], result["outcome"], result["line"]) == ("labels", "indeterminate", 6)
+    assert result["reason"].startswith("match.namespaceSelector asks for labels of namespace default")
+    assert run(*asked, write("clean.yaml", CLEAN_POD)).json["results"] == []
+    state = write("namespace.yaml", NAMESPACE)
+    assert run(*asked, pod, state).outcomes == run(*asked, pod, "--state", state).outcomes == [("labels", "deny")]
+
+
 @pytest.mark.parametrize(
     ("state", "flags", "expected"),
     [

@@ -61,6 +61,7 @@ def state(write: Write) -> None:
     write("state.yaml", STATE)
     write("job.yaml", JOB)
     write("pod.yaml", POD)
+    write("namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {b: c}}\n")
 
 
 def explain(run: Run, *arguments: str | Path) -> str:
@@ -165,8 +166,18 @@ denies      labels  ReservedLabels, enforcement: deny
         ),
         (
             "  match: {namespaceSelector: {matchLabels: {a: b}}}",
+            ("--state", "namespace.yaml"),
+            "skips       labels  ReservedLabels, enforcement: deny\n            match.namespaceSelector does not select namespace team-a",
+        ),
+        (
+            "  match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: prod}}}",
             (),
             "skips       labels  ReservedLabels, enforcement: deny\n            match.namespaceSelector does not select namespace team-a",
+        ),
+        (
+            "  match: {namespaceSelector: {matchLabels: {a: b}}}",
+            (),
+            "can't tell  labels  ReservedLabels, enforcement: deny\n            the labels of namespace team-a are not known: judged as if\n",
         ),
         (
             "  match: {resourceRules: [{apiGroups: ['', example.com], apiVersions: [v2], resources: [pods], operations: [CREATE]}]}",
@@ -272,6 +283,71 @@ def test_a_template_that_an_update_leaves_as_it_is_is_said_to_be(run: Run, write
     after = write("after.yaml", JOB.replace("name: trainer,", "name: trainer, labels: {a: b},"))
     said = explain(run, "--state", "state.yaml", "--state", before, "--operation", "UPDATE", after)
     assert "spec.template:\n  the request leaves it as it is: it is not judged again\n" in said
+    assert "skips       spot-placement  SpotPlacement, enforcement: warn\n\n" in said
+
+
+FEWER = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: research}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web, spotgate.dev/capacity: spot}}
+    spec: {containers: [{name: main, image: busybox, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+def test_of_a_template_that_is_only_counted_again_nobody_says_what_would_be_injected(run: Run, write: Write) -> None:
+    before = write("before.yaml", FEWER)
+    after = write("after.yaml", FEWER.replace("replicas: 3", "replicas: 1"))
+    said = explain(run, "--state", "state.yaml", "--state", before, "--operation", "UPDATE", after)
+    assert "warns       spot-suitability" in said
+    assert "skips       graceful-termination  GracefulTermination, enforcement: deny\n\n" in said
+    assert "is to be injected" not in said
+
+
+def test_pod_templates_are_not_looked_at_when_their_workload_is_deleted(run: Run) -> None:
+    said = explain(run, "--operation", "DELETE", "--state", "state.yaml", "job.yaml")
+    assert (
+        "skips       spot-placement  SpotPlacement\n"
+        "            pod templates are looked at on CREATE and UPDATE, not on DELETE\n" in said
+    )
+
+
+def test_an_exemption_is_no_matter_where_nothing_is_found(run: Run, write: Write) -> None:
+    exempt = labels("  exempt: [{users: [jane], reason: she may}]").replace("example.com", "other.org")
+    assert judged_by(run, write, exempt).startswith(
+        "passes      labels  ReservedLabels, enforcement: deny\n            the request adds no reserved label\n"
+    )
+
+
+def test_a_condition_that_is_false_leaves_the_object_out(run: Run, write: Write) -> None:
+    policy = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: own}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]}
+  matchConditions: [{name: is-b, expression: object.metadata.name == 'b'}]
+  validations: [{expression: "false"}]
+"""
+    assert judged_by(run, write, policy).startswith(
+        "skips       own  Validation, enforcement: deny\n            matchConditions[0] is-b is false\n"
+    )
+
+
+def test_a_finding_that_is_never_more_than_a_warning_says_so(run: Run, write: Write) -> None:
+    policy = """\
+apiVersion: spotgate.dev/v1
+kind: NodePoolRules
+metadata: {name: rules}
+spec: {spotWithoutTaint: warn}
+"""
+    said = explain(run, "--policies", write("policies/policy.yaml", policy), write("pool.yaml", SPOT_POOL))
+    assert "warns       rules  NodePoolRules, enforcement: deny" in said
+    assert "              warn, not deny: this finding is never more than that\n" in said
 
 
 @pytest.mark.parametrize(

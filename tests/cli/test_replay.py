@@ -98,7 +98,7 @@ def record(policies: Path, reviews: Iterable[bytes], *, phases: Iterable[Phase] 
             context = Context(phase=phase, now=utc_now(), view=view)
             decision = decide(request, bundle.index, context)
             answer = respond(request.uid, decision, phase)
-            lines.append(encode_line(request, decision, context, bundle.hash, answer))
+            lines.append(encode_line(request, decision, context, bundle, answer))
             if decision.patch:
                 whole = json.loads(body)
                 whole["request"]["object"] = jsonpatch.apply_patch(
@@ -119,15 +119,30 @@ def test_the_same_policies_answer_the_same(run: Run, write: Write) -> None:
     assert (done.code, done.out, done.err) == (0, "6 reviews: no change\n", "")
 
 
-def test_a_finding_whose_text_was_not_recorded_is_no_change(run: Run, write: Write) -> None:
-    old = write("old.yaml", policy())
-    quoting = json.loads(labelled())
-    quoting["request"]["object"]["spec"]["containers"][0]["env"] = [{"name": "A", "value": "reserved"}]
-    recorded = record(old, [json.dumps(quoting).encode()])
-    assert b'"reason":"(not recorded)"' in recorded
+VARIABLES = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: levels}
+spec:
+  match: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [CREATE]}]}
+  validations:
+    - expression: object.spec.containers.all(c, c.env.all(e, e.value in ['debug', 'info']))
+      messageExpression: "'it is ' + object.spec.containers[0].env[0].value"
+"""
+
+
+@pytest.mark.parametrize("value", ["debug", "hunter2"])
+def test_values_that_were_not_recorded_make_no_change_where_no_policy_changes(
+    run: Run, write: Write, value: str
+) -> None:
+    old = write("old.yaml", VARIABLES)
+    asked = json.loads(review())
+    asked["request"]["object"]["spec"]["containers"][0]["env"] = [{"name": "LEVEL", "value": value}]
+    recorded = record(old, [json.dumps(asked).encode()])
+    assert value.encode() not in recorded
+    assert b'"reason":"it is (not recorded)"' in recorded
     write("reviews.jsonl", recorded)
     assert run("replay", "reviews.jsonl", "--policies", old).out == "1 review: no change\n"
-    assert "allowed" in run("replay", "reviews.jsonl", "--policies", write("new.yaml", policy("other.org"))).out
 
 
 def test_a_new_denial_is_told_with_its_finding(run: Run, write: Write) -> None:
@@ -263,6 +278,16 @@ def test_a_plain_review_is_judged_as_both_webhooks_would(run: Run, write: Write,
         "/spec/terminationGracePeriodSeconds",
     )
     assert (validated["phase"], [each["policy"] for each in validated["findings"]["new"]]) == ("validate", ["labels"])
+
+
+def test_what_no_server_knew_is_not_decided_in_a_plain_review(run: Run, write: Write) -> None:
+    selecting = policy().replace("spec: {", "spec: {match: {namespaceSelector: {matchLabels: {team: ml}}}, ")
+    old, new = write("old.yaml", SPOT), write("new.yaml", SPOT + "---\n" + selecting)
+    write("review.json", labelled())
+    done = run("replay", "review.json", "--policies", new, "--against", old)
+    assert "allowed -> indeterminate" in done.out
+    write("state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
+    assert run("replay", "review.json", "--policies", new, "--against", old, "--state", "state.yaml").code == 0
 
 
 def test_a_plain_review_without_policies_to_compare_with_is_said(run: Run, write: Write) -> None:

@@ -59,7 +59,7 @@ def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
 def evaluated(text: str, variables: Mapping[str, str], value: JSON, old: JSON | None = None) -> bool:
     """What a Boolean expression comes to. Raises EvaluationError."""
     shown = {"object": value, "oldObject": old, "request": {"operation": "CREATE"}}
-    result = compiled(text, tuple(variables.items())).evaluate(language().values(shown, 1000, 100))
+    result = compiled(text, tuple(variables.items())).evaluate(language().values(shown))
     assert isinstance(result, bool)
     return result
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.conftest import FakeSubject, request_for
-from webhook import engine
+from webhook import settling
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
@@ -445,7 +445,7 @@ def test_own_keys_that_have_an_effect_are_not_mentioned() -> None:
 
 
 def test_break_glass_has_no_effect_in_a_pod_template() -> None:
-    assert BREAK_GLASS == engine.BREAK_GLASS
+    assert BREAK_GLASS == settling.BREAK_GLASS
     (violation,) = judge(of_own(annotations={BREAK_GLASS: "why"}, template=True))
     assert violation.reason == (
         "annotation spotgate.dev/break-glass has no effect on a pod template, only on the object that is applied"

@@ -30,7 +30,7 @@ what the words mean:
   denies, warns, records (enforcement: audit), can't tell (something is unknown)
   passes      it looked, and has nothing to say
   exempts     an entry of its `exempt` lets the object through
-  skips       its `match` leaves the object out
+  skips       its `match`, or one of its `matchConditions`, leaves the object out
   off         enforcement: off
 
 examples:

@@ -44,8 +44,10 @@ OFF: Final = "off"
 
 ITSELF: Final = "the object itself"
 
-_LEFT_OUT: Final = {"match.": SKIPS, "exempt: ": EXEMPTS}
-"""How the engine's reasons for not looking begin."""
+_LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS}
+"""How the last words of a policy begin that does not look, or looks away."""
+
+_NOT_EXEMPT: Final = "not exempt, by "
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -195,15 +197,24 @@ def _verdict(
         for written, operation in zip(judgement.patch, traced.mutation.patch, strict=True)
         if operation.policy == policy.name
     )
+    word = _word(said, findings, additions)
+    if word == PASSES and not said and any(not name for name, _ in steps):
+        word = SKIPS  # for the engine's reasons, which are said once
     return Verdict(
         policy=policy.name,
         kind=policy.kind,
-        word=_word(said, findings, additions),
+        word=word,
         enforcement=str(policy.enforcement),
-        said=said,
+        said=_without_exemptions(said) if word == PASSES else said,
         findings=findings,
         additions=additions,
     )
+
+
+def _without_exemptions(said: tuple[Said, ...]) -> tuple[Said, ...]:
+    """Where there is nothing to be exempt from, nobody asks why it is not."""
+    kept = ((each.where, tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT))) for each in said)
+    return tuple(Said(where, steps) for where, steps in kept if steps)
 
 
 def _said(

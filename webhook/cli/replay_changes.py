@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
 from webhook.review import decode_object
-from webhook.server.recording import BLOT, Found, found_in
+from webhook.server.recording import Found, found_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from webhook.bundle import Bundle
     from webhook.cli.replay_reading import Review
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from webhook.review import Request
     from webhook.server.recording import Recorded
 
-_VERDICTS: Final = (("deny", "denied"), ("warn", "warned"), ("audit", "audited"))
+_VERDICTS: Final = (
+    ("deny", "denied"),
+    ("warn", "warned"),
+    ("indeterminate", "indeterminate"),
+    ("audit", "audited"),
+)
 """By weight."""
 
 
@@ -103,6 +108,7 @@ class Policies:
             now=notes.time if notes is not None else utc_now(),
             api_server=self._version,
             oldest_kubelet=self._version,
+            offline=notes is None,  # no server judged it with what it knew
         )
         if view is None:
             return context
@@ -132,26 +138,18 @@ def changes_of_plain(review: Review, new: Policies, old: Policies) -> Iterator[C
 
 
 def _change(review: Review, phase: Phase, before: Answer, after: Answer) -> Iterator[Change]:
-    findings = [_as_now(each, after.findings) for each in before.findings]
     change = Change(
         review=review,
         phase=phase,
         before=before.verdict,
         after=after.verdict,
-        new=[each for each in after.findings if each not in findings],
-        gone=[each for each in findings if each not in after.findings],
+        new=[each for each in after.findings if each not in before.findings],
+        gone=[each for each in before.findings if each not in after.findings],
         patched=[each for each in after.patch if each not in before.patch],
         unpatched=[each for each in before.patch if each not in after.patch],
     )
     if change.new or change.gone or change.patched or change.unpatched:
         yield change
-
-
-def _as_now(recorded: Found, now: Iterable[Found]) -> Found:
-    """The finding; where its text was blotted out, with the text that it has now, if it is there."""
-    if recorded.reason != BLOT:
-        return recorded
-    return next((each for each in now if replace(each, reason=BLOT) == recorded), recorded)
 
 
 def _patched(request: Request, patch: list[dict[str, Any]]) -> Request:

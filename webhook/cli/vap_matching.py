@@ -10,11 +10,11 @@ import msgspec
 from webhook.cli.configurations import NO_MIRROR_PODS, without_system_namespaces
 from webhook.cli.vap_cel import names, quoted, selects
 from webhook.decision import Outcome
-from webhook.engine import BREAK_GLASS, BUILT_IN_CONTROLLERS, NEVER_DENIED
 from webhook.globs import Globs, is_glob
 from webhook.policy.document import EXEMPTION
 from webhook.policy.match import SERVICE_ACCOUNT
 from webhook.rules.protocol import Particulars
+from webhook.settling import BREAK_GLASS, BUILT_IN_CONTROLLERS, NEVER_DENIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -44,6 +44,11 @@ class LabelSelector:
                 return False
         return True
 
+    def hinges_on_others(self, known: Mapping[str, str]) -> bool:
+        """Do labels of other keys than the known ones tell whether they match?"""
+        given = LabelSelector(each for each in self._requirements if each[0] in known)
+        return given != self and given.matches(known)
+
 
 def selected_keys(value: object) -> set[str]:
     """The label keys that the selectors in an object name, which find nothing any more when such a key is renamed."""

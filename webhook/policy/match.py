@@ -49,10 +49,14 @@ class Matcher:
             return f"match.namespaces.exclude names namespace {namespace}"
         return ""
 
+    def hinges_on_others(self, namespace_labels: Mapping[str, str]) -> bool:
+        """Do other labels of a namespace than these tell whether the policy looks at what is in it?"""
+        return self._namespace_selector is not None and self._namespace_selector.hinges_on_others(namespace_labels)
+
     def why_not(
         self,
         namespace: str,
-        namespace_labels: Callable[[], Mapping[str, str]],
+        namespace_labels: Callable[[], Mapping[str, str]] | None,
         labels: Callable[[], Iterable[Mapping[str, str]]],
     ) -> str:
         """Why the policy does not look at the object, in the words of the policy file; empty when it does.
@@ -61,13 +65,14 @@ class Matcher:
 
         Args:
             namespace: of the request; empty for cluster-scoped objects.
-            namespace_labels: gives the labels of that namespace.
+            namespace_labels: gives the labels of that namespace; None: they are not known, and not asked for.
             labels: gives the labels of the object, and of the old one.
         """
         if namespace:
             if left_out := self.why_not_in(namespace):
                 return left_out
-            if self._namespace_selector is not None and not self._namespace_selector.matches(namespace_labels()):
+            selector = self._namespace_selector
+            if selector is not None and namespace_labels is not None and not selector.matches(namespace_labels()):
                 return f"match.namespaceSelector does not select namespace {namespace}"
         selector = self._object_selector
         if selector is not None and not any(selector.matches(each) for each in labels()):

@@ -1,0 +1,161 @@
+"""What becomes of a violation: a finding, and only ever downwards, each step for a reason of its own."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from webhook.decision import Finding, Outcome
+from webhook.patch import pointer
+from webhook.review import is_null
+from webhook.subject import decode_metadata
+
+if TYPE_CHECKING:
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.index import Policy
+    from webhook.patch import Operation
+    from webhook.review import Request
+    from webhook.subject import Judged
+
+BREAK_GLASS: Final = "spotgate.dev/break-glass"
+
+_ACCOUNT: Final = "system:serviceaccount:kube-system:"
+
+BUILT_IN_CONTROLLERS: Final = frozenset(
+    {"system:kube-controller-manager"}
+    | {
+        f"{_ACCOUNT}{name}-controller"
+        for name in ("replicaset", "replication", "deployment", "statefulset", "daemon-set", "job", "cronjob")
+    }
+)
+"""They replace the Pods of workloads that may be older than a policy; they can't read a denial."""
+
+NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
+"""They clean up; a denial would leave a namespace or an orphan behind for ever."""
+
+
+class Settling:
+    """Makes the findings of one request.
+
+    Args:
+        request: which is asked.
+        context: of the decision.
+        audit: its audit annotations; who overrules a denial is added.
+        only_warns: nothing is denied there.
+    """
+
+    def __init__(self, request: Request, context: Context, audit: dict[str, str], *, only_warns: bool) -> None:
+        self._request = request
+        self._context = context
+        self._audit = audit
+        self._only_warns = only_warns
+
+    def finding(self, policy: Policy, violation: Violation, subject: Judged, where: str, *, undecided: bool) -> Finding:
+        """What becomes of a violation.
+
+        Args:
+            policy: which found it.
+            violation: as its rule says it.
+            subject: in what.
+            where: the field path of that in the object of the request.
+            undecided: nobody knows whether the policy looks there at all.
+        """
+        outcome = min(violation.outcome, policy.enforcement)
+        if subject.template:
+            outcome = min(outcome, policy.template_outcome)
+        if undecided:
+            violation = _of_unknown_namespace(policy, violation, outcome, self._request.namespace)
+        detail = violation.detail
+        if violation.unknown:
+            outcome = min(outcome, Outcome.INDETERMINATE if self._context.offline else policy.unknown_outcome)
+        if self._only_warns:
+            outcome = min(outcome, Outcome.WARN)
+        if outcome is Outcome.DENY:
+            lowered = self._why_not_denied(policy)
+            if lowered:
+                outcome = Outcome.WARN
+            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
+            detail = " ".join(filter(None, (detail, note)))
+        return Finding(
+            policy=policy.name,
+            outcome=outcome,
+            reason=violation.reason,
+            detail=detail,
+            field=".".join(filter(None, (where, violation.field))),
+            fix=violation.fix,
+            lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
+            remedy=violation.remedy and _remedy(policy, violation, subject),
+        )
+
+    def _why_not_denied(self, policy: Policy) -> str:
+        """Why a denial is only a warning for this requester; empty: it stays one. It is always in the audit log."""
+        user = self._request.user_info.username
+        if user in NEVER_DENIED:
+            return f"{user} cleans up"
+        if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
+            self._audit["controller-created"] = user
+            return f"{user} replaces the Pods of workloads that may be older than the policy"
+        if self._emergency and self._emergency.strip() and self._may_break_glass(policy):
+            self._audit["break-glass"] = f"{user}: {self._emergency}"
+            return f"break-glass by {user or 'an unknown user'}: {self._emergency}"
+        return ""
+
+    @cached_property
+    def _emergency(self) -> str | None:
+        """The reason that the object gives for break-glass; None: it does not ask for it."""
+        raw = self._request.old_object if is_null(self._request.object) else self._request.object
+        return None if is_null(raw) else (decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
+
+    def _may_break_glass(self, policy: Policy) -> bool:
+        return any(policy.break_glass.match(group) for group in self._request.user_info.groups or ())
+
+    def _why_break_glass_fails(self, policy: Policy) -> str:
+        """For the one who asked for it in vain, as a sentence; empty: nobody did."""
+        if self._emergency is None:
+            return ""
+        user = self._request.user_info
+        self._audit["break-glass-refused"] = f"{user.username}: {self._emergency}"
+        if not self._emergency.strip():
+            why = "it gives no reason"
+        elif not policy.break_glass:
+            why = f"policy {policy.name} has no breakGlass"
+        elif self._context.offline and not user.groups:
+            why = "nothing says who asks: pass --user and --group"
+        else:
+            why = f"{user.username or 'the user'} is in none of these groups: {', '.join(policy.break_glass.patterns)}"
+        return f"{BREAK_GLASS} has no effect: {why}."
+
+
+def _of_unknown_namespace(policy: Policy, violation: Violation, outcome: Outcome, namespace: str) -> Violation:
+    """What counts only if ``match.namespaceSelector`` selects the namespace, of which nobody knows the labels."""
+    if policy.mutator is not None:
+        said = "Nothing was injected. As it is"
+    else:
+        said = f"If it selects the namespace, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
+    return replace(
+        violation,
+        reason=f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
+        detail=f"{said}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
+        fix=f"give the manifest of Namespace {namespace}, among the files or with --state",
+        unknown=True,
+        remedy=(),
+    )
+
+
+def _why_lowered(policy: Policy, violation: Violation, subject: Judged) -> str:
+    """Why a finding weighs less than the policy's enforcement would have it, as a phrase; empty: it does not."""
+    outcome = min(violation.outcome, policy.enforcement)
+    if subject.template and policy.template_outcome < outcome:
+        return f"{policy.template_outcome}, not {outcome}: it is about a pod template"
+    if violation.outcome < policy.enforcement:
+        return f"{violation.outcome}, not {policy.enforcement}: this finding is never more than that"
+    return ""
+
+
+def _remedy(policy: Policy, violation: Violation, subject: Judged) -> tuple[Operation, ...]:
+    """What mends it, in the object of the request."""
+    where = pointer(subject.path)
+    return tuple(replace(each, path=where + each.path, policy=policy.name) for each in violation.remedy)
