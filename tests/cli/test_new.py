@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from webhook.bundle import SHIPPED, load_bundle
+from webhook.bundle import SHIPPED, load_bundle, policy_kinds
 from webhook.cli.policy_schema import editor_schema, resolved, spec_models
+from webhook.cli.policy_tests import read_tests
+from webhook.lint import warnings
+from webhook.policy.errors import PolicyErrors
 from webhook.policy.policy_test import KIND as POLICY_TEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cli.conftest import Run
@@ -22,18 +26,31 @@ if TYPE_CHECKING:
 KINDS = sorted(spec_models())
 
 
+ALONE = frozenset(policy_kinds())
+"""Kinds of which one document is a bundle; the others are about policies."""
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_draft_of_every_kind_loads_as_it_is(run: Run, tmp_path: Path, kind: str) -> None:
     draft = tmp_path / "draft.yaml"
-    done = run("new", kind, "--name", "first-draft", "-o", draft)
+    done = run("new", kind, "-o", draft)
     assert (done.code, done.out, done.err) == (0, "", "")
     document = yaml.safe_load(draft.read_text())
-    assert (document["kind"], document["metadata"]) == (kind, {"name": "first-draft"})
+    assert document["kind"] == kind
     assert list(Draft7Validator(editor_schema()).iter_errors(document)) == []
-    bundle = load_bundle([SHIPPED, draft])
-    assert [each.name for each in bundle.documents if each.document.file == str(draft)] == (
-        ["first-draft"] if kind != POLICY_TEST else []
-    )
+    for paths in [[SHIPPED, draft], *([[draft]] if kind in ALONE else [])]:
+        bundle = load_bundle(paths)
+        assert list(warnings(bundle, date(2026, 1, 1))) == []
+        assert [each.name for each in bundle.documents if each.document.file == str(draft)] == (
+            [document["metadata"]["name"]] if kind != POLICY_TEST else []
+        )
+
+
+def test_an_exemption_beside_other_policies_is_told_which_there_are(run: Run, tmp_path: Path) -> None:
+    run("new", "Exemption", "-o", tmp_path / "exemption.yaml")
+    run("new", "SpotPlacement", "-o", tmp_path / "placement.yaml")
+    with pytest.raises(PolicyErrors, match=r"no policy is named reserved-labels; there are: my-spot-placement$"):
+        load_bundle([tmp_path])
 
 
 def fields_of(kind: str) -> dict[str, Any]:
@@ -52,26 +69,50 @@ def test_the_draft_explains_every_field_of_its_kind(run: Run, kind: str) -> None
     assert [name for name, field in fields.items() if field["description"] not in said] == []
 
 
-def uncommented(draft: str, fields: Iterable[str]) -> Iterator[str]:
-    """The draft with all fields of its spec in force; what they may hold in turn stays commented out."""
-    setting = re.compile(rf"  # ({'|'.join(fields)}):")
-    for paragraph in draft.split("\n\n"):
-        begun = False
-        for line in paragraph.splitlines():
-            begun = begun or bool(setting.match(line))
-            yield line.replace("  # ", "  ", 1) if begun and line.startswith("  # ") else line
+INSTEAD = {
+    "label": "of a reader's `capacity`: instead of `from`",
+    "from": "of a reader's `gracePeriod`: instead of `budgetSeconds`",
+    "minimum": "of an integer, and the draft's `type` is string",
+}
+"""Fields that stay commented out where all others are in force, each for a reason."""
+
+
+def uncommented(draft: str) -> str:
+    """The draft with everything in force that is commented out, and what is in there in turn."""
+    names = set(property_names(editor_schema())) - INSTEAD.keys()
+    lines = draft.splitlines()
+    number = 0
+    while number < len(lines):
+        found = re.match(r"( *)# (\w+):( |$)", lines[number])
+        if found is None or found[2] not in names:
+            number += 1
+            continue
+        begins = len(found[1])
+        end = number + 1
+        while end < len(lines) and re.match(rf"{found[1]}# ( |- )", lines[end]):
+            end += 1
+        # Its first line is one with a field now, and is passed by; what is in it is looked at again.
+        lines[number:end] = [line[:begins] + line[begins + 2 :] for line in lines[number:end]]
+    return "\n".join(lines) + "\n"
+
+
+def property_names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from schema.get("properties", ())
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from property_names(each)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_commented_out_is_yaml_of_known_fields(run: Run, kind: str) -> None:
-    fields = fields_of(kind)
-    document = yaml.safe_load("\n".join(uncommented(run("new", kind).out, fields)))
-    assert document["spec"].keys() == fields.keys()
-    schema = editor_schema()
-    validator = Draft7Validator({**schema["definitions"][kind], "definitions": schema["definitions"]})
-    assert [
-        error.message for error in validator.iter_errors(document) if error.validator == "additionalProperties"
-    ] == []
+def test_what_is_commented_out_loads_when_it_is_not(run: Run, tmp_path: Path, kind: str) -> None:
+    text = uncommented(run("new", kind).out)
+    draft = tmp_path / "draft.yaml"
+    draft.write_text(text)
+    assert yaml.safe_load(text)["spec"].keys() == fields_of(kind).keys()
+    left = set(re.findall(r"^ *# (\w+):(?: |$)", text, re.MULTILINE))
+    assert left & set(property_names(editor_schema())) <= INSTEAD.keys()
+    load_bundle([SHIPPED, draft])
+    assert read_tests([draft]).problems == []
 
 
 def test_required_fields_are_marked_and_the_others_commented_out(run: Run) -> None:
@@ -79,7 +120,7 @@ def test_required_fields_are_marked_and_the_others_commented_out(run: Run) -> No
     assert "\n  domains: [example.com]  # EDIT\n" in draft
     assert "\n  # enforcement: deny\n" in draft
     assert "\n  #   warn: the request goes through, and the user is told\n" in draft
-    assert "name: reserved-labels\n" in draft
+    assert "name: my-reserved-labels\n" in draft
 
 
 def test_the_draft_of_a_test_passes(run: Run, tmp_path: Path) -> None:

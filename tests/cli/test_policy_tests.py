@@ -492,12 +492,34 @@ def test_coverage_names_what_no_case_reaches(run: Run, write: Write) -> None:
     assert labels["unreached"] == [
         "no case makes it act",
         "no case has it look at UPDATE",
-        "no case is exempt for: they own it",
+        "no case is exempt by exempt[0]: they own it",
     ]
     assert "no case has it pass an object by" in covered["fallback"]["unreached"]
     shown = run("test", "policies", "--coverage").out
     assert "  labels       ReservedLabels: acted 0, passed by 2\n" in shown
-    assert "    policies/policy.yaml:3: no case is exempt for: they own it\n" in shown
+    assert "    policies/policy.yaml:3: no case is exempt by exempt[0]: they own it\n" in shown
+
+
+EXEMPTION = """\
+apiVersion: spotgate.dev/v1
+kind: Exemption
+metadata: {name: moving}
+spec: {policies: [labels, placement], users: [jo], reason: they move}
+"""
+
+
+@pytest.mark.parametrize(("user", "told"), [("jo", 0), ("jane", 1)])
+def test_an_exemption_from_several_policies_needs_one_case_and_is_told_once(
+    run: Run, write: Write, user: str, told: int
+) -> None:
+    write("policies/policy.yaml", POLICY)
+    write("policies/others.yaml", OTHERS)
+    write("policies/exemption.yaml", EXEMPTION)
+    case = {"object": RESERVED, "user": user, "expect": expecting("allowed" if user == "jo" else "denied")}
+    write("policies/tests/t.yaml", policy_test(case, policies=["labels"]))
+    done = run("test", "policies", "--coverage", "-o", "json")
+    unreached = [text for each in done.json["coverage"] for text in each["unreached"]]
+    assert unreached.count("no case is exempt by Exemption moving: they move") == told
 
 
 VALIDATION = """\

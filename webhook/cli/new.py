@@ -41,7 +41,7 @@ _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("kind", metavar="KIND", help=f"one of {', '.join(sorted(spec_models()))}")
-    parser.add_argument("--name", help="the document's name; default: made of the kind")
+    parser.add_argument("--name", help="the document's name; default: made of the kind, as my-reserved-labels")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="a new file; default: -, standard output")
 
 
@@ -51,7 +51,8 @@ def run(options: Namespace) -> int:
     if options.kind not in kinds:
         known = ", ".join(sorted(kinds))
         raise CannotJudgeError(f"unknown kind {options.kind!r}{did_you_mean(options.kind, kinds)}; there are: {known}")
-    name = _WORD.sub("-", options.kind).lower() if options.name is None else options.name
+    # Those that ship are named as their kind, and the draft may lie beside them.
+    name = f"my-{_WORD.sub('-', options.kind).lower()}" if options.name is None else options.name
     try:
         Metadata(name=name)
     except ValidationError:

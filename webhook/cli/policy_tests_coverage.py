@@ -33,14 +33,14 @@ class Reached(msgspec.Struct):
     Attributes:
         operations: those on which the policy looked at something.
         acted: it found or changed something.
-        exemptions: those that let something through, by their number.
-        details: of what it found; a `Validation` says there which of its rules it was.
+        exemptions: those that let something through.
+        parts: of the policy that found something; a `Validation` says which of its rules it was.
     """
 
     operations: set[str] = msgspec.field(default_factory=set)
     acted: bool = False
-    exemptions: set[int] = msgspec.field(default_factory=set)
-    details: set[str] = msgspec.field(default_factory=set)
+    exemptions: set[Exemption] = msgspec.field(default_factory=set)
+    parts: set[str] = msgspec.field(default_factory=set)
 
     @property
     def passed(self) -> bool:
@@ -73,18 +73,17 @@ class _WatchedValidator:
         self._reached.operations.add(subject.operation)
         for violation in self._rule.validate(subject, context):
             self._reached.acted = True
-            self._reached.details.add(violation.detail)
+            self._reached.parts.add(violation.part)
             yield violation
 
 
 class _WatchedExemption(Exemption):
     """Notes that it lets something through."""
 
-    __slots__ = ("_exemption", "_number", "_reached")
+    __slots__ = ("_exemption", "_reached")
 
-    def __init__(self, exemption: Exemption, number: int, reached: Reached) -> None:
+    def __init__(self, exemption: Exemption, reached: Reached) -> None:
         self._exemption = exemption
-        self._number = number
         self._reached = reached
         self.reason = exemption.reason
         self.expires = exemption.expires
@@ -97,7 +96,7 @@ class _WatchedExemption(Exemption):
     def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:
         failing = self._exemption.failing(request, labels, today)
         if not failing:
-            self._reached.exemptions.add(self._number)
+            self._reached.exemptions.add(self._exemption)
         return failing
 
 
@@ -123,7 +122,7 @@ class Watch:
         taken = {}
         for name, reached in self._reached.items():
             taken[name] = replace(reached)
-            reached.operations, reached.acted, reached.exemptions, reached.details = set(), False, set(), set()
+            reached.operations, reached.acted, reached.exemptions, reached.parts = set(), False, set(), set()
         return taken
 
 
@@ -132,7 +131,7 @@ def _watched(policy: Policy, reached: Reached) -> Policy:
         policy,
         mutator=None if policy.mutator is None else _WatchedMutator(policy.mutator, reached),
         validator=None if policy.validator is None else _WatchedValidator(policy.validator, reached),
-        exemptions=tuple(_WatchedExemption(each, number, reached) for number, each in enumerate(policy.exemptions)),
+        exemptions=tuple(_WatchedExemption(each, reached) for each in policy.exemptions),
     )
 
 
@@ -158,14 +157,20 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 def coverage(bundle: Bundle, cases: list[dict[str, Reached]]) -> list[Covered]:
     """How well each policy of the bundle is tested by these cases; those that are switched off are left out."""
     policies = {policy.name: policy for policy in bundle.policies}
+    exemptions = set().union(*(reached.exemptions for case in cases for reached in case.values()))
     return [
-        _covered(document, policies[document.name], [case[document.name] for case in cases if document.name in case])
+        _covered(
+            document,
+            policies[document.name],
+            [case[document.name] for case in cases if document.name in case],
+            exemptions,
+        )
         for document in bundle.documents
         if document.is_policy and document.spec.enforcement is not Enforcement.OFF
     ]
 
 
-def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Covered:
+def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exemptions: set[Exemption]) -> Covered:
     acted = sum(case.acted for case in cases)
     passed = sum(case.passed for case in cases)
     return Covered(
@@ -178,17 +183,17 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> 
         unreached=[
             *(() if acted else ("no case makes it act",)),
             *(() if passed else ("no case has it pass an object by",)),
-            *_validations(document, set().union(*(case.details for case in cases)) if acted else None),
+            *_validations(document, set().union(*(case.parts for case in cases)) if acted else None),
             *_operations(policy, set().union(*(case.operations for case in cases))),
-            *_exemptions(policy, set().union(*(case.exemptions for case in cases))),
+            *_exemptions(policy, exemptions),
         ],
     )
 
 
-def _validations(document: PolicyDocument, details: set[str] | None) -> Iterator[str]:
+def _validations(document: PolicyDocument, parts: set[str] | None) -> Iterator[str]:
     """Rules of a `Validation` that hold in every case; None: it never acts, which says it all."""
     for number, _ in enumerate(getattr(document.spec, "validations", ())):
-        if details is not None and f"validations[{number}] is false." not in details:
+        if parts is not None and f"validations[{number}]" not in parts:
             yield f"no case finds validations[{number}] false"
 
 
@@ -200,7 +205,9 @@ def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:
             yield f"no case has it look at {operation}"
 
 
-def _exemptions(policy: Policy, reached: set[int]) -> Iterator[str]:
-    for number, exemption in enumerate(policy.exemptions):
-        if number not in reached:
-            yield f"no case is exempt for: {exemption.reason}"
+def _exemptions(policy: Policy, told: set[Exemption]) -> Iterator[str]:
+    """Those that let nothing through. A document of kind Exemption is told once, at the first policy that it names."""
+    for exemption in policy.exemptions:
+        if exemption not in told:
+            told.add(exemption)
+            yield f"no case is exempt by {exemption.name}: {exemption.reason}"

@@ -6,6 +6,7 @@ is commented out, with its default.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,18 @@ Schema = dict[str, Any]
 
 _WIDTH: Final = 100
 _MARK: Final = "  # EDIT"
-_PLACEHOLDER: Final = "change-me"
+_PLACEHOLDERS: Final = ("changeme", "example.com/changeme", "2027-12-31", "1.34", "v1")
+"""The first that a text's pattern takes."""
+
+_FITTING: Final = {
+    "allow": [{"resources": ["pods"], "labels": ["example.com/team"]}],
+    "budgetSeconds": 120,
+    "expression": "has(object.spec.replicas)",
+    "group": "compute.coreweave.com",
+    "matchExpressions": [{"key": "example.com/team", "operator": "Exists"}],
+    "resource": "nodepools",
+}
+"""By name, examples of fields of which a value must fit others, or more than its type says."""
 
 
 def starter(kind: str, name: str) -> str:
@@ -74,7 +86,7 @@ class _Draft:
 
     def _required(self, name: str, field: Schema, value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
         """A field with its example, or a value of its type."""
-        value = _example(field) if value is None else value
+        value = _example(field, name) if value is None else value
         items = resolved(field.get("items", {}), self._definitions)
         if is_model(field):
             yield f"{name}:"
@@ -89,7 +101,7 @@ class _Draft:
     def _optional(self, name: str, field: Schema) -> Iterator[str]:
         """A field with its example or its default, or with what it may hold."""
         items = resolved(field.get("items", {}), self._definitions)
-        example = _example(field)
+        example = _example(field, name)
         if example is not None:
             yield from _written(name, example)
         elif is_model(field):
@@ -117,18 +129,20 @@ class _Draft:
                 value = [self._placeholder(items)]
             case {"type": "object"}:
                 values = field.get("additionalProperties")
-                value = {_PLACEHOLDER: self._placeholder(values if isinstance(values, dict) else {})}
+                key = self._placeholder(field.get("propertyNames", {}))
+                value = {key: self._placeholder(values if isinstance(values, dict) else {})}
             case {"type": "integer" | "number"}:
                 value = field.get("minimum", 0)
             case {"type": "boolean"}:
                 value = False
             case _:
-                value = _PLACEHOLDER
+                fitting = (each for each in _PLACEHOLDERS if re.search(field.get("pattern", ""), each))
+                value = next(fitting, _PLACEHOLDERS[0])
         return value
 
 
-def _example(schema: Schema) -> Any:  # noqa: ANN401 - JSON
-    return next(iter(schema.get("examples", ())), None)
+def _example(schema: Schema, name: str = "") -> Any:  # noqa: ANN401 - JSON
+    return next(iter(schema.get("examples", ())), _FITTING.get(name))
 
 
 def _explained(field: Schema) -> str:
