@@ -63,11 +63,11 @@ def exempt(text: str, more: str = "") -> str:
         (rule("apiGroups: [apps], resources: [deployment], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
             "never matches: Kubernetes has no resource deployment in API group apps, did you mean `deployments`?"),
         (rule("apiGroups: [''], resources: [pods, jobs], operations: [CREATE]"), "match.resourceRules[0].resources[1]",
-            "never matches: Kubernetes has no resource jobs in API group ''; it is in 'batch'"),
+            "never matches: Kubernetes has no resource jobs in API group ''; jobs are in 'batch'"),
         (rule("apiGroups: [''], resources: [pods/exec], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
             "never matches: pods/exec has only CONNECT, and this rule names CREATE"),
         (rule("apiGroups: [''], resources: [pods/log], operations: ['CREATE']"), "match.resourceRules[0].resources[0]",
-            "never matches: there is no such subresource of pods that can be changed"),
+            "never matches: pods/log is only read"),
         (rule("apiGroups: [compute.coreweave.com], resources: [nodepools/scale], operations: [CREATE, DELETE]"),
             "match.resourceRules[0].resources[0]",
             "never matches: nodepools/scale has only UPDATE, and this rule names CREATE, DELETE"),
@@ -91,11 +91,59 @@ def exempt(text: str, more: str = "") -> str:
             "never matches: include takes in only system namespaces; only one that is named whole is looked at, to warn"),
         (rule("apiGroups: [apps], apiVersions: [v1beta1, v2], resources: [deployments], operations: [CREATE]"),
             "match.resourceRules[0].resources[0]",
-            "never matches: apps is served as v1, and this rule names v1beta1, v2"),
+            "never matches: apps serves deployments as v1, and this rule names v1beta1, v2"),
         (rule(f"{PODS}, apiVersions: [v2]"), "match.resourceRules[0].resources[0]",
-            "never matches: the core group is served as v1, and this rule names v2"),
+            "never matches: the core group serves pods as v1, and this rule names v2"),
         (rule("apiGroups: [karpenter.sh], resources: [nodepool], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
             "never matches: a resource is named in the plural, and karpenter.sh has `nodepools`"),
+        (rule("apiGroups: [batch], apiVersions: [v1beta1], resources: [cronjobs], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: batch serves cronjobs as v1, and this rule names v1beta1"),
+        (rule("apiGroups: [autoscaling], apiVersions: [v2beta2], resources: [horizontalpodautoscalers], operations: [CREATE]"),
+            "match.resourceRules[0].resources[0]",
+            "never matches: autoscaling serves horizontalpodautoscalers as v1 and v2, and this rule names v2beta2"),
+        (rule("apiGroups: [networking.k8s.io], apiVersions: [v1beta1], resources: [ingresses], operations: [CREATE]"),
+            "match.resourceRules[0].resources[0]",
+            "never matches: networking.k8s.io serves ingresses as v1, and this rule names v1beta1"),
+        (rule("apiGroups: [batch], apiVersions: [v2], resources: ['*'], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: batch serves everything as v1, and this rule names v2"),
+        (rule("apiGroups: [extensions], resources: [deployments], operations: [CREATE]"), "match.resourceRules[0].apiGroups[0]",
+            "never matches: Kubernetes has no API group extensions any more; deployments are in 'apps'"),
+        (rule("apiGroups: [apps, extensions], resources: ['*'], operations: [CREATE]"), "match.resourceRules[0].apiGroups[1]",
+            "never matches: Kubernetes has no API group extensions any more"),
+        (rule("apiGroups: [app], resources: [deployments], operations: [CREATE]"), "match.resourceRules[0].apiGroups[0]",
+            "never matches: there is no API group app, did you mean `apps`?"),
+        (rule("apiGroups: [compute.coreweave.co], resources: [nodepools], operations: [CREATE]"), "match.resourceRules[0].apiGroups[0]",
+            "matches nothing that is known: API group compute.coreweave.co, did you mean `compute.coreweave.com`?"),
+        (rule("apiGroups: ['*'], resources: [deploymnets], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
+            "matches nothing that is known: no API group has a resource deploymnets, did you mean `deployments`?"),
+        (rule("apiGroups: ['*'], resources: [pod], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
+            "matches nothing that is known: no API group has a resource pod, did you mean `pods`?"),
+        (rule("apiGroups: [karpenter.sh], resources: [nodepoolss], operations: [CREATE]"), "match.resourceRules[0].resources[0]",
+            "matches nothing that is known: karpenter.sh has no resource nodepoolss, did you mean `nodepools`?"),
+        (rule("apiGroups: [''], resources: [pods/scael], operations: [UPDATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: pods has no subresource scael; there are attach, binding, ephemeralcontainers, eviction, exec, log, portforward, proxy, resize, status"),
+        (rule("apiGroups: [apps], resources: ['*/exec'], operations: ['*']"), "match.resourceRules[0].resources[0]",
+            "never matches: nothing in apps has a subresource exec; there are scale, status"),
+        (rule("apiGroups: [''], resources: [componentstatuses], operations: ['*']"), "match.resourceRules[0].resources[0]",
+            "never matches: componentstatuses is only read"),
+        (rule("apiGroups: [apps], resources: [deployments/sclae], operations: [UPDATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: deployments has no subresource sclae, did you mean `scale`?"),
+        (rule("apiGroups: [karpenter.sh], resources: [nodepools/stauts], operations: [UPDATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: nodepools has no subresource stauts, did you mean `status`?"),
+        (rule("apiGroups: [''], resources: [pods], operations: [CREATE, CONNECT]"), "match.resourceRules[0].operations[1]",
+            "never matches: there is no CONNECT of pods; it is that of subresources, as pods/exec"),
+        (rule("apiGroups: [authentication.k8s.io], resources: [tokenreviews], operations: [UPDATE]"), "match.resourceRules[0].resources[0]",
+            "never matches: tokenreviews has only CREATE, and this rule names UPDATE"),
+        (match("namespaces: {include: ['team-*']}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}"),
+            "match.namespaceSelector",
+            "never matches anything in a namespace: it selects default alone, and `namespaces` leaves that out"),
+        (match("namespaces: {include: [team-a]}, namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [team-a]}]}"),
+            "match.namespaceSelector",
+            "never matches anything in a namespace: it leaves out every namespace that namespaces.include names"),
+        (match("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}"), "match.namespaceSelector",
+            "never matches anything in a namespace: it selects kube-system alone, of which nothing is looked at: a system namespace"),
+        (match("namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: DoesNotExist}]}"), "match.namespaceSelector",
+            "never matches anything in a namespace: every namespace has the label kubernetes.io/metadata.name"),
         (rule(f"{PODS}, resourceNames: [web, 'web-*']"), "match.resourceRules[0].resourceNames[1]",
             "never matches: resourceNames are whole names, no globs, and nothing is named web-*"),
         (match(f"resourceRules: [{{{PODS}}}], namespaces: {{include: [team-a, Team_A]}}"), "match.namespaces.include[1]",
@@ -167,9 +215,25 @@ def test_an_exemption_that_holds_for_one_of_its_policies_is_no_warning(tmp_path:
     assert said(tmp_path, match("namespaces: {include: [team-a]}"), other, exemption) == []
 
 
+@pytest.mark.parametrize(("expression", "told"), [("false", 1), (" false\n", 1), ("true", 0), ("1 == 2", 0)])
+def test_a_condition_that_is_false_is_said_to_switch_the_policy_off(tmp_path: Path, expression: str, told: int) -> None:
+    pods = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}
+    spec = {
+        "match": {"resourceRules": [pods]},
+        "matchConditions": [{"name": "off", "expression": expression}],
+        "validations": [{"expression": "object.kind == 'Pod'"}],
+    }
+    policy = {"apiVersion": "spotgate.dev/v1", "kind": "Validation", "metadata": {"name": "a"}, "spec": spec}
+    text = "spec.matchConditions[0].expression: warning: never matches: this condition is never true"
+    found = said(tmp_path, json.dumps(policy))
+    assert len(found) == told
+    assert all(text in each for each in found)
+
+
 @pytest.mark.parametrize(
     "policy",
     [
+        rule("apiGroups: [scheduling.k8s.io], resources: [workloads/status], operations: [UPDATE]"),
         rule("apiGroups: ['*'], resources: ['*/scale', '*'], operations: ['*']"),
         rule("apiGroups: ['', apps], resources: [pods, deployments], operations: [CREATE]"),
         rule("apiGroups: [example.com], resources: [thing, thing/exec], operations: [CONNECT]"),
@@ -181,7 +245,22 @@ def test_an_exemption_that_holds_for_one_of_its_policies_is_no_warning(tmp_path:
         match("namespaces: {include: [kube-system]}"),
         match("namespaces: {include: ['team-[a-c]', 'team-[!x]?', 'team-[]A]*', '9']}"),
         rule(f"{PODS}, apiVersions: [v1, v2]"),
-        rule("apiGroups: [apps, batch], apiVersions: [v2], resources: ['*'], operations: [CREATE]"),
+        rule("apiGroups: [apps, storage.k8s.io], apiVersions: [v2], resources: ['*'], operations: [CREATE]"),
+        rule("apiGroups: [batch, autoscaling], apiVersions: [v2], resources: ['*'], operations: [CREATE]"),
+        rule("apiGroups: [networking.k8s.io], apiVersions: [v1beta1], resources: [servicecidrs], operations: [CREATE]"),
+        rule("apiGroups: ['*'], apiVersions: [v1beta1], resources: [cronjobs], operations: [CREATE]"),
+        rule("apiGroups: [batch, karpenter.sh], apiVersions: [v1beta1], resources: [jobs], operations: [CREATE]"),
+        rule("apiGroups: ['*'], resources: [findings, codes, gjobs, widgets, podsets], operations: [CREATE]"),
+        rule("apiGroups: ['*'], resources: ['*', '*/scael'], operations: [CONNECT, CREATE]"),
+        rule("apiGroups: [apps.openshift.io, xray.io, ray.op, metrics.k8s.io], resources: [pods], operations: [CREATE]"),
+        rule("apiGroups: [karpenter.sh], resources: [nodepools/proxy, nodeclaims/scael], operations: [CONNECT]").replace("nodepools/proxy, ", ""),
+        rule("apiGroups: [''], resources: [pods, pods/exec], operations: [CREATE, CONNECT]"),
+        rule("apiGroups: [''], resources: ['*', '*/*'], operations: [CREATE, CONNECT]").replace("'*', ", ""),
+        rule("apiGroups: [apps], resources: ['*/scale'], operations: [UPDATE]"),
+        match("namespaces: {include: ['team-*']}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team-a}}"),
+        match("namespaces: {include: [team-a, team-b]}, namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [team-a]}]}"),
+        match("namespaces: {include: [kube-system]}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}"),
+        match("namespaces: {include: ['team-*']}, namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}"),
         rule("apiGroups: [autoscaling], apiVersions: [v1], resources: [horizontalpodautoscalers], operations: [CREATE]"),
         rule("apiGroups: [karpenter.sh], resources: [nodeclaims, nodeclaim, nodepools], operations: [CREATE]"),
         rule("apiGroups: [rbac.authorization.k8s.io], resources: [roles], operations: [CREATE], resourceNames: ['a*']"),
@@ -274,7 +353,7 @@ def without(spec: JSON, field: str) -> JSON | None:
     for key in parents:
         holders.append(holders[-1][key])
     del holders[-1][last]
-    if parents and parents[-1] == "resources" and not holders[-1]:
+    if parents and parents[-1] in {"resources", "apiGroups", "operations"} and not holders[-1]:
         del holders[-3][parents[-2]]
         holders.pop()
         holders.pop()
@@ -287,10 +366,12 @@ def some(*words: str, least: int = 1) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(words), min_size=least, max_size=2).map(lambda each: list(dict.fromkeys(each)))
 
 
-groups = st.sampled_from((["*"], [""], ["apps"], ["", "apps"], ["compute.coreweave.com"], ["example.com"]))
+groups = st.sampled_from(
+    (["*"], [""], ["apps"], ["", "apps"], ["compute.coreweave.com"], ["example.com"], ["app"], ["extensions", "apps"])
+)
 resources = some(
     "pods", "pod", "nodes", "deployments", "nodepools", "things", "pods/exec", "pods/log", "nodepools/scale",
-    "pods/ephemeralcontainers", "deployments/scale",
+    "pods/ephemeralcontainers", "deployments/scale", "nodepoolss", "deploymnets", "pods/scael", "nodepools/sclae",
 )  # fmt: skip
 wildcards = st.sampled_from((["*"], ["*/*"], ["*/scale"], ["pods/*"], ["*", "*/exec"]))
 operations = st.one_of(st.just(["*"]), some("CREATE", "UPDATE", "DELETE", "CONNECT"))
@@ -312,6 +393,12 @@ requirements = st.one_of(
     st.builds(lambda operator: {"key": "t", "operator": operator}, st.sampled_from(("Exists", "DoesNotExist"))),
 )
 selectors = st.fixed_dictionaries({"matchExpressions": st.lists(requirements, max_size=2)})
+named = st.builds(
+    lambda operator, values: {"key": "kubernetes.io/metadata.name", "operator": operator, "values": values},
+    st.sampled_from(("In", "NotIn")),
+    some("team-a", "team-b", "kube-system"),
+)
+namespace_selectors = st.fixed_dictionaries({"matchExpressions": st.lists(st.one_of(requirements, named), max_size=2)})
 exemptions = st.fixed_dictionaries(
     {"reason": st.just("agreed")},
     optional={
@@ -335,7 +422,7 @@ specs = st.fixed_dictionaries(
                 "namespaces": st.fixed_dictionaries(
                     {"include": some(*patterns, least=0), "exclude": some(*patterns, least=0)}
                 ),
-                "namespaceSelector": selectors,
+                "namespaceSelector": namespace_selectors,
                 "objectSelector": selectors,
             },
         ),

@@ -24,7 +24,7 @@ from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
 from webhook.policy.document import EXEMPTION, FACTS, policy_files
-from webhook.policy.errors import PolicyErrors, Problem, SpecError, did_you_mean
+from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.match import Exemption, Matcher
 from webhook.policy.recall import Recall
 from webhook.policy.terms import Enforcement
@@ -181,9 +181,10 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
     for document in written:
         try:
             policy = _compile(document, facts, shared)
-        except SpecError as error:
-            if document.faulty.isdisjoint(error.path[:1]):  # else what is wrong there is said
-                problems.append(document.spec_problem(error))
+        except (SpecError, SpecErrors) as error:
+            found = error.errors if isinstance(error, SpecErrors) else (error,)
+            untold = [each for each in found if document.faulty.isdisjoint(each.path[:1])]  # else it is said
+            problems += map(document.spec_problem, untold)
             continue
         if document.spec.enforcement is not Enforcement.OFF:
             policies.append(policy)
@@ -204,7 +205,8 @@ def _naming_nothing(exemptions: Iterable[PolicyDocument], names: Sequence[str]) 
     for document in exemptions:
         for number, glob in enumerate(document.spec.policies):
             if not any(map(Globs((glob,)).match, names)):
-                text = f"no policy is named {glob}{did_you_mean(glob, names)}"
+                known = ", ".join(sorted(names)) or "none"
+                text = f"no policy is named {glob}{did_you_mean(glob, names)}; there are: {known}"
                 yield document.problem(("spec", "policies", number), text)
 
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 from webhook.capacity.provider import sizers_by_resource
 from webhook.globs import Globs
 from webhook.policy.document import EXEMPTION
-from webhook.policy.never import Ground, Rule, exempts_all, never_exempting, never_matching
+from webhook.policy.never import Ground, Never, Rule
+from webhook.policy.never_scope import exempts_all, never_exempting, never_matching
 from webhook.policy.terms import Enforcement
+from webhook.rules.protocol import Doubtful
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from webhook.policy.common import ExemptSpec
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-    from webhook.policy.never import Never
 
 WARN_BEFORE: Final = timedelta(days=14)
 """How long before its last day an exemption is called to mind."""
@@ -51,11 +52,15 @@ class _Linter:
             policy.name: self._ground.places(Rule(each.api_groups, each.resources, each.scope) for each in policy.rules)
             for policy in bundle.policies
         }
+        rules: dict[str, object] = {policy.name: policy.validator for policy in bundle.policies}
+        self._nevers = {name: rule.nevers for name, rule in rules.items() if isinstance(rule, Doubtful)}
 
     def warnings(self) -> Iterator[Problem]:
         policies = [each for each in self._documents if each.is_policy and each.spec.enforcement is not Enforcement.OFF]
         for policy in policies:
             yield from _told(policy, (), never_matching(policy.spec.match, self._places[policy.name], self._ground))
+            yield from _told(policy, (), self._nevers.get(policy.name, ()))
+            yield from _told(policy, (), _false_conditions(policy))
             for number, entry in enumerate(policy.spec.exempt):
                 yield from self._exempt(policy, ("exempt", number), entry, [policy])
         for document in self._documents:
@@ -88,6 +93,14 @@ class _Linter:
 def _told(document: PolicyDocument, path: tuple[str | int, ...], found: Iterable[Never | None]) -> Iterator[Problem]:
     for each in filter(None, found):
         yield document.problem(("spec", *path, *each.path), f"warning: {each.text}")
+
+
+def _false_conditions(policy: PolicyDocument) -> Iterator[Never]:
+    """What somebody wrote to switch a policy off."""
+    for number, each in enumerate(getattr(policy.spec, "match_conditions", ())):
+        if each.expression.strip() == "false":
+            text = "never matches: this condition is never true; if that is meant, write `enforcement: off`"
+            yield Never(("matchConditions", number, "expression"), text)
 
 
 def _ending(last: date, reason: str, today: date) -> str:

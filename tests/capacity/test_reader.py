@@ -379,8 +379,10 @@ def test_an_on_demand_pool_is_written_where_it_is_read() -> None:
 
 
 def changed_reader(**changes: object) -> PoolReader:
+    """The reader with other fields; None: without it."""
     document = yaml.safe_load(CKS.read_text())
-    document["spec"]["nodePools"][0].update(changes)
+    pools = document["spec"]["nodePools"]
+    pools[0] = {name: value for name, value in {**pools[0], **changes}.items() if value is not None}
     return reader_of(document)
 
 

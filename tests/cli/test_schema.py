@@ -103,6 +103,15 @@ def test_every_kind_has_a_branch_of_its_own() -> None:
         ("SpotSuitability", ("spec", "findings"), {"fewReplicas": "audit"}),
         ("GracefulTermination", ("spec", "classes"), {"web": {"graceSeconds": 60}}),
         ("GracefulTermination", ("spec", "untuned"), "fit"),
+        *(
+            (
+                kind,
+                ("spec",),
+                {"match": {"resourceRules": [{"apiGroups": [""], "resources": [resource], "operations": [operation]}]}},
+            )
+            for kind in ("SpotPlacement", "GracefulTermination")
+            for resource, operation in (("pods", "UPDATE"), ("pods", "*"), ("configmaps", "CREATE"))
+        ),
     ],
 )
 def test_mistake_is_found_by_the_schema_as_by_the_loader(
@@ -118,6 +127,20 @@ def test_mistake_is_found_by_the_schema_as_by_the_loader(
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(document))
     with pytest.raises(PolicyErrors):
         load_bundle([tmp_path])
+
+
+@pytest.mark.parametrize("word", ["off", "'off'", "no", "false"])
+def test_a_policy_is_switched_off_as_editors_of_either_yaml_read_it(
+    validator: Draft7Validator, tmp_path: Path, word: str
+) -> None:
+    document = shipped("ReservedLabels")
+    for read_as in ("off", False):  # by YAML 1.2, and by YAML 1.1 as by the loader
+        document["spec"]["enforcement"] = read_as
+        assert validator.is_valid(document)
+    file = tmp_path / "policy.yaml"
+    file.write_text(yaml.safe_dump(document).replace("enforcement: false", f"enforcement: {word}"))
+    assert f": {word}\n" in file.read_text()
+    assert next(each for each in load_bundle([file]).documents if each.is_policy).spec.enforcement == "off"
 
 
 def test_every_field_is_explained() -> None:
@@ -151,14 +174,14 @@ def test_there_are_no_titles_that_only_repeat_a_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "field", "words"),
     [
-        ("ReservedLabels", "enforcement", ["deny", "warn", "audit", "off"]),
+        ("ReservedLabels", "enforcement", ["deny", "warn", "audit", "off", False]),
         ("SpotPlacement", "controllerCreated", ["warn", "deny"]),
         ("GracefulTermination", "overBudget", ["warn", "clamp", "deny"]),
         ("OnDemandFallback", "require", ["any", "standard", "gpu", "same-type"]),
         ("EvictionStrategy", "sunkNodes", ["named", "all"]),
     ],
 )
-def test_words_have_their_meanings(kind: str, field: str, words: list[str]) -> None:
+def test_words_have_their_meanings(kind: str, field: str, words: list[str | bool]) -> None:
     definitions = editor_schema()["definitions"]
     spec = resolved(definitions[kind]["properties"]["spec"], definitions)
     choice = resolved(spec["properties"][field], definitions)

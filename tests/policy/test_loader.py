@@ -83,6 +83,7 @@ spec:
         ("spec: {match: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [PATCH]}]}}", 4, "'PATCH' is not one of"),
         ("spec: {match: {resourceRules: []}}", 4, "spec.match.resourceRules: "),
         ("spec: {breakGlass: {groups: []}}", 4, "spec.breakGlass.groups: "),
+        ("spec:\n  match:\n    namespaceSelector:", 6, "spec.match.namespaceSelector: is empty; write it, or leave it out"),
         ("spec: []", 4, "spec: "),
         ("specs: {}", 4, "unknown field `specs`, did you mean `spec`?"),
     ],

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import BaseModel
-    from pydantic_core.core_schema import CoreSchema
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core.core_schema import CoreSchema, DictSchema
 
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 """The newest that every editor knows."""
@@ -28,6 +29,16 @@ class _Generator(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: CoreSchema) -> bool:  # noqa: ARG002
         return False
+
+    def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
+        """A map whose keys all have the shape that they should: pydantic lets those that have not hold anything."""
+        keys = self.generate_inner(schema["keys_schema"])
+        values = self.generate_inner(schema["values_schema"])
+        return {
+            "type": "object",
+            "additionalProperties": values or True,
+            **({"propertyNames": keys} if keys != {"type": "string"} else {}),
+        }
 
 
 def spec_models() -> dict[str, type[BaseModel]]:
@@ -83,15 +94,25 @@ def is_model(schema: Mapping[str, Any]) -> bool:
 
 
 def editor_schema() -> dict[str, Any]:
-    """`policy_schema` without defaults that are lists or mappings: editors offer them as text, and YAML reads another.
+    """`policy_schema` as editors need it, who read YAML and write it.
 
-    (``- *cache*`` is an alias, ``true`` in a map of annotations no string.)
+    Without defaults that are lists or mappings: they are offered as text, and YAML reads another (``- *cache*`` is an
+    alias, ``true`` in a map of annotations no string). With what YAML 1.1 makes of ``off``, and with a ``spec:`` in
+    which all is commented out, where nothing is required.
     """
     schema = policy_schema()
-    for definition in schema["definitions"].values():
-        for field in definition.get("properties", {}).values():
-            if isinstance(field.get("default"), list | dict):
-                del field["default"]
+    definitions = schema["definitions"]
+    for kind in schema["properties"]["kind"]["enum"]:
+        if "spec" not in definitions[kind]["required"]:
+            definitions[f"{kind}Spec"]["type"] = ["object", "null"]
+    for definition in definitions.values():
+        for part in (definition, *definition.get("properties", {}).values()):
+            if isinstance(part.get("default"), list | dict):
+                del part["default"]
+            if "off" in part.get("enum", ()):
+                part["enum"] = [*part["enum"], False]
+                part["enumDescriptions"] = [*part["enumDescriptions"], "`off`, as YAML 1.1 reads it without quotes"]
+                part["type"] = ["string", "boolean"]
     return schema
 
 

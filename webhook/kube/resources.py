@@ -44,14 +44,26 @@ def resource_named(group: str, plural: str) -> Resource | None:
     return _BY_NAME.get((group, plural))
 
 
+def built_in_groups() -> set[str]:
+    """The API groups of Kubernetes' own."""
+    return {*_NAMESPACED, *_CLUSTER_SCOPED}
+
+
 def built_in_resources(group: str) -> list[Resource]:
-    """The built-in resources of an API group."""
-    return [each for each in _BY_NAME.values() if each.group == group]
+    """The built-in resources of an API group; ``*``: of all."""
+    return [each for each in _BY_NAME.values() if group in {"*", each.group}]
 
 
-def served_version(group: str) -> str | None:
-    """The only version in which any Kubernetes of today serves the API group; None: that is not known."""
-    return "v1" if group in {"", "apps"} else None
+def versions_of(group: str, plural: str) -> frozenset[str]:
+    """The versions in which any Kubernetes of today serves the built-in resource; none: they change from year to year.
+
+    Of ``*``: those of all resources of the group.
+    """
+    if plural != "*":
+        resource = _BY_NAME[group, plural]
+        return frozenset() if resource.kind in _UNSETTLED.split() else frozenset(_VERSIONS.get(group, "v1").split())
+    each = [versions_of(group, resource.plural) for resource in built_in_resources(group)]
+    return frozenset().union(*each) if all(each) else frozenset()
 
 
 def groups_with(plural: str) -> list[str]:
@@ -64,20 +76,26 @@ def is_built_in(group: str) -> bool:
     return group in _NAMESPACED or group in _CLUSTER_SCOPED
 
 
-def operations_on(group: str, subresource: str) -> frozenset[str] | None:
-    """The operations that the API server asks webhooks about; None: it depends on who serves the resource.
+def subresources_of(group: str, plural: str) -> list[str]:
+    """The subresources of a built-in resource; of ``*``: of any in the group."""
+    paths = [path.split("/") for path in _SUBRESOURCES.get(group, "").split()]
+    return [subresource for resource, subresource in paths if plural in {"*", resource}]
+
+
+def operations_on(group: str, subresource: str, plural: str = "*") -> frozenset[str] | None:
+    """The operations that the API server asks webhooks about; None: they are not known.
 
     Args:
         group: the API group.
         subresource: empty for the resource itself.
+        plural: the resource; ``*``: any of the group.
     """
-    if subresource in {"status", "scale"}:
-        return frozenset({"UPDATE"})
     if not is_built_in(group):
-        return None
+        return frozenset({"UPDATE"}) if subresource in {"status", "scale"} else None
     if not subresource:
-        return frozenset({"CREATE", "UPDATE", "DELETE"})
-    return frozenset(_SUBRESOURCES.get(subresource, "").split())
+        return frozenset(_OPERATIONS.get((group, plural), "CREATE UPDATE DELETE").split())
+    there = subresource in subresources_of(group, plural)
+    return frozenset(_ON_SUBRESOURCES.get(subresource, "").split()) if there else None
 
 
 def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
@@ -140,7 +158,58 @@ def plural_of(kind: str) -> str:
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
+GONE: Final = frozenset({"auditregistration.k8s.io", "extensions", "settings.k8s.io"})
+"""API groups that Kubernetes had: no version of today serves them."""
+
+_VERSIONS: Final = {"autoscaling": "v1 v2"}
+"""Of groups that are served in others than v1 alone."""
+
+_UNSETTLED: Final = (
+    "ClusterTrustBundle DeviceClass DeviceTaintRule FlowSchema IPAddress LeaseCandidate MutatingAdmissionPolicy "
+    "MutatingAdmissionPolicyBinding PodCertificateRequest PodGroup PriorityLevelConfiguration ResourceClaim "
+    "ResourceClaimTemplate ResourcePoolStatusRequest ResourceSlice SelfSubjectReview ServiceCIDR StorageVersion "
+    "StorageVersionMigration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding VolumeAttributesClass "
+    "Workload"
+)
+"""Kinds that are, or lately were, served in alpha or beta versions."""
+
+_OPERATIONS: Final = {
+    ("", "bindings"): "CREATE",
+    ("", "componentstatuses"): "",
+    ("authentication.k8s.io", "selfsubjectreviews"): "CREATE",
+    ("authentication.k8s.io", "tokenreviews"): "CREATE",
+    ("authorization.k8s.io", "localsubjectaccessreviews"): "CREATE",
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): "CREATE",
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): "CREATE",
+    ("authorization.k8s.io", "subjectaccessreviews"): "CREATE",
+}
+"""Of resources that can't be created, updated and deleted."""
+
 _SUBRESOURCES: Final = {
+    "": "namespaces/finalize namespaces/status nodes/proxy nodes/status persistentvolumeclaims/status "
+    "persistentvolumes/status pods/attach pods/binding pods/ephemeralcontainers pods/eviction pods/exec pods/log "
+    "pods/portforward pods/proxy pods/resize pods/status replicationcontrollers/scale replicationcontrollers/status "
+    "resourcequotas/status serviceaccounts/token services/proxy services/status",
+    "admissionregistration.k8s.io": "validatingadmissionpolicies/status",
+    "apiextensions.k8s.io": "customresourcedefinitions/status",
+    "apiregistration.k8s.io": "apiservices/status",
+    "apps": "daemonsets/status deployments/scale deployments/status replicasets/scale replicasets/status "
+    "statefulsets/scale statefulsets/status",
+    "autoscaling": "horizontalpodautoscalers/status",
+    "batch": "cronjobs/status jobs/status",
+    "certificates.k8s.io": "certificatesigningrequests/approval certificatesigningrequests/status "
+    "podcertificaterequests/status",
+    "flowcontrol.apiserver.k8s.io": "flowschemas/status prioritylevelconfigurations/status",
+    "internal.apiserver.k8s.io": "storageversions/status",
+    "networking.k8s.io": "ingresses/status networkpolicies/status servicecidrs/status",
+    "policy": "poddisruptionbudgets/status",
+    "resource.k8s.io": "devicetaintrules/status resourceclaims/status resourcepoolstatusrequests/status",
+    "scheduling.k8s.io": "podgroups/status",
+    "storage.k8s.io": "volumeattachments/status",
+    "storagemigration.k8s.io": "storageversionmigrations/status",
+}
+
+_ON_SUBRESOURCES: Final = {
     "approval": "UPDATE",
     "attach": "CONNECT",
     "binding": "CREATE",
@@ -151,9 +220,11 @@ _SUBRESOURCES: Final = {
     "portforward": "CONNECT",
     "proxy": "CONNECT",
     "resize": "UPDATE",
+    "scale": "UPDATE",
+    "status": "UPDATE",
     "token": "CREATE",
 }
-"""Beside ``status`` and ``scale``; and ``log``, which is only read."""
+"""Operations on subresources; ``log`` is only read."""
 
 _BUILT_IN: Final = {
     (group, kind): Resource(group, kind, plural_of(kind), namespaced)

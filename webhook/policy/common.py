@@ -17,12 +17,15 @@ from pydantic import (
     Field,
     StrictBool,
     StrictInt,
+    WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
 from webhook.policy.fields import (
+    KIND,
     ApiGroups,
     ApiVersions,
     LabelKey,
@@ -35,41 +38,46 @@ from webhook.policy.meanings import Meanings, Shape, at_least_one
 from webhook.policy.terms import Enforcement
 
 
-def _check_glob(pattern: str) -> str:
-    if problem := problem_with(pattern):
-        raise ValueError(problem)
-    return pattern
-
-
-def _check_reason(reason: str) -> str:
-    if not reason.strip():
-        raise ValueError("say why, for whoever reads the audit log")
-    return reason
-
-
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-
-
 def _date_text(value: object) -> object:
     """Only as in the schema: pydantic also takes times, and digits for seconds since 1970."""
-    if not isinstance(value, str) or not _DATE.fullmatch(value):
+    if not isinstance(value, str) or not re.fullmatch(_DATE, value):
         raise ValueError(f"a date is written as 2027-01-31, got {value!r}")
     return value
 
 
-Glob = Annotated[str, AfterValidator(_check_glob)]
-KindGlob = Annotated[Glob, AfterValidator(check_kind)]
+GLOB: Final = Shape(
+    r"[^\s\[]+|[^\s\[]*\[\S[^\s\]]*\]\S*", "a glob: no white space, and no `[` that is not closed", problem_with
+)
+Glob = Annotated[str, GLOB]
+KindGlob = Annotated[Glob, KIND, AfterValidator(check_kind)]
 """Kinds of objects, as ``Kind.group``."""
-Date = Annotated[date, BeforeValidator(_date_text)]
+_DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+Date = Annotated[
+    date,
+    BeforeValidator(_date_text),
+    WithJsonSchema(
+        {"type": "string", "format": "date", "pattern": f"^{_DATE}$", "patternErrorMessage": "expected 2027-01-31"}
+    ),
+]
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
 Flag = StrictBool
 NonEmpty = Annotated[str, Field(min_length=1)]
+SOMETHING: Final = r"\s*\S[\s\S]*"
+"""Texts that are more than white space."""
 
 
 class Model(BaseModel):
     """Strict and frozen; field names are camelCase in files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_written(cls, value: object) -> object:
+        """A field with nothing in it is not left out: all that was in it is commented out, or in the wrong column."""
+        if value is None:
+            raise ValueError("is empty; write it, or leave it out")
+        return value
 
 
 def _off(value: object) -> object:
@@ -119,14 +127,16 @@ class Metadata(Model):
 class ResourceRuleSpec(Model):
     """Resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
 
-    api_groups: ApiGroups = Field(min_length=1, description="API groups; '' is the core group.")
+    api_groups: ApiGroups = Field(min_length=1, description="API groups; '' is the core group, '*' all.")
     api_versions: ApiVersions = Field(default=("*",), min_length=1, description="API versions.")
     resources: Resources = Field(
         min_length=1,
         description="Plural resource names; subresources as 'nodepools/scale'. '*' is all resources without "
         "subresources, 'pods/*' Pods and all their subresources, '*/scale' that of all, '*/*' everything.",
     )
-    operations: Operations = Field(min_length=1, description="Operations.")
+    operations: Operations = Field(
+        min_length=1, description="What is done; CONNECT is that of subresources, as pods/exec. '*' is all."
+    )
     resource_names: tuple[NonEmpty, ...] = Field(
         default=(),
         description="Only objects with these names; empty: all. One that the API server is to name has none yet.",
@@ -201,7 +211,10 @@ class MatchSpec(Model):
     )
 
 
-_WHOM: Final = at_least_one("users", "groups", "serviceAccounts", "namespaces", "names", "objectSelector")
+_WHOM: Final = at_least_one(
+    *("users", "groups", "serviceAccounts", "namespaces", "names"),
+    objectSelector={"properties": {"matchLabels": {"maxProperties": 0}, "matchExpressions": {"maxItems": 0}}},
+)
 
 
 class ExemptSpec(Model):
@@ -219,7 +232,7 @@ class ExemptSpec(Model):
     object_selector: LabelSelectorSpec | None = Field(
         default=None, description="Labels of the object, as it will be; on DELETE as it was."
     )
-    reason: Annotated[str, AfterValidator(_check_reason)] = Field(
+    reason: Annotated[str, Shape(SOMETHING, "a reason", lambda _: "say why, for whoever reads the audit log")] = Field(
         description="Why; it is in the audit log and in `explain`."
     )
     expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")

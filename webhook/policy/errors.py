@@ -47,12 +47,22 @@ class SpecError(ValueError):
     Attributes:
         path: where below ``spec``.
         problem: what is wrong, and what would be right.
+        offset: where in the text that is there, in characters; None: all of it.
     """
 
-    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
+    def __init__(self, path: tuple[str | int, ...], problem: str, offset: int | None = None) -> None:
         super().__init__(problem)
         self.path = path
         self.problem = problem
+        self.offset = offset
+
+
+class SpecErrors(ValueError):  # noqa: N818 - it is several
+    """Several at once."""
+
+    def __init__(self, errors: Iterable[SpecError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(each.problem for each in self.errors))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -6,45 +6,50 @@ Source: the validation of admissionregistration.k8s.io/v1 and of label selectors
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import AfterValidator
+from pydantic import Field
 
 from webhook.globs import is_glob
 from webhook.kube.resources import built_in_resources, is_built_in, resource_of
 from webhook.policy.errors import did_you_mean
+from webhook.policy.meanings import Checked, Shape
 
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_DNS_SUBDOMAIN: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_VERSION: Final = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+_DNS_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_DNS_SUBDOMAIN: Final = r"(?=[^/]{1,253}(/|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
+_LABEL_NAME: Final = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_VERSION: Final = "v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?"
 
 
-def _check_group(group: str) -> str:
-    if group == "core" or _VERSION.fullmatch(group):
-        raise ValueError(f"{group!r} is no API group; that of Pods, Namespaces and Nodes, the core group, is ''")
-    if group in {"", "*"} or _DNS_SUBDOMAIN.fullmatch(group):
-        return group
+def _no_group(group: str) -> str:
+    if group == "core" or re.fullmatch(_VERSION, group):
+        return f"{group!r} is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"
     name, slash, version = group.partition("/")
-    if slash and _DNS_SUBDOMAIN.fullmatch(name):
-        raise ValueError(f"{group!r} is a group with a version: write apiGroups: [{name}] and apiVersions: [{version}]")
-    raise ValueError(f"{group!r} is no API group; write '' for the core group, '*' for all, or a name such as apps")
+    if slash and re.fullmatch(_DNS_SUBDOMAIN, name):
+        return f"{group!r} is a group with a version: write apiGroups: [{name}] and apiVersions: [{version}]"
+    return f"{group!r} is no API group; write '' for the core group, '*' for all, or a name such as apps"
 
 
-def _check_version(version: str) -> str:
-    if version == "*" or _DNS_LABEL.fullmatch(version):
-        return version
-    raise ValueError(f"{version!r} is no API version; write it without its group, as v1, or '*' for all")
+def _no_version(version: str) -> str:
+    return f"{version!r} is no API version; write it without its group, as v1, or '*' for all"
 
 
-def _check_resource(resource: str) -> str:
-    parts = resource.split("/")
-    if len(parts) <= 2 and all(part == "*" or _DNS_SUBDOMAIN.fullmatch(part) for part in parts):  # noqa: PLR2004
-        return resource
-    raise ValueError(
+def _no_resource(resource: str) -> str:
+    return (
         f"{resource!r} is no resource; write the plural in lower case, as pods, a subresource as deployments/scale, "
         "and '*' for a whole part"
     )
+
+
+def _no_label_key(key: str) -> str:
+    return f"{key!r} can't be the key of a label, so nothing would ever match"
+
+
+def _no_label_value(value: str) -> str:
+    return f"{value!r} can't be the value of a label, so nothing would ever match"
 
 
 def _check_stars(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -69,32 +74,22 @@ def _is_named_by(resource: str, wide: str) -> bool:
     return bool(slash) and wide in {f"{name}/*", f"*/{subresource}"}
 
 
-def _check_label_key(key: str) -> str:
-    """The key of a label, as Kubernetes has it."""
-    prefix, slash, name = key.rpartition("/")
-    if _LABEL_NAME.fullmatch(name) and (not slash or _DNS_SUBDOMAIN.fullmatch(prefix)):
-        return key
-    raise ValueError(f"{key!r} can't be the key of a label, so nothing would ever match")
-
-
-def _check_label_value(value: str) -> str:
-    """The value of a label, as Kubernetes has it."""
-    if not value or _LABEL_NAME.fullmatch(value):
-        return value
-    raise ValueError(f"{value!r} can't be the value of a label, so nothing would ever match")
-
-
 def check_kind(pattern: str) -> str:
     """A glob of kinds of objects, as ``Kind.group``."""
-    group, slash, kind = pattern.rpartition("/")
-    if slash:
-        raise ValueError(f"{pattern!r} would match nothing; write the kind first: {kind}.{group}")
     kind, _, group = pattern.partition(".")
     if not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None:
-        where = f"API group {group}" if group else "the core group"
-        hint = _meant(kind, group) or "; write Kind.group, as Deployment.apps"
-        raise ValueError(f"{pattern!r} would match nothing: Kubernetes has no kind {kind} in {where}{hint}")
+        raise ValueError(_no_kind(pattern))
     return pattern
+
+
+def _no_kind(pattern: str) -> str:
+    if "/" in pattern:
+        group, _, kind = pattern.rpartition("/")
+        return f"{pattern!r} would match nothing; write the kind first: {kind}.{group}"
+    kind, _, group = pattern.partition(".")
+    where = f"API group {group}" if group else "the core group"
+    hint = _meant(kind, group) or "; write Kind.group, as Deployment.apps"
+    return f"{pattern!r} would match nothing: Kubernetes has no kind {kind} in {where}{hint}"
 
 
 def _meant(kind: str, group: str) -> str:
@@ -107,9 +102,59 @@ def _meant(kind: str, group: str) -> str:
     return did_you_mean(f"{kind}.{group}", names)
 
 
-ApiGroups = Annotated[tuple[Annotated[str, AfterValidator(_check_group)], ...], AfterValidator(_check_stars)]
-ApiVersions = Annotated[tuple[Annotated[str, AfterValidator(_check_version)], ...], AfterValidator(_check_stars)]
-Resources = Annotated[tuple[Annotated[str, AfterValidator(_check_resource)], ...], AfterValidator(_check_resources)]
-Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], AfterValidator(_check_stars)]
-LabelKey = Annotated[str, AfterValidator(_check_label_key)]
-LabelValue = Annotated[str, AfterValidator(_check_label_value)]
+_STAR_ALONE: Final = Checked(_check_stars, {"if": {"contains": {"const": "*"}}, "then": {"maxItems": 1}})
+_NO_RESOURCE_TWICE: Final = Checked(
+    _check_resources,
+    {
+        "allOf": [
+            {"if": {"contains": {"const": "*/*"}}, "then": {"items": {"const": "*/*"}}},
+            {"if": {"contains": {"const": "*"}}, "then": {"items": {"pattern": r"^\*$|/"}}},
+        ]
+    },
+)
+
+_Group = Annotated[
+    str,
+    Shape(rf"(?!(core|{_VERSION})$)({_DNS_SUBDOMAIN}|\*|)", "'' for the core group, '*', or a name as apps", _no_group),
+    Field(examples=["", "apps", "batch"]),
+]
+_Version = Annotated[str, Shape(rf"{_DNS_LABEL}|\*", "a version without its group, as v1, or '*'", _no_version)]
+_Resource = Annotated[
+    str,
+    Shape(
+        rf"({_DNS_SUBDOMAIN}|\*)(/({_DNS_SUBDOMAIN}|\*))?",
+        "a plural in lower case, as pods or deployments/scale, or '*' for a whole part",
+        _no_resource,
+    ),
+    Field(examples=["pods", "deployments", "nodepools/scale"]),
+]
+
+ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
+ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
+Resources = Annotated[tuple[_Resource, ...], _NO_RESOURCE_TWICE]
+Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], _STAR_ALONE]
+LabelKey = Annotated[str, Shape(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key of a label", _no_label_key)]
+LabelValue = Annotated[str, Shape(f"({_LABEL_NAME})?", "the value of a label", _no_label_value)]
+
+_CORE_KINDS: Final = "|".join(each.kind for each in built_in_resources(""))
+KIND: Final = Shape(rf"[^/]*[.*?\[][^/]*|{_CORE_KINDS}", "Kind.group, as Deployment.apps", _no_kind)
+"""What `check_kind` takes, as far as a pattern can say it: a kind without a group is one of the core group."""
+
+PODS_ON_CREATE: Final[dict[str, JsonValue]] = {
+    "properties": {
+        "match": {
+            "properties": {
+                "resourceRules": {
+                    "items": {
+                        "properties": {
+                            "apiGroups": {"const": [""]},
+                            "resources": {"const": ["pods"]},
+                            "operations": {"const": ["CREATE"]},
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+"""For editors, of kinds that change Pods: what `webhook.bundle` refuses of them."""

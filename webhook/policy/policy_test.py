@@ -6,13 +6,16 @@ from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StrictInt, model_validator
 from pydantic.alias_generators import to_camel
 
 from webhook.policy.common import Date, Flag, Model, NonEmpty
-from webhook.policy.meanings import Meanings
+from webhook.policy.meanings import Meanings, Shape
 
 KIND: Final = "PolicyTest"
+
+
+_VERSION: Final = Shape(r"v?[0-9]+\.[0-9]+.*", 'a version in quotes, as "1.34"')
 
 
 def _version_text(value: object) -> object:
@@ -43,10 +46,10 @@ def _null_removes(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-class ObjectMetadata(Model):
+class ObjectMetadata(BaseModel):
     """``metadata`` of an object. A misspelt field is a mistake: it would be in no object, and the test of nothing."""
 
-    model_config = ConfigDict(json_schema_extra=_null_removes)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, json_schema_extra=_null_removes)
 
     name: str | None = Field(default=None, description="Name.")
     generate_name: str | None = Field(default=None, description="What the name begins with.")
@@ -57,10 +60,10 @@ class ObjectMetadata(Model):
     owner_references: list[dict[str, Any]] | None = Field(default=None, description="Owners, as in a manifest.")
     uid: str | None = Field(default=None, description="As the API server writes it.")
     resource_version: str | None = Field(default=None, description="As the API server writes it.")
-    generation: int | None = Field(default=None, description="As the API server writes it.")
+    generation: StrictInt | None = Field(default=None, description="As the API server writes it.")
     creation_timestamp: str | None = Field(default=None, description="As the API server writes it.")
     deletion_timestamp: str | None = Field(default=None, description="When its deletion was asked for.")
-    deletion_grace_period_seconds: int | None = Field(default=None, description="As the API server writes it.")
+    deletion_grace_period_seconds: StrictInt | None = Field(default=None, description="As the API server writes it.")
     managed_fields: list[dict[str, Any]] | None = Field(default=None, description="As the API server writes it.")
 
 
@@ -156,7 +159,7 @@ class Surroundings(Model):
     date: Date | None = Field(
         default=None, description="The day of the request (UTC), for exemptions that end; default: today."
     )
-    kubernetes_version: Annotated[str, BeforeValidator(_version_text), Field(pattern=r"^v?\d+\.\d+")] | None = Field(
+    kubernetes_version: Annotated[str, _VERSION, BeforeValidator(_version_text)] | None = Field(
         default=None, description="Of the API server and the kubelets, in quotes."
     )
 
@@ -183,10 +186,22 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
+def _object_with(key: str, *fields: str) -> dict[str, JsonValue]:
+    return {"anyOf": [{"required": [each], "properties": {each: {"required": [key]}}} for each in fields]}
+
+
+def _in_each_case(key: str) -> dict[str, JsonValue]:
+    """For editors: where the document's object does not say what it is, those of the cases do."""
+    cases: dict[str, JsonValue] = {"cases": {"items": _object_with(key, "object", "oldObject")}}
+    return {"if": {"not": _object_with(key, "object")}, "then": {"properties": cases}}
+
+
 class PolicyTestSpec(Surroundings):
     """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(
+        json_schema_extra={"allOf": [_in_each_case("apiVersion"), _in_each_case("kind")], "examples": [_EXAMPLE]}
+    )
 
     cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests; each is judged on its own.")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from webhook.capacity.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
 from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
-from webhook.policy.meanings import Meanings
+from webhook.policy.fields import PODS_ON_CREATE
+from webhook.policy.meanings import Meanings, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,9 @@ def _check_grace(value: object) -> object:
 
 
 GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
-ClassName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+ClassName = Annotated[
+    str, Shape("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lower case letters, digits and '-', as web-server")
+]
 
 
 class ClassSpec(Model):
@@ -55,6 +58,8 @@ def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
 
 class GracefulTerminationSpec(PolicySpec):
     """Injects preStop sleeps, and fits grace periods to the provider's budget and the workload's class."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [PODS_ON_CREATE]})
 
     provider: str = Field(
         default="", description="The CapacityProvider of this cluster, where the cluster does not show it."

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from jmespath.exceptions import JMESPathError
-from pydantic import AfterValidator, Field, JsonValue, StrictInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
 
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
+from webhook.policy.meanings import Shape
 from webhook.policy.pools import Query as QueryText  # noqa: TC001 - pydantic reads it
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules_checks import Text
 
-_FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*")
-
 AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
 
 
-def _check_field(text: str) -> str:
-    if not _FIELD.fullmatch(text):
-        raise ValueError(f"{text!r} is no field path: write it as spec.targetNodes")
-    return text
+def _no_field(text: str) -> str:
+    return f"{text!r} is no field path: write it as spec.targetNodes"
 
 
 def _check_text(text: str) -> str:
@@ -32,12 +28,27 @@ def _check_text(text: str) -> str:
     return text
 
 
-FieldPath = Annotated[str, AfterValidator(_check_field)]
+FieldPath = Annotated[
+    str, Shape(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes", _no_field)
+]
 MessageText = Annotated[str, AfterValidator(_check_text)]
+
+
+def _with(field: str, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {"required": [field], "properties": {field: schema}}
 
 
 class FieldSpec(Model):
     """One field, as the schema of its resource has it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                {"if": _with("values", {"minItems": 1}), "then": _with("type", {"const": "string"})},
+                {"if": _with("minimum", {}), "then": _with("type", {"const": "integer"})},
+            ]
+        }
+    )
 
     path: FieldPath = Field(description="Field path, as spec.targetNodes.")
     type: Literal["string", "integer", "boolean", "object", "array"] | None = Field(
@@ -49,7 +60,9 @@ class FieldSpec(Model):
     values: tuple[NonEmpty, ...] = Field(default=(), description="All values that it may have, of a string.")
     any_case: Flag = Field(default=False, description="Letter case of these values does not matter.")
     detail: str = Field(default="", description="What a person should know of it when it is wrong.")
-    example: JsonValue = Field(default=None, description="A right value, to show.")
+    example: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = Field(
+        default=None, description="A right value, to show."
+    )
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:

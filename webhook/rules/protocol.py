@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
     from webhook.policy.common import PolicySpec
+    from webhook.policy.never import Never
     from webhook.review import Request
 
 NO_NEEDS: Final = Needs()
@@ -92,6 +93,15 @@ class Asking(Protocol):
     @property
     def needs(self) -> Needs:
         """What it asks, instead of its kind's ``needs``."""
+
+
+@runtime_checkable
+class Doubtful(Protocol):
+    """A rule whose spec is no mistake, and has parts that can never take effect."""
+
+    @property
+    def nevers(self) -> tuple[Never, ...]:
+        """They are."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -179,7 +189,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         spec: the model of their ``spec``; None: of ``spot_placement.py`` it is ``SpotPlacementSpec`` in
             ``spot_placement_spec.py``. There it is imported only to validate policies; models are slow to import.
         compile: makes the rule; it has ``mutate``, ``validate`` or both. Problems were found by the model, or are
-            raised as `webhook.policy.errors.SpecError` with the field path below ``spec``.
+            raised as `webhook.policy.errors.SpecError` with the field path below ``spec``, or as ``SpecErrors``.
         rules: what it matches when its ``match`` does not say, given the facts.
         needs: what of the cluster its rule asks.
         order: policies of lower order come first. A selector that one injects may make a Pod another's business.

@@ -1,0 +1,170 @@
+"""Namespaces, selectors and exemptions that never match; and all of `match`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.globs import Globs, covers, is_glob
+from webhook.policy.match import SERVICE_ACCOUNT
+from webhook.policy.never import Never
+from webhook.policy.never_rules import never_in_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from webhook.policy.common import ExemptSpec, LabelSelectorSpec, MatchSpec
+    from webhook.policy.never import Ground, Places
+
+_NAMESPACE: Final = re.compile(r"([a-z0-9*?-]|\[.[^]]*\])+")
+"""A glob that may match the name of a namespace."""
+
+_NAME: Final = "kubernetes.io/metadata.name"
+"""The label by which the API server names every namespace."""
+
+
+def never_matching(match: MatchSpec, places: Places, ground: Ground) -> Iterator[Never]:
+    """What of ``match`` never matches, or restricts nothing.
+
+    Args:
+        match: as it is written.
+        places: where that is which the policy looks at.
+        ground: what is known.
+    """
+    yield from never_in_rules(match, ground)
+    if places == {False}:
+        yield from _without_namespaces(match)
+    else:
+        in_namespaces = "never matches" if places == {True} else "never matches anything in a namespace"
+        yield from _namespaces(match, ground, in_namespaces)
+        yield from _selector("namespaceSelector", match.namespace_selector, in_namespaces)
+        if not _contradiction(match.namespace_selector) and (why := _selected_by_name(match, ground)):
+            yield Never(("match", "namespaceSelector"), f"{in_namespaces}: {why}")
+    yield from _selector("objectSelector", match.object_selector, "never matches")
+
+
+def _selector(name: str, selector: LabelSelectorSpec | None, what: str) -> Iterator[Never]:
+    if key := _contradiction(selector):
+        yield Never(("match", name), f"{what}: no value of label {key} meets all that is required of it")
+
+
+def never_exempting(exempt: ExemptSpec, match: MatchSpec, places: Places, ground: Ground) -> Never | None:
+    """Why an exemption lets nothing through that the policy looks at; None: it may. Its last day does not count."""
+    if key := _contradiction(exempt.object_selector):
+        return Never(("objectSelector",), f"never holds: no value of label {key} meets all that is required of it")
+    if exempt.namespaces:
+        if places == {False}:
+            return Never(("namespaces",), "never holds: what the policy looks at is in no namespace")
+        if all(_is_out_of_sight(glob, match, ground) for glob in exempt.namespaces):
+            return Never(("namespaces",), "never holds: the policy looks at nothing in these namespaces")
+    if exempt.users and exempt.service_accounts and not any(map(is_glob, exempt.users)):
+        accounts = Globs(exempt.service_accounts)
+        own = [user.removeprefix(SERVICE_ACCOUNT) for user in exempt.users if user.startswith(SERVICE_ACCOUNT)]
+        if not any(map(accounts.match, own)):
+            text = (
+                "never holds: none of these users is one of the serviceAccounts; write two entries, of which one holds"
+            )
+            return Never(("users",), text)
+    return None
+
+
+def exempts_all(exempt: ExemptSpec, match: MatchSpec, places: Places) -> bool:
+    """Does the exemption let everything through that the policy looks at?"""
+    included = match.namespaces.include or ("*",)
+    if exempt.namespaces and (
+        places != {True} or not all(any(covers(wide, glob) for wide in exempt.namespaces) for glob in included)
+    ):
+        return False
+    whoever = all("*" in globs for globs in (exempt.users, exempt.groups, exempt.names) if globs)
+    selector = exempt.object_selector
+    selected = selector is not None and bool(selector.match_labels or selector.match_expressions)
+    return whoever and not selected and not exempt.service_accounts
+
+
+def _without_namespaces(match: MatchSpec) -> Iterator[Never]:
+    """As in Kubernetes, the namespace parts do not restrict what is in no namespace."""
+    text = "restricts nothing: what the policy looks at is cluster-scoped, and in no namespace"
+    if match.namespaces.include or match.namespaces.exclude:
+        yield Never(("match", "namespaces"), text)
+    if match.namespace_selector is not None:
+        yield Never(("match", "namespaceSelector"), text)
+
+
+def _namespaces(match: MatchSpec, ground: Ground, what: str) -> Iterator[Never]:
+    excluded = match.namespaces.exclude
+    for number, glob in enumerate(match.namespaces.include):
+        if not _NAMESPACE.fullmatch(glob):
+            text = f"no namespace is named {glob}: names have lower case letters, digits and '-'"
+            yield Never(("match", "namespaces", "include", number), text)
+    if not match.namespaces.include:
+        if any(covers(wide, "*") for wide in excluded):
+            yield Never(("match", "namespaces", "exclude"), f"{what}: it takes out every namespace")
+    elif _all_in(match.namespaces.include, excluded):
+        text = f"{what}: exclude takes out every namespace that include names"
+        yield Never(("match", "namespaces", "include"), text)
+    elif all(_all_in([glob], (*excluded, *_system(glob, [glob], ground))) for glob in match.namespaces.include):
+        text = f"{what}: include takes in only system namespaces; only one that is named whole is looked at, to warn"
+        yield Never(("match", "namespaces", "include"), text)
+
+
+def _all_in(globs: Iterable[str], wide: Sequence[str]) -> bool:
+    return all(any(covers(each, glob) for each in wide) for glob in globs)
+
+
+def _system(glob: str, include: Sequence[str], ground: Ground) -> tuple[str, ...]:
+    """System namespaces, unless `include` names one of those whole that the glob matches: then the policy may warn."""
+    named = [each for each in include if not is_glob(each)]
+    return () if named and any(map(Globs((glob,)).match, named)) else ground.system_namespaces
+
+
+def _is_out_of_sight(glob: str, match: MatchSpec, ground: Ground) -> bool:
+    include = match.namespaces.include
+    if _all_in([glob], (*match.namespaces.exclude, *_system(glob, include, ground))):
+        return True
+    return bool(include) and not is_glob(glob) and not Globs(include).match(glob)
+
+
+def _selected_by_name(match: MatchSpec, ground: Ground) -> str:
+    """Why no namespace has a name that both ``namespaces`` and ``namespaceSelector`` take; empty: one may."""
+    namespaces = match.namespaces
+    required = [(operator, values) for key, operator, values in _requirements(match.namespace_selector) if key == _NAME]
+    selected = [values for operator, values in required if operator == "In"]
+    left_out = set().union(*(values for operator, values in required if operator == "NotIn"))
+    if any(operator == "DoesNotExist" for operator, _ in required):
+        return f"every namespace has the label {_NAME}"
+    if selected:
+        names = sorted(set.intersection(*selected) - left_out)
+        include, exclude = Globs(namespaces.include or ("*",)), Globs(namespaces.exclude)
+        system = Globs(ground.system_namespaces)
+        seen = [name for name in names if include.match(name) and not exclude.match(name)]
+        if not seen:
+            return f"it selects {', '.join(names)} alone, and `namespaces` leaves that out"
+        if all(system.match(name) and name not in namespaces.include for name in seen):
+            return f"it selects {', '.join(seen)} alone, of which nothing is looked at: a system namespace"
+    elif namespaces.include and left_out.issuperset(namespaces.include):
+        return "it leaves out every namespace that namespaces.include names"
+    return ""
+
+
+def _requirements(selector: LabelSelectorSpec | None) -> list[tuple[str, str, set[str]]]:
+    """Key, operator and values of all that a selector requires."""
+    if selector is None:
+        return []
+    return [
+        *((key, "In", {value}) for key, value in selector.match_labels.items()),
+        *((each.key, str(each.operator), set(each.values)) for each in selector.match_expressions),
+    ]
+
+
+def _contradiction(selector: LabelSelectorSpec | None) -> str:
+    """The key of which a selector requires what no label can be; empty: there is none."""
+    required = _requirements(selector)
+    for key in dict.fromkeys(key for key, _, _ in required):
+        of_key = [(operator, values) for name, operator, values in required if name == key]
+        operators = {operator for operator, _ in of_key}
+        allowed = [values for operator, values in of_key if operator == "In"]
+        forbidden = set().union(*(values for operator, values in of_key if operator == "NotIn"))
+        absent = "DoesNotExist" in operators and not operators.isdisjoint({"In", "Exists"})
+        if absent or (allowed and not set.intersection(*allowed) - forbidden):
+            return key
+    return ""
