@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import gc
 import sys
 from typing import Any
 
@@ -37,13 +37,13 @@ NAMES = {"oldObject": None, "request": {"operation": "CREATE"}, "request.userInf
 
 
 def values(shown: object, **others: Any) -> Values:
-    raw = json.dumps(shown, default=str)
     known = {**NAMES, "namespaceObject": None, "pools": [], **others, "object": shown}
-    return language().values(known, len(raw), raw.count(",") + 1)
+    return language().values(known)
 
 
 def evaluated(expression: str, shown: object = OBJECT, **others: Any) -> bool | str:
-    return language().compile(Text(expression).text, bool, {}).evaluate(values(shown, **others))
+    text = Text(expression)
+    return language().compile(text.text, bool, text.bound).evaluate(values(shown, **others))
 
 
 def failure(expression: str, shown: object = OBJECT, **others: Any) -> str:
@@ -194,6 +194,15 @@ TRUE = [
     # the request
     "request.operation == 'CREATE' && request.userInfo.username == 'jane'",
     "!has(request.name)",
+    # what is null has no fields, as in Kubernetes; a NUL is no null
+    "!has(oldObject.spec) && !oldObject.?spec.hasValue() && oldObject.?spec.?x.orValue(1) == 1",
+    "!oldObject[?'spec'].hasValue() && !has( namespaceObject . metadata ) && has(object.spec) && object.?spec.hasValue()",
+    "object.?oldObject.orValue(1) == 1",
+    # raw strings end at their quote, whatever comes before
+    r"""r'\' == '\\' && R"\" == '\\' && r'''it's \''' == 'it\'s \\'""",
+    r"br'\d\' == b'\\d\\' && 'a\\d'.matches(r'^a\\d$') && r'\\d\'.matches(r'd\\')",
+    "b'''it's''' == b\"it's\" && 'a//b' == \"a//b\"",
+    "1 == 1 // 'not closed\n",
 ]
 
 
@@ -213,7 +222,19 @@ def test_its_negation_is_false(expression: str) -> None:
         ("object.spec.missing == 1", "no such key: missing"),
         ("object.spec.containers.all(c, c.args.size() > 0)", "no such key: args"),
         ("object.metadata.labels['team'] == 'a'", "no such key: team"),
-        ("object.spec.replicas + object.spec.max == 1", "no such overload: _+_(int, string)"),
+        ("object.spec.replicas + object.spec.max == 1", "no such overload: int + string"),
+        ("object.metadata.annotations > 1", "no such overload: null > int"),
+        ("object.spec.replicas && true", "no such overload: && of what is no bool"),
+        (
+            "object.spec.max.all(x, true)",
+            "no such overload: a loop (all, exists, map ...) over what is no list and no map",
+        ),
+        ("1 in object.spec.max", "no such overload: in what is no list and no map"),
+        ("object.spec.replicas.x == 1", "a field is read of what has none: a string, a number, a list or null"),
+        ("object.spec.replicas.?x.hasValue()", "a field is read of int, which has none"),
+        ("object.metadata.annotations['a'] == 1", "a field or an item is read of null, which has none"),
+        ("duration(object.spec.max) == duration('1s')", "a string is no duration, as 90s or 1h30m"),
+        ("timestamp(object.spec.max) == timestamp(0)", "a string is no timestamp, as 2026-11-21T10:00:00Z"),
         ("object.spec.replicas / 0 == 1", "divide by zero"),
         ("object.spec.containers[7].name == ''", "index out of bounds: 7"),
         ("object.spec.replicas.startsWith('3')", "no such overload: (int).startsWith(string)"),
@@ -286,61 +307,16 @@ def test_integers_beyond_64_bits_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("expression", "problem"),
     [
-        ("objet.spec == 1", "there is no `objet` (at column 6)"),
-        ("object.a == 1 &&\n  objet.b", "there is no `objet` (at line 2, column 8 of the expression)"),
-        ("object.spec.flag", "it must give a bool, and gives anything: compare it, as in `... == true`"),
-        ("1 + 1", "it must give a bool, and gives int"),
-        ("1 +", "Syntax error: mismatched input '<EOF>' (at column 4)"),
-        ("true) || (true", "Syntax error: mismatched input ')' (at column 5)"),
-        ("object.x.nofunction() == 1", "there is no `nofunction` (at column 20)"),
-        ("object.x.al(y, y == 1)", "there is no `al` (at column 12)"),
-        ("nope(object.x, nada) == 1", "there is no `nope` (at column 5)"),
-        (
-            "object.x.exists(y == 1)",
-            "`exists` takes a name and what holds of it, as in `list.exists(x, x == 1)` (at column 16)",
-        ),
-        ("object.x = 1", "Syntax error: token recognition error at: '= ' (at column 10); to compare, write =="),
-        ("1 == 'a'", "found no matching overload for '_==_' applied to '(int, string)' (at column 3)"),
-        (
-            "quantity('1') == '1'",
-            "found no matching overload for '_==_' applied to '(kubernetes.Quantity, string)' (at column 15)",
-        ),
-        ("ip('::1').add(quantity('1')) == quantity('1')", None),
         ("{'a': 1}.transformMap(k, v, v) == {}", "neither transformMap() nor transformMapEntry() is there"),
         ("{'a': request}.transformMap(k, v, v) == {}", "neither transformMap() nor transformMapEntry() is there"),
-        ("math.abs(-1) == 1", "there is no `math` (at column 1)"),
-        ("semver('1.0.0').major() == 1", "there is no `semver` (at column 7)"),
-        ("authorizer.group('').resource('pods').check('get').allowed()", "there is no `authorizer` (at column 1)"),
-        ("base64.encode(b'a') == ''", "there is no `base64` (at column 1)"),
+        ("math.abs(-1) == 1", "there is no `math`"),
+        ("semver('1.0.0').major() == 1", "there is no `semver`"),
+        ("authorizer.group('').resource('pods').check('get').allowed()", "there is no `authorizer`"),
+        ("base64.encode(b'a') == ''", "there is no `base64`"),
+        ("ip('::1').add(quantity('1')) == quantity('1')", None),
         ("pools.name == 'a'", None),
-        (
-            "request.userinfo.username == 'a'",
-            "there is no `request.userinfo`, only operation, kind, resource, subResource, name, namespace, userInfo, dryRun",
-        ),
         ("request.?options.hasValue()", None),
-        (
-            "namespaceObject.metadata.annotations['a'] == 'b'",
-            "there is no `namespaceObject.metadata.annotations`, only name, labels",
-        ),
-        ("'a'.matches('[')", "invalid regular expression: missing ]: ["),
-        ("'a'.matches(object.x)", "matches() takes its pattern as a literal: no object may bring one of its own"),
-        ("'a'.find('a' + 'b') == ''", "find() takes its pattern as a literal: no object may bring one of its own"),
-        (f"'a'.matches('{'a' * 1001}')", "the pattern of matches() has more than 1000 characters"),
-        (
-            "lists.range(object.n).size() == 1",
-            "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many",
-        ),
-        ("lists.range(1000000000).size() == 1", None),
-        (
-            f"[object].{'.'.join(['map(x, [x, x])'] * 7)}.size() == 1",
-            "it repeats what it is given more than 64 times in one value",
-        ),
-        (
-            f"{'+'.join(['object.s'] * 65)} == ''",
-            None,
-        ),
         ("'a' == " + "'a' + " * 2000 + "'a'", "with what it is bound to it has more than 10000 characters"),
-        ("(" * 400 + "true" + ")" * 400, "Expression recursion limit exceeded. limit: 32"),
     ],
 )
 def test_is_refused_before_it_runs(expression: str, problem: str | None) -> None:
@@ -371,9 +347,20 @@ def test_the_text_has_only_kubernetes_words(expression: str, problem: str) -> No
         ("variables.a + variables . b", "variables_a + variables_b  "),
         ("'variables.a' == \"variables.a\"", "'variables.a' == \"variables.a\""),
         (r"'it\'s variables.a'", r"'it\'s variables.a'"),
-        (r"r'\' + variables.a", r"r'\' + variables_a"),
+        (r"r'\' + variables.a", r"'\\' + variables_a"),
+        (r"[r'a\', 'b'].all(x, x != variables.a)", r"['a\\', 'b'].all(x, x != variables_a)"),
+        (r"r'''a'\''' + bR'variables.a'", r"'''a'\\''' + bR'variables.a'"),
+        (r"r'a\d' + variables.a", r"r'a\d' + variables_a"),
+        ("'''''' + 'a' + variables.b", "'''''' + 'a' + variables_b"),
+        ("x.?variables.a + object. variables.b", "x.?variables.a + object. variables.b"),
+        ("object.bar'variables.a'", "object.bar'variables.a'"),
         ('"""a " variables.a""" + variables.b', '"""a " variables.a""" + variables_b'),
         ("1 // variables.a\n+ variables.b", "1 // variables.a\n+ variables_b"),
+        ("// All of them.\nvariables.a", "// All of them.\nvariables_a"),
+        (
+            "['a.', variables.a][0] == 'a.' ? variables.b : c ?variables.d : e",
+            "['a.', variables_a][0] == 'a.' ? variables_b : c ?variables_d : e",
+        ),
         ("object.variables.a", "object.variables.a"),
         ("object.matches == 'a'", "object.matches == 'a'"),
         ("object.a.matches ('matches(')", "object.a.Matches ('matches(')"),
@@ -416,6 +403,7 @@ def test_nulls_do_not_wear_out_the_interpreter() -> None:
     ]
     expressions.append(language().compile("object.x", None, {}))
     shown = values(nothing)
+    gc.collect()  # of other tests
     before = sys.getrefcount(None)
     for _ in range(2000):
         for expression in expressions:
@@ -424,3 +412,20 @@ def test_nulls_do_not_wear_out_the_interpreter() -> None:
             except EvaluationError:
                 continue
     assert sys.getrefcount(None) - before > -1000
+
+
+def test_what_is_read_is_told_by_its_path_and_as_it_is_written() -> None:
+    text = "object.spec.containers.filter(c, has(c.env)).all(c, c.env.exists(e, e.name == 'A')) && 'a' in object.labels['a/b']"
+    paths = language().compile(text, bool, {}).paths
+    containers = ("object", "spec", "containers")
+    assert paths[*containers] == "object.spec.containers"
+    assert paths[*containers, None, "env", None, "name"] == "e.name"
+    assert paths["object", "labels", "a/b"] == "object.labels['a/b']"
+
+
+@pytest.mark.parametrize("field", ["request.userInfo", "namespaceObject.metadata.name"])
+def test_a_field_that_is_a_name_is_there_where_it_is_known(field: str) -> None:
+    known = {"namespaceObject": NOT_KNOWN, "namespaceObject.metadata.name": "team-a"}
+    assert evaluated(f"has({field})", **known) is True
+    assert evaluated(f"!has({field})", **known) is False
+    assert evaluated(f"has ( {field.replace('.', ' . ')} ) && true", **known) is True

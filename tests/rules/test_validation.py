@@ -22,6 +22,7 @@ from tests.pools import cks_pool, view_of
 from tests.rules.judged import CLUSTER, NAMESPACE, index_of, judged, pod, template, warned, workload
 from webhook import cel
 from webhook.bundle import load_bundle
+from webhook.cel.reads import KNOWN_FIELDS
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
 from webhook.decision import Finding, Outcome
@@ -97,7 +98,21 @@ def test_each_validation_that_is_false_is_a_finding() -> None:
     findings = said(pod(), "object.kind == 'X'", "true", {"expression": "false", "message": " no "})
     assert reasons(findings) == ["failed expression: object.kind == 'X'", "no"]
     assert [finding.outcome for finding in findings] == [Outcome.DENY, Outcome.DENY]
-    assert findings[1].detail == "validations[2] is false."
+    assert [(finding.detail, finding.fix) for finding in findings] == [("", ""), ("", "")]
+
+
+def test_the_trace_says_which_validation_is_false() -> None:
+    raw = msgspec.Raw(json.dumps(pod()).encode())
+    pods = GroupVersionResource("", "v1", "pods")
+    request = Request(uid="u", operation="CREATE", kind=GroupVersionKind(), resource=pods, object=raw)
+    index = index_of(
+        "Validation", json.dumps({"match": PODS, "validations": [{"expression": "true"}, {"expression": "false"}]})
+    )
+    steps = decide(request, index, Context(phase=Phase.VALIDATE, now=NOW, view=CLUSTER, trace=True)).steps
+    assert [step[2] for step in steps if "validations" in step[2]] == [
+        "validations[0] is true",
+        "validations[1] is false",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +159,43 @@ def test_an_error_is_never_a_pass() -> None:
     assert finding.outcome is Outcome.DENY
     assert finding.reason == "expression failed: no such key: missing"
     assert finding.detail == "validations[0] is `object.spec.missing == 1`."
-    assert "has(object.spec.x)" in finding.fix
+    assert (
+        finding.fix
+        == "in the policy, ask whether it is there: `has(object.spec.missing)`, or `object.spec.?missing.orValue(...)`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "fix"),
+    [
+        (
+            "object.spec.containers.all(c, c.resources.limits.size() > 0)",
+            "ask whether it is there: `has(c.resources)`, or `c.?resources.orValue(...)`",
+        ),
+        (
+            "variables.first.env == []",
+            "ask whether it is there: `has(variables.first.env)`, or `variables.first.?env.orValue(...)`",
+        ),
+        (
+            "object.metadata['a/b'] == 'c'",
+            "ask whether it is there: `'a/b' in object.metadata`, or `object.metadata[?'a/b'].orValue(...)`",
+        ),
+        (
+            "object.metadata[object.metadata.name] == 'c'",
+            "ask whether it is there: `'web' in ...`, or `...[?'web'].orValue(...)`",
+        ),
+        (
+            "object.spec.containers.size > 0",
+            "ask what it is: `type(object.spec.x) == map`; a list is read by `list[0].x`, and `list.size()`",
+        ),
+        ("object.metadata.name > 3", "convert one of the two: `int(...)`, `double(...)`, `string(...)`"),
+        ("object.spec.none > 3", "ask first whether there is a value: `object.x != null`"),
+    ],
+)
+def test_an_error_comes_with_what_would_be_right(expression: str, fix: str) -> None:
+    variables = [{"name": "first", "expression": "object.spec.containers[0]"}]
+    (finding,) = said(pod(none=None), expression, variables=variables)
+    assert finding.fix == f"in the policy, {fix}"
 
 
 def test_an_error_leaves_the_other_validations_alone() -> None:
@@ -159,6 +210,44 @@ def test_what_is_no_boolean_is_never_true(expression: str) -> None:
     """The type checker lets through what may be one."""
     found = said(pod(n=1, s="true"), f"dyn({expression}) == true || dyn({expression}) && true")
     assert found
+
+
+def test_what_is_null_is_told_of_where_it_is_read() -> None:
+    expression = "object.kind == 'X' || oldObject.spec.x == 1"
+    (finding,) = said(pod(), expression)
+    assert finding.reason == "expression failed: `oldObject` is null on CREATE: there is no old object"
+    assert finding.fix == "in the policy, write `oldObject == null || ...`, or limit the policy to UPDATE"
+    (finding,) = decided(
+        {"validations": [{"expression": "object.kind == 'Pod'"}]}, {"operation": "DELETE", "oldObject": pod()}
+    )
+    assert finding.reason == "expression failed: `object` is null on DELETE: there will be no object"
+    nodes = {
+        "match": {"resourceRules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "operations": ["CREATE"]}]}
+    }
+    node = {"operation": "CREATE", "object": pod(), "namespace": "", "kind": "Node", "resource": "nodes"}
+    for each in ("namespaceObject.metadata.name == 'a'", "has(namespaceObject.metadata.labels)"):
+        (finding,) = decided({**nodes, "validations": [{"expression": each}]}, node)
+        assert (
+            finding.reason
+            == "expression failed: `namespaceObject` is null for cluster-scoped objects: they are in no namespace"
+        )
+    assert decided({**nodes, "validations": [{"expression": "!has(namespaceObject.metadata)"}]}, node) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("oldObject == null && object.spec.containers.x == 1", "a field is read of what has none"),
+        ("object.spec.missing == oldObject.spec.missing", "no such key: missing"),
+        (
+            "lists.range(10000).all(x, x >= 0 && object.kind == 'Pod') && lists.range(9000).all(x, true) || oldObject.x",
+            "its loops",
+        ),
+    ],
+)
+def test_nothing_else_is_put_down_to_what_is_null(expression: str, reason: str) -> None:
+    (finding,) = said(pod(), expression)
+    assert finding.reason.startswith(f"expression failed: {reason}")
 
 
 # matchConditions
@@ -251,8 +340,9 @@ JSON_VALUES = st.recursive(
 def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
     expression = {"expression": "params.x == object"}
     spec = ValidationSpec.model_validate({"validations": [expression], "params": {"x": value}})
-    compiled = Compiler(spec, cel.language()).compile("params.x == object", ("validations", 0), bool)
-    assert compiled.evaluate(cel.language().values({"object": value}, 0, 0)) is True
+    compiler = Compiler(spec, cel.language())
+    compiler.compile("params.x == object", ("validations", 0), bool)
+    assert compiler.compiled["validations", 0].evaluate(cel.language().values({"object": value})) is True
 
 
 # What expressions are shown
@@ -489,7 +579,7 @@ BIG: JSON = {
         "object.spec.containers.all(c, object.spec.x == object.spec.x)",
         "object.spec.x.distinct().size() == 20000",
         "sets.contains(object.spec.x, object.spec.x)",
-        "object.spec.containers.all(c, object.spec.s.contains('aaab') || true)",
+        "object.spec.containers.all(c, object.spec.s.replace('aaab', '').size() > 0)",
         "object.spec.containers.all(c, object.spec.x.sum() > 0)",
         "object.spec.containers.map(c, object.spec.x).flatten().size() > 0",
         "object.spec.containers.all(c, object.spec.s.replace('a', object.spec.s).size() > 0)",
@@ -555,7 +645,7 @@ def test_pieces_are_counted_by_what_splits_them() -> None:
 
 def test_what_is_escaped_in_json_splits_too() -> None:
     raw = b'{"s": "' + b"\\u0020".join([b"a"] * 9000) + b'"}'
-    shown = cel.language().values({"object": json.loads(raw)}, len(raw), 1, raw)
+    shown = cel.language().values({"object": json.loads(raw)})
     with pytest.raises(cel.EvaluationError, match="takes too long"):
         cel.language().compile("object.s.split(' ').map(x, x).size() > 0", bool, {}).evaluate(shown)
 
@@ -594,96 +684,11 @@ def test_a_deep_object_is_judged() -> None:
 
 
 def test_a_large_object_is_not_judged() -> None:
-    (finding,) = said(pod(x="a" * 1_100_000), "true")
-    assert finding.reason == "expression failed: more than 1024 KiB are too much to judge"
+    (finding,) = said(pod(x="a" * 2_100_000), "true")
+    assert finding.reason == "expression failed: more than 2048 KiB are too much to judge"
 
 
 # Loading
-
-
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        (
-            {"validations": [{"expression": "objet.kind == 'Pod'"}]},
-            "own.yaml:15:5: spec.validations[0].expression: there is no `objet` (at column 6), did you mean `object`?",
-        ),
-        (
-            {"validations": [{"expression": "object.x.isSortd()"}]},
-            "own.yaml:15:5: spec.validations[0].expression: there is no `isSortd` (at column 17), did you mean `isSorted`?",
-        ),
-        (
-            {"validations": [{"expression": "true", "messageExpression": "object.metadata.name"}]},
-            (
-                "own.yaml:16:5: spec.validations[0].messageExpression: it must give a string, and gives anything: "
-                "write `string(...)`"
-            ),
-        ),
-        (
-            {
-                "variables": [{"name": "images", "expression": "1"}],
-                "validations": [{"expression": "variables.image == 1"}],
-            },
-            (
-                "own.yaml:15:5: spec.validations[0].expression: there is no `variables.image` (at column 1), did you mean "
-                "`variables.images`?"
-            ),
-        ),
-        (
-            {"variables": [{"name": "a", "expression": "variables.b"}, {"name": "b", "expression": "1"}]},
-            "own.yaml:18:5: spec.variables[0].expression: there is no `variables.b` (at column 1)",
-        ),
-        (
-            {"variables": [{"name": "a", "expression": "1"}, {"name": "a", "expression": "1"}]},
-            "own.yaml:19:5: spec.variables[1].name: there is another variable 'a'",
-        ),
-        (
-            {"variables": [{"name": "in", "expression": "1"}]},
-            (
-                "own.yaml:17:5: spec.variables[0].name: `in` is a word of CEL, and can't be the name of a variable, as in "
-                "Kubernetes"
-            ),
-        ),
-        (
-            {"matchConditions": [{"name": name, "expression": "true"} for name in ("a", "b", "a")]},
-            (
-                "own.yaml:16:3: spec.matchConditions: there are two conditions named 'a'; give each a name of its own, "
-                "as in Kubernetes"
-            ),
-        ),
-        (
-            {"params": {"maximum": 1}, "validations": [{"expression": "params.maximun == 1"}]},
-            "own.yaml:15:5: spec.validations[0].expression: there is no `params.maximun`, did you mean `params.maximum`?",
-        ),
-        (
-            {"matchConditions": [{"name": "a", "expression": "object.spec.x"}]},
-            (
-                "own.yaml:18:5: spec.matchConditions[0].expression: it must give a bool, and gives anything: compare it, "
-                "as in `... == true`"
-            ),
-        ),
-        (
-            {"validations": [{"expression": "true &&\nfalse"}]},
-            "own.yaml:15:5: spec.validations[0]: an expression with line breaks needs a `message`, as in Kubernetes",
-        ),
-        (
-            {"validations": [{"expression": "true", "mesage": "x"}]},
-            "own.yaml:16:5: spec.validations[0].mesage: unknown field `mesage`, did you mean `message`?",
-        ),
-        ({"match": {}}, "own.yaml:6:3: spec.match.resourceRules: is missing: say what the policy looks at"),
-    ],
-)
-def test_a_mistake_is_found_when_the_policy_is_loaded(tmp_path: Path, spec: JSON, problem: str) -> None:
-    assert loading(tmp_path, **spec).split("\n")[0] == problem
-
-
-def test_what_follows_from_a_mistake_is_not_said_too(tmp_path: Path) -> None:
-    match = {"resourceRules": [{"apiGroups": [""], "resources": ["Pods"], "operations": ["*"]}]}
-    said = loading(tmp_path, match=match, validations=[{"expression": "objet == 1"}]).split("\n")
-    assert [line.split(": ")[1] for line in said] == [
-        "spec.match.resourceRules[0].resources[0]",
-        "spec.validations[0].expression",
-    ]
 
 
 def test_without_the_library_the_policy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -768,7 +773,7 @@ def test_every_field_of_a_pool_is_on_the_page() -> None:
     listing = "pools[0].map(key, key).sort().join(' ')"
     pool = replace(cks_pool("a"), gpu_count=1, desired=1, maximum=1)
     (finding,) = said(pod(), {"expression": "false", "messageExpression": listing}, view=view_of(pool))
-    assert set(finding.reason.split()) == named
+    assert set(finding.reason.split()) == named == set(KNOWN_FIELDS["pools[]"])
 
 
 def test_every_function_is_on_the_page() -> None:

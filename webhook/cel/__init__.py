@@ -9,7 +9,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
+
+    from webhook.cel.foresight import Foreseen
+
+Path = tuple[str | None, ...]
+"""Fields, and None for an item of a list."""
 
 
 class MissingLibraryError(Exception):
@@ -17,15 +22,25 @@ class MissingLibraryError(Exception):
 
 
 class ExpressionError(Exception):
-    """An expression that can't be used. ``str()`` says what is wrong and where in the expression.
+    """An expression that can't be used. ``str()`` says what is wrong, and what would be right.
 
     Attributes:
-        name: the name or function that nobody knows; empty where something else is wrong.
+        problem: what is wrong.
+        name: the name, function or field that nobody knows; empty where something else is wrong.
+        known: what may have been meant instead; empty: whatever may be named there.
+        hint: what would be right, to follow the problem where no name is close.
+        offset: where that is in the expression, in characters; None: nobody knows.
     """
 
-    def __init__(self, problem: str, name: str = "") -> None:
-        super().__init__(problem)
+    def __init__(
+        self, problem: str, name: str = "", *, known: Sequence[str] = (), hint: str = "", offset: int | None = None
+    ) -> None:
+        super().__init__(f"{problem}{hint}")
+        self.problem = problem
         self.name = name
+        self.known = known
+        self.hint = hint
+        self.offset = offset
 
 
 class EvaluationError(Exception):
@@ -33,11 +48,15 @@ class EvaluationError(Exception):
 
     Attributes:
         unknown: the variable that could not be known, where that is why.
+        mistyped: whether that is so because a value is of another type than is asked for, as null.
+        hint: what would be right; may be empty.
     """
 
-    def __init__(self, problem: str, unknown: str = "") -> None:
+    def __init__(self, problem: str, unknown: str = "", *, mistyped: bool = False, hint: str = "") -> None:
         super().__init__(problem)
         self.unknown = unknown
+        self.mistyped = mistyped
+        self.hint = hint
 
 
 class Values(Protocol):
@@ -49,9 +68,12 @@ class Expression(Protocol):
 
     Attributes:
         names: the variables that it names, ``pools`` or ``request.userInfo``.
+        paths: what it reads of variables and bound names, as far as its text says, and how that is written:
+            ``("object", "spec", "containers", None, "name")`` (None: an item) is ``c.name``.
     """
 
     names: frozenset[str]
+    paths: Mapping[Path, str]
 
     def evaluate(self, values: Values) -> bool | str:
         """Its result; of the type that it was compiled for.
@@ -59,6 +81,9 @@ class Expression(Protocol):
         Raises:
             EvaluationError: it has none. Never read that as true.
         """
+
+    def foresee(self, nulls: Collection[str], operation: str) -> Foreseen:
+        """What it comes to where these variables are null, as far as that is certain."""
 
 
 class Language(Protocol):
@@ -83,14 +108,13 @@ class Language(Protocol):
             ExpressionError: it can't be used.
         """
 
-    def values(self, values: Mapping[str, Any], size: int, items: int, raw: bytes = b"") -> Values:
-        """Values for expressions.
+    def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> Values:
+        """Values for expressions, and a budget of time for all of them.
 
         Args:
             values: of every variable that there is: JSON, `NOT_KNOWN` or `HAS_NUL`.
-            size: of all of them together, in bytes of JSON.
-            items: how many values there are in them, at most.
-            raw: the JSON of those of them that it is known of: what `split` may make of them is counted in it.
+            like: others about the same object, with the same budget.
+            part_of: bytes of the object that they are a part of: they have that part of its budget.
         """
 
 

@@ -1,354 +1,314 @@
-"""How the time that an expression takes grows with the size of what it is shown: known before it is evaluated.
+"""How long an expression may take over values of an extent: estimated before it is evaluated, which nothing interrupts.
 
-The library stops after 10,000 rounds of all loops together, and not within one round, where ``x in object.spec.names``
-may look at a million items. So the work of each operation is estimated as a power of the size of the values: 1 for
-``object.spec.containers.all(c, c.image.startsWith("a"))``, which reads everything once; 2 where the body reads
-something that is not a part of the item at hand, or makes a list, which the library copies for each item. The
-functions in Python are counted as they are called. All expressions on one object have one budget.
+The library itself stops after 10,000 rounds of all loops together, and not within one round, where
+``x in object.spec.names`` may look at a million items. So the tree of the expression is walked with the largest value
+that each node may have (`webhook.cel.value`) and how many times it is evaluated, and what it takes is added up:
+
+- A field is as large as the largest value that a field of its name has anywhere in the object: ``image`` is a string
+  of at most so many bytes, ``containers`` a list that may have as many items as the longest list.
+- In ``list.all(x, ...)`` the items of all rounds together are as large as the list (`Value.total`); whatever else is
+  read in a round is read whole in each.
+- ``map`` and ``filter`` copy what they have with each item that they add: the square of the length.
+
+So an estimate is what takes longest on any object of that extent, and mostly far more than what an object takes. The
+functions in Python are counted as they are called (`webhook.cel.meter`), out of the same budget.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
-
-import msgspec
-from msgspec.structs import replace
+from functools import lru_cache
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from webhook.cel import ExpressionError
+from webhook.cel.extent import Extent, Field
 from webhook.cel.functions import pattern_of
 from webhook.cel.tree import Call, Const, Ident, Loop, Make, Node, Select, walk
+from webhook.cel.value import NS_OF_A_BYTE as _BYTE
+from webhook.cel.value import NS_OF_A_VALUE as _VALUE
+from webhook.cel.value import Value, made, merged, string
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
+BUDGET_NS: Final = 500_000_000
+"""For all expressions on one object."""
 ROUNDS_AT_MOST: Final = 10_000
-"""Of all loops together; the library's own limit."""
-_NS_OF_AN_ITEM: Final = 400
-_NS_OF_A_BYTE: Final = 15
-"""What it took at most to compare, search or copy a list, and a string."""
-_NS_OF_A_COPY: Final = 200
-"""For an item of a list that is made, which is copied with each item that comes after it."""
-_NS_OF_A_STEP: Final = 400
-"""For one operation in one round of a loop."""
-_NS_OF_A_BYTE_READ: Final = 10
-_NS_OF_A_BYTE_MADE: Final = 20
-_NS_OF_A_BYTE_TAKEN_APART: Final = 500
-"""For one operation on the text of the whole object: searched, written, split or replaced."""
-BUDGET_NS: Final = 2_000_000_000
-"""For all expressions on one object, if the object is made for it. No object is all loop and all list at once: the
-worst that was found took a quarter."""
-_GROWTH_AT_MOST: Final = 64
-"""How often an expression may repeat what it is given in one value; ``[x, x].map(y, [y, y])`` repeats it 4 times."""
+"""Of all loops of an evaluation together; the library's own limit."""
+
+# Nanoseconds, of what was measured to take longest
+_STEP: Final = 120  # for each node of the tree, each time
+_PART: Final = 300  # for each part of a list or map that is written out, each time: it is made anew
+_ITEM: Final = 100  # to copy an item of a list
+_ITEM_KEPT: Final = 60  # to copy it with each that is added by `map`
+_ITEM_SORTED: Final = 300
+_PAIR: Final = 30  # of items, where each is looked for among others
+_PIECE: Final = 130  # to split off
+_VALUE_CONVERTED: Final = 1200  # for a function in Python that takes a list
+_BYTE_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
+_BYTE_READ: Final = 10  # by most functions
+_BYTE_READ_BY: Final = {
+    **dict.fromkeys(("_+_", "charAt", "contains", "find", "lowerAscii"), 3),
+    **dict.fromkeys(("Matches", "size", "string", "substring", "upperAscii"), 3),
+    **dict.fromkeys(("format", "getQuery", "join", "replace"), 40),
+}
+
 _PATTERN_AT_MOST: Final = 1000
-
-_AS_ITS_OPERAND: Final = frozenset({"_[_]", "_[?_]", "_?._", "optional.of", "optional.ofNonZeroValue", "value"})
-_LOGIC: Final = frozenset(
-    {"_&&_", "_||_", "!_", "_?_:_", "@not_strictly_false", "or", "orValue", "optional.none", "hasValue"}
-)
-_COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
-"""They stop where the shorter of the two ends."""
-_SPLITTING: Final = frozenset({"split", "findAll"})
-_TAKING_APART: Final = frozenset({*_SPLITTING, "replace", "join", "reverse", "format", "getQuery"})
-_PARTS: Final = frozenset(
-    {*_SPLITTING, "find", "substring", "trim", "charAt", "slice", "sort", "distinct", "flatten", "first", "last"}
-)
-"""What they give has no character that is not in what they are given, in the same order."""
-_SQUARE: Final = frozenset({"distinct", "sets.contains", "sets.equivalent", "sets.intersects"})
-_JOINING: Final = frozenset({"_+_", "format"})
-_BOOLEAN: Final = frozenset({"@in", "contains", "Matches", *_COMPARING, *_SQUARE - {"distinct"}, "isSorted"})
 _PATTERNS: Final = {"Matches": "matches", "find": "find", "findAll": "findAll"}
+_LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optional.none", "hasValue", "type"})
+_COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
+_SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value"})
+_SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "replace"})
+_SUBSTRINGS: Final = frozenset({"find", "substring", "trim", "charAt"})
+_SUBLISTS: Final = frozenset({"sort", "@sortByAssociatedKeys", "distinct", "slice", "reverse"})
+_CONVERTED: Final = frozenset({"isSorted", "sum", "min", "max"})
 
 
-class Size(msgspec.Struct, frozen=True):
-    """How large a value may be.
-
-    Attributes:
-        once: the power of the size of everything that it may have each time.
-        total: the same of all the times together that it is read.
-        growth: how often it may repeat the same.
-        stretch: how many times as long literals may make its strings.
-        pieces: it may be a list of pieces of a string, more than there are items.
-        made: its strings may have characters that the object does not have.
-    """
-
-    once: int
-    total: int
-    growth: int = 1
-    stretch: int = 1
-    pieces: bool = False
-    made: bool = False
-
-
-class Extent(Protocol):
-    """How large the values are.
+class Cost:
+    """What an expression costs.
 
     Attributes:
-        size: in bytes of JSON.
-        items: how many there are in them, at most.
+        fields: that it names.
+        separators: that it splits strings by.
+        nanoseconds: what it takes at most where what is shown has the first extent, and the pools the second; the first
+            again where it names no pools.
     """
 
-    size: int
-    items: int
+    __slots__ = ("fields", "nanoseconds", "separators")
 
-    def pieces(self, separator: str) -> int:
-        """How many pieces a separator makes of their strings, at most; "" makes one of each character."""
+    def __init__(self, tree: Node) -> None:
+        """The cost of an expression.
 
+        Raises:
+            ExpressionError: an object could make it cost anything.
+        """
+        self.fields = tuple(sorted(set(_fields(tree))))
+        self.separators = tuple(sorted(set(_separators(tree))))
 
-class Power(NamedTuple):
-    """What grows with a power of how many there are.
+        @lru_cache(maxsize=512)
+        def nanoseconds(shown: Extent, pools: Extent) -> float:
+            estimate = _Estimate(self, shown, pools)
+            estimate.of(tree, {}, 1)
+            return estimate.nanoseconds
 
-    Attributes:
-        pieces: pieces of strings, or else items.
-        copies: each round copies the list that is made, or else reads everything.
-    """
-
-    pieces: bool
-    copies: bool
-
-
-class Cost(msgspec.Struct, frozen=True):
-    """What an expression may cost.
-
-    Attributes:
-        powers: its time grows with these.
-        separators: what splits strings; "" where that can't be counted.
-        growth: and with this factor.
-        stretch: how many times as long literals may make strings.
-        repeats: how often literals may repeat everything.
-        steps: operations in loops.
-        reads: operations that read strings or lists.
-        takes_apart: operations that take them apart, or put them together.
-    """
-
-    powers: dict[Power, int]
-    separators: frozenset[str]
-    growth: int
-    stretch: int
-    repeats: int
-    steps: int
-    reads: int
-    takes_apart: int
-
-    def nanoseconds(self, extent: Extent) -> float:
-        """What it takes at most over values of this extent."""
-        size = extent.size * self.stretch
-        pieces = max(extent.items, *(extent.pieces(each) if each else size for each in self.separators), 0)
-        time = float(min(pieces, ROUNDS_AT_MOST) * self.steps * _NS_OF_A_STEP)
-        time += self.reads * (extent.size * _NS_OF_A_BYTE_READ + pieces * _NS_OF_AN_ITEM)
-        time += self.takes_apart * extent.size * _NS_OF_A_BYTE_TAKEN_APART
-        if self.stretch > 1:
-            time += size * self.growth * self.takes_apart * _NS_OF_A_BYTE_MADE
-        for of, power in self.powers.items():
-            if power > 1:
-                number = pieces if of.pieces else extent.items
-                rounds = min(float(number) ** (power - 1), ROUNDS_AT_MOST)
-                each = number * _NS_OF_A_COPY if of.copies else number * _NS_OF_AN_ITEM + size * _NS_OF_A_BYTE
-                time += self.growth * rounds * each
-        return time * self.repeats
-
-
-def cost_of(tree: Node) -> Cost:
-    """The cost of an expression.
-
-    Raises:
-        ExpressionError: it could cost anything.
-    """
-    estimate = _Estimate()
-    estimate.of(tree, {}, 0)
-    return estimate.cost()
+        self.nanoseconds: Callable[[Extent, Extent], float] = nanoseconds
+        nothing = Extent(0, 0, 0, 0, None, (0,) * len(self.separators))
+        nanoseconds(nothing, nothing)
 
 
 class _Estimate:
-    """Walks a tree with what each name stands for, and how often (as a power) what is looked at is evaluated."""
+    """Adds up what the nodes of a tree take."""
 
-    def __init__(self) -> None:
-        self.powers: dict[Power, int] = {}
-        self.separators: set[str] = set()
-        self.growth = 1
-        self.stretch = 1
-        self.repeats = 1
-        self.steps = 0
-        self.reads = 0
-        self.takes_apart = 0
-
-    def cost(self) -> Cost:
-        return Cost(
-            self.powers,
-            frozenset(self.separators),
-            self.growth,
-            self.stretch,
-            self.repeats,
-            self.steps,
-            self.reads,
-            self.takes_apart,
+    def __init__(self, cost: Cost, shown: Extent, pools: Extent) -> None:
+        self.nanoseconds = 0.0
+        self.shown = shown
+        self.pools = pools
+        self.pieces: dict[str | None, float] = dict(
+            zip(cost.separators, map(max, shown.pieces, pools.pieces), strict=True)
         )
+        self.fields: dict[str, tuple[Field, Field]] = {}
+        if shown.fields is not None and pools.fields is not None:
+            self.fields = dict(zip(cost.fields, zip(shown.fields, pools.fields, strict=True), strict=True))
 
-    def of(self, node: Node, names: dict[str, Size], often: int) -> Size:
-        self.steps += often > 0
+    def of(self, node: Node, names: Mapping[str, Value], times: float) -> Value:
+        """What a node gives that is evaluated so many times, with these values bound to names."""
+        self.nanoseconds += times * _STEP
         match node:
             case Const():
-                return Size(0, often)
+                return _literal(node, times)
             case Ident(name):
-                return names.get(name) or Size(1, 1 + often)
-            case Select(operand):
-                return self.of(operand, names, often)
+                return names[name] if name in names else self._variable(name, times)
+            case Select(operand, field):
+                return self._field(self.of(operand, names, times), field, times)
             case Make(parts):
-                return self._joined([self.of(part, names, often) for part in parts], often)
+                self.nanoseconds += times * len(parts) * _PART
+                return made([self.of(part, names, times) for part in parts], times)
             case Loop():
-                return self._loop(node, names, often)
+                return self._loop(node, names, times)
             case Call():
-                return self._call(node, names, often)
+                _check_pattern(node)
+                return self._call(node, [self.of(arg, names, times) for arg in node.args], times)
 
-    def _loop(self, loop: Loop, names: dict[str, Size], often: int) -> Size:
-        start = self.of(loop.start, names, often)
+    def _variable(self, name: str, times: float) -> Value:
+        of = self.pools if name == "pools" else self.shown
+        once = of.values * _VALUE + of.size * _BYTE
+        return Value(of.length, of.length, inf, of.text, once=once, total=times * once, again=times)
+
+    def _field(self, value: Value, field: str, times: float) -> Value:
+        item = value.item(times)
+        if not value.part or not self.fields:
+            return item
+        length, text, depth = map(max, *self.fields[field])  # of what is shown, and of the pools
+        item = item._replace(length=min(item.length, length), text=min(item.text, text))
+        if depth > 1:
+            return item
+        once = min(value.once, _VALUE + length * (_VALUE + text * _BYTE))
+        flat = item._replace(inner=0, depth=1, once=once, total=min(value.total, times * once))
+        return flat if depth else item.plain(times)
+
+    def _loop(self, loop: Loop, names: Mapping[str, Value], times: float) -> Value:
+        start = self.of(loop.start, names, times)
         if loop.binds:
-            return self.of(loop.result, {**names, loop.accumulator: start}, often)
-        span = self.of(loop.range, names, often)
-        rounds = max(often, span.total)
-        inside = {name: replace(size, total=size.once + rounds) for name, size in names.items()}
-        inside |= dict.fromkeys(loop.variables, span)
-        inside[loop.accumulator] = Size(0, rounds, 0)
+            return self.of(loop.result, {**names, loop.accumulator: start}, times)
+        span = self.of(loop.range, names, times)
+        rounds = min(span.items(times), ROUNDS_AT_MOST)
+        inside = {name: value._replace(total=rounds * value.once, again=rounds) for name, value in names.items()}
+        inside |= dict.fromkeys(loop.variables, span.item(rounds))
+        inside[loop.accumulator] = Value(once=0)
         self.of(loop.condition, inside, rounds)
         step = self.of(loop.step, inside, rounds)
-        self._spend(rounds, span)
         if not isinstance(loop.start, Make):
-            return Size(0, often)
-        # The library copies what there is of a list to add an item.
-        self._spend(rounds + span.once, span, copies=True)
-        made = max(step.total, rounds)
-        return replace(_largest((step, span)), once=made - often, total=made)
+            return Value(total=times * _VALUE)
+        self.nanoseconds += rounds * span.length * _ITEM_KEPT
+        return step._replace(length=span.length, once=_VALUE + min(step.total, span.length * step.once))
 
-    def _call(self, call: Call, names: dict[str, Size], often: int) -> Size:
-        _refuse(call)
-        args = [self.of(arg, names, often) for arg in call.args]
-        largest = _largest(args) if args else Size(0, often)
-        if call.function not in _PARTS | _AS_ITS_OPERAND | _LOGIC:
-            largest = replace(largest, made=True)
+    def _call(  # noqa: C901, PLR0911 - one case for each sort of function
+        self, call: Call, args: list[Value], times: float
+    ) -> Value:
+        plain = Value(total=times * _VALUE, again=times)
+        if not args or call.function in _LOGIC:
+            return plain
+        first, last = args[0], args[-1]
         match call.function:
-            case name if name in _AS_ITS_OPERAND:
-                return _of_pieces(call, args[0]) if args else largest
-            case name if name in _LOGIC:
-                return largest
-            case name if name in _COMPARING:
-                self._spend(min(arg.total for arg in args), largest)
-            case name if name in _SQUARE:
-                self._spend(largest.total + largest.once, largest)
-            case name if name in _SPLITTING and largest.total:
-                largest = replace(largest, pieces=True)
-                self.separators.add(_separator(call, args[0]))
-                self._read(call, largest)
-            case name if name in _JOINING:
-                joined = self._joined(args, often)
-                added = sum(_length(arg) for arg in call.args)
-                made = joined.made or added > 0 or call.function == "format"
-                largest = replace(joined, made=made, stretch=joined.stretch + (added if often else 0))
-                self._read(call, largest)
-                return largest
-            case "lists.range":
-                return self._ranged(call, largest)
-            case "replace" | "join":
-                once = sum(arg.once for arg in args)
-                largest = replace(largest, once=once, total=once + often, stretch=largest.stretch * _stretch(call))
-                self._read(call, largest)
-            case _:
-                self._read(call, largest)
-        return Size(0, often) if call.function in _BOOLEAN else largest
+            case name if name in _SAME:
+                return first
+            case "_?_:_":
+                return merged(args[1:], max)
+            case "or" | "orValue":
+                return merged(args, max)
+            case "_?._" | "_[_]" | "_[?_]":
+                field = _literal_text(call.args[1])
+                return first.item(times) if field is None else self._field(first, field, times)
+            case "first" | "last":
+                return first.item(times)
+            case name if name in _COMPARING:  # they stop where the shorter of the two ends
+                self.nanoseconds += min(arg.total for arg in args)
+                return plain
+            case "@in":
+                self._seek(first, last, times, 1)
+                return plain
+            case "sets.contains" | "sets.equivalent" | "sets.intersects":
+                self._seek(first, last, times, first.length)
+                return plain
+            case "_+_" if first.once == 0:  # the list that a loop makes
+                return last
+        self._read(call.function, args, times)
+        return self._result(call, args, times)
 
-    def _joined(self, parts: list[Size], often: int) -> Size:
-        growth = sum(part.growth for part in parts if part.once)
-        if growth > _GROWTH_AT_MOST:
-            raise ExpressionError(f"it repeats what it is given more than {_GROWTH_AT_MOST} times in one value")
-        return replace(_largest(parts), growth=max(growth, 1)) if parts else Size(0, often)
-
-    def _ranged(self, call: Call, count: Size) -> Size:
-        self.repeats *= max(1, sum(_integer(each) for each in walk(call.args[0])))
-        if not count.total:
-            return count
-        self.separators.add("")  # it may be the size of a string
-        return replace(count, pieces=True)
-
-    def _read(self, call: Call, size: Size) -> None:
-        self._spend(size.total, size)
-        if not size.total:
-            return
-        if call.function in _TAKING_APART:
-            self.takes_apart += 1
+    def _seek(self, what: Value, among: Value, times: float, length: float) -> None:
+        """Each of so many items in a list."""
+        self.nanoseconds += times * length * among.length * _PAIR
+        if what.depth > (length > 1) and among.depth > 1:
+            self.nanoseconds += min(length * among.total, among.length * what.total)
         else:
-            self.reads += 1
+            self.nanoseconds += length * among.length * times * min(what.text, among.text) * _BYTE
 
-    def _spend(self, power: int, size: Size, *, copies: bool = False) -> None:
-        of = Power(size.pieces, copies)
-        self.powers[of] = max(self.powers.get(of, 0), power)
-        self.growth = max(self.growth, size.growth)
-        self.stretch = max(self.stretch, size.stretch)
+    def _read(self, function: str, args: list[Value], times: float) -> None:
+        """What most functions take: they read their strings and lists once."""
+        of_a_byte: float = _BYTE_READ_BY.get(function, _BYTE_READ)
+        of_an_item = _ITEM_SORTED if function in {"sort", "@sortByAssociatedKeys"} else _ITEM
+        if function in _SEEKING:
+            of_a_byte += args[1].text * _BYTE_SOUGHT
+        for arg in args:
+            self.nanoseconds += self._bytes(arg, times) * of_a_byte + arg.items(times) * of_an_item
+        if function in _CONVERTED:
+            self.nanoseconds += args[0].total / _VALUE * _VALUE_CONVERTED
+        if function == "distinct":
+            self._seek(args[0], args[0], times, args[0].length)
+
+    def _bytes(self, value: Value, times: float) -> float:
+        """Of the strings in a value, of all times together."""
+        shown = value.again * max(self.shown.size, self.pools.size) + value.total / _VALUE * value.made
+        return min(shown, times * value.text * max(value.length, 1)) if value.depth <= 1 else shown
+
+    def _result(  # noqa: C901, PLR0911 - one case for each sort of function
+        self, call: Call, args: list[Value], times: float
+    ) -> Value:
+        first, *others = args
+        text = sum(arg.text for arg in others)
+        match call.function:
+            case name if name in _SUBSTRINGS:
+                return first.plain(times)
+            case name if name in _SUBLISTS:
+                return first
+            case "flatten":
+                length = max(first.length, min(first.length * first.inner, first.once / _VALUE))
+                return first._replace(length=length, depth=max(1, first.depth - 1))
+            case "size":
+                return Value(number=max(first.length, first.text), total=times * _VALUE, again=times)
+            case "lists.range":
+                return self._range(first.number, times)
+            case "_+_" | "_-_":
+                joined = merged(args, sum)
+                return joined if all(arg.depth for arg in args) else joined._replace(made=joined.text)
+            case "split":
+                return self._split(first, self.pieces.get(_literal_text(call.args[1]), first.text), times)
+            case "findAll" | "getQuery":
+                return self._split(first, first.text, times)._replace(part=False)
+            case "join":
+                text = first.length * (first.text + text)
+            case "format":
+                text = first.text + sum(arg.once / _BYTE for arg in others)
+            case "replace":
+                old, new = others[0].text, others[1].text
+                known = old and _literal_text(call.args[1]) is not None
+                text = first.text * max(1, new / old if known else 1 + new) + new
+            case _:
+                return string(max(first.text, text), times)
+        self.nanoseconds += times * text
+        return string(text, times)
+
+    def _range(self, number: float, times: float) -> Value:
+        if number == inf:
+            raise ExpressionError(
+                "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many"
+            )
+        self.nanoseconds += times * number * _ITEM
+        once = number * _VALUE
+        return Value(length=number, depth=1, once=once, total=times * once, again=times)
+
+    def _split(self, text: Value, pieces: float, times: float) -> Value:
+        length = min(text.text, pieces + text.made) + 1
+        number = min(times * length, times + text.again * pieces + times * text.made)
+        self.nanoseconds += number * _PIECE
+        once = length * _VALUE + text.text * _BYTE
+        return text._replace(length=length, depth=1, once=once, total=number * _VALUE + text.plain(times).total)
 
 
-def _largest(sizes: Sequence[Size]) -> Size:
-    """What all of them are at most."""
-    return Size(
-        max(size.once for size in sizes),
-        max(size.total for size in sizes),
-        max(size.growth for size in sizes),
-        max(size.stretch for size in sizes),
-        any(size.pieces for size in sizes),
-        any(size.made for size in sizes),
-    )
+def _literal(literal: Const, times: float) -> Value:
+    value = literal.value
+    if isinstance(value, int):
+        return Value(number=value if value <= ROUNDS_AT_MOST else inf, total=times * _VALUE, again=times)
+    return string(len(value.encode()) if value else 0, times)
 
 
-def _of_pieces(call: Call, operand: Size) -> Size:
-    """One of the pieces of a string is a string."""
-    split = call.args[0]
-    if call.function in {"_[_]", "_[?_]"} and isinstance(split, Call) and split.function in _SPLITTING:
-        return replace(operand, pieces=False)
-    return operand
+def _fields(tree: Node) -> Iterator[str]:
+    for node in walk(tree):
+        match node:
+            case Select(field=field) | Call("_?._" | "_[_]" | "_[?_]", (_, Const(str(field)))):
+                yield field
 
 
-def _separator(call: Call, text: Size) -> str:
-    """What splits the text, if it can be counted in the object."""
-    separator = call.args[1]
-    if call.function != "split" or text.made or not isinstance(separator, Const):
-        return ""
-    return separator.value if isinstance(separator.value, str) else ""
+def _separators(tree: Node) -> Iterator[str]:
+    for node in walk(tree):
+        match node:
+            case Call("split", (_, Const(str(separator)), *_)):
+                yield separator
 
 
-def _stretch(call: Call) -> int:
-    """How many times as long literals make a string."""
-    match call.args:
-        case (_, Const(str(old)), Const(str(new)), *_) if old:
-            return max(1, -(-len(new) // len(old)))
-        case _:
-            return 1 + sum(_length(arg) for arg in call.args)
+def _literal_text(node: Node) -> str | None:
+    return node.value if isinstance(node, Const) and isinstance(node.value, str) else None
 
 
-def _integer(node: Node) -> int:
-    return node.value if isinstance(node, Const) and isinstance(node.value, int) else 0
-
-
-def _length(node: Node) -> int:
-    return len(node.value) if isinstance(node, Const) and isinstance(node.value, str) else 0
-
-
-def _refuse(call: Call) -> None:
-    """What has no bound at all."""
-    if (shown := _PATTERNS.get(call.function)) is not None:
-        pattern = call.args[1]
-        if not (isinstance(pattern, Const) and isinstance(pattern.value, str)):
-            raise ExpressionError(f"{shown}() takes its pattern as a literal: no object may bring one of its own")
-        if len(pattern.value) > _PATTERN_AT_MOST:
-            raise ExpressionError(f"the pattern of {shown}() has more than {_PATTERN_AT_MOST} characters")
-        try:
-            pattern_of(pattern.value)
-        except ValueError as error:
-            raise ExpressionError(str(error)) from None
-    if call.function == "lists.range" and not _bounded(call.args[0]):
-        raise ExpressionError(
-            "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many"
-        )
-
-
-def _bounded(count: Node) -> bool:
-    if isinstance(count, Const):
-        return isinstance(count.value, int) and count.value <= ROUNDS_AT_MOST
-    return isinstance(count, Call) and (
-        count.function == "size" or (count.function in {"_-_", "_+_"} and all(map(_bounded, count.args)))
-    )
+def _check_pattern(call: Call) -> None:
+    if (shown := _PATTERNS.get(call.function)) is None:
+        return
+    pattern = _literal_text(call.args[1])
+    if pattern is None:
+        raise ExpressionError(f"{shown}() takes its pattern as a literal: no object may bring one of its own")
+    if len(pattern) > _PATTERN_AT_MOST:
+        raise ExpressionError(f"the pattern of {shown}() has more than {_PATTERN_AT_MOST} characters")
+    try:
+        pattern_of(pattern)
+    except ValueError as error:
+        raise ExpressionError(str(error)) from None

@@ -11,27 +11,33 @@ What must be known of it (0.1.3), and is kept from everybody else:
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
-from webhook.cel import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.cost import BUDGET_NS, ROUNDS_AT_MOST, cost_of
+from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
+from webhook.cel.cost import BUDGET_NS, Cost
+from webhook.cel.extent import Shown
+from webhook.cel.failures import failed
+from webhook.cel.foresight import foresee
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
-from webhook.cel.meter import LEFT, TOO_LONG, metered
-from webhook.cel.tree import Call, Const, Ident, Select, children, read_tree, walk
+from webhook.cel.meter import TOO_LONG, UNDER_WAY, Budget, metered
+from webhook.cel.mistakes import refused, wrong_type
+from webhook.cel.reads import check_fields, hidden, names, paths
+from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
-    from webhook.cel import Expression, Values
-    from webhook.cel.cost import Cost
+    from webhook.cel import Expression, Path, Values
+    from webhook.cel.foresight import Foreseen
     from webhook.cel.tree import Node
 
 LENGTH_AT_MOST: Final = 10_000
 """Characters of one expression with everything it is bound to."""
-SIZE_AT_MOST: Final = 1024 * 1024
-"""Bytes of JSON: more takes 60 ms to convert, and no list fits into etcd that has much more."""
+SIZE_AT_MOST: Final = 2 * 1024 * 1024
+"""Bytes of JSON, of an object before and after an UPDATE: each takes up to 80 ms to convert."""
 
 _EXTENSIONS: Final = ("bindings", "lists", "optional", "sets", "strings", "two-var-comprehensions")
 """Those that Kubernetes has too, and ``cel.bind``, which is not for policies: bound names are made with it."""
@@ -67,13 +73,6 @@ _TYPES: Final = {
     NETWORK: cel.Type.Map(cel.Type.BOOL, cel.Type.List(cel.Type.STRING)),
     URL: cel.Type.Map(cel.Type.INT, cel.Type.List(cel.Type.STRING)),
 }
-_CALLED: Final = (
-    ("map(bool, string)", QUANTITY),
-    ("map(int, string)", ADDRESS),
-    ("map(bool, list(string))", NETWORK),
-    ("map(int, list(string))", URL),
-)
-"""What the type checker calls the types of our own."""
 
 VARIABLES: Final = {
     "object": cel.Type.DYN,
@@ -86,26 +85,6 @@ VARIABLES: Final = {
 }
 """A longer name goes before a shorter one: what is known of something stays known where the rest is not."""
 
-KNOWN_FIELDS: Final = {
-    "request": ("operation", "kind", "resource", "subResource", "name", "namespace", "userInfo", "dryRun"),
-    "request.kind": ("group", "version", "kind"),
-    "request.resource": ("group", "version", "resource"),
-    "request.userInfo": ("username", "groups"),
-    "namespaceObject": ("metadata",),
-    "namespaceObject.metadata": ("name", "labels"),
-}
-"""What is known of the request and its namespace: less than a ValidatingAdmissionPolicy is shown."""
-
-_ERROR: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
-_ASSIGNED: Final = re.compile(r"token recognition error at: '=")
-_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "sortBy"})
-"""Functions that are none to the type checker, unless they have a name for their items."""
-_UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
-_STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
-_NOT_CONVERTED: Final = re.compile(
-    rf"(?:Non-CEL|Unexpected) value type for '({'|'.join(map(re.escape, VARIABLES))})': (\w+)\.(?: \(Expected .*\))?"
-)
-"""The whole of a message: others have text of the object in them, which must not pass for what is not known."""
 _NO_IMPLEMENTATION: Final = re.compile(r"reference resolve step for (\S+)")
 _HALF_THERE: Final = {"cel.@mapInsert": "neither transformMap() nor transformMapEntry()"}
 """Macros that compile, and whose function nobody implements."""
@@ -113,78 +92,74 @@ _KINDS: Final = {bool: "BOOL", str: "STRING"}
 
 
 class _Values:
-    """An activation, which is the library's name for the values of variables; and what was spent on them."""
+    """An activation, which is the library's name for the values of variables; how large they are, and what is left."""
 
-    __slots__ = ("_raw", "activation", "items", "size", "spent", "unknown")
+    __slots__ = ("activation", "budget", "pools", "shown", "unknown")
 
-    def __init__(self, activation: cel.Activation, size: int, items: int, raw: bytes, unknown: frozenset[str]) -> None:
+    def __init__(self, activation: cel.Activation, values: Mapping[str, Any]) -> None:
         self.activation = activation
-        self.size = size
-        self.items = items
-        self.unknown = unknown
-        self.spent = 0.0
-        self._raw = raw
+        self.shown = Shown(value for name, value in values.items() if name != "pools")
+        self.pools = Shown([values.get("pools")])
+        self.budget = Budget(BUDGET_NS)
+        self.unknown = frozenset(name for name, value in values.items() if value is NOT_KNOWN)
 
-    def pieces(self, separator: str) -> int:
-        """As `webhook.cel.cost.Extent` has it; a character that is escaped in JSON may be any."""
-        if not self._raw:
-            return self.size
-        # Of what is not in it, the pools, no object says what it is like: their items count.
-        return self._raw.count(separator.encode()) + self._raw.count(b"\\") + self.items
+    def spend(self, cost: Cost, *, pools: bool) -> bool:
+        """Take what it costs out of the budget, if there is as much."""
+        nanoseconds = self._estimate(cost, None, pools=pools)
+        if nanoseconds > _LITTLE_NS:
+            nanoseconds = self._estimate(cost, cost.fields, pools=pools)
+        return self.budget.spend(nanoseconds)
+
+    def _estimate(self, cost: Cost, fields: tuple[str, ...] | None, *, pools: bool) -> float:
+        shown = self.shown.extent(fields, cost.separators)
+        return cost.nanoseconds(shown, self.pools.extent(fields, cost.separators) if pools else shown)
+
+
+_LITTLE_NS: Final = BUDGET_NS / 1000
+"""What costs less is not worth looking at each value."""
 
 
 class _Expression:
     """A compiled expression."""
 
-    __slots__ = ("_cost", "_expression", "_hidden", "_type", "names")
+    __slots__ = ("_cost", "_expression", "_hidden", "_tree", "_type", "names", "paths")
 
-    def __init__(
-        self, expression: cel.Expression, names: frozenset[str], hidden: frozenset[str], cost: Cost, kind: str
-    ) -> None:
+    def __init__(self, expression: cel.Expression, tree: Node, kind: str) -> None:
         self._expression = expression
-        self._cost = cost
+        self._tree = tree
+        self._cost = Cost(tree)
         self._type = kind
-        self._hidden = hidden
-        self.names = names
+        self._hidden = frozenset(hidden(tree))
+        self.names = frozenset(names(tree, VARIABLES))
+        self.paths: Mapping[Path, str] = dict(paths(tree))
+
+    def foresee(self, nulls: Collection[str], operation: str) -> Foreseen:
+        """As `webhook.cel.Expression` has it."""
+        return foresee(self._tree, nulls, operation)
 
     def evaluate(self, values: Values) -> bool | str:
         assert isinstance(values, _Values)  # noqa: S101 - there is one library
-        if values.size > SIZE_AT_MOST:
+        shown = values.shown
+        if shown.size > SIZE_AT_MOST:
             raise EvaluationError(f"more than {SIZE_AT_MOST // 1024} KiB are too much to judge")
         for name in self._hidden & values.unknown:
             raise EvaluationError(f"{name} is not known", unknown=name)
-        spent = values.spent + self._cost.nanoseconds(values)
-        if spent > BUDGET_NS:
-            raise EvaluationError(f"it {TOO_LONG}, which has {values.size} bytes and {values.items} items")
-        LEFT.set(BUDGET_NS - spent)
+        if not values.spend(self._cost, pools="pools" in self.names):
+            raise EvaluationError(f"it {TOO_LONG}, which has {shown.size} bytes and {shown.values} values")
+        under_way = UNDER_WAY.set(values.budget)
         try:
             result = self._expression.eval(values.activation)
         except RuntimeError as error:
-            raise _failed(str(error)) from None
+            raise failed(str(error)) from None
         finally:
-            values.spent = BUDGET_NS - LEFT.get()
+            UNDER_WAY.reset(under_way)
         kind = result.type().name()
         if kind == "ERROR":
-            raise _failed(repr(result))
+            raise failed(repr(result))
         if kind != self._type:
             raise EvaluationError(f"it gave {kind.lower()}, no {self._type.lower()}")
         value: bool | str = result.value()
         return value
-
-
-def _failed(text: str) -> EvaluationError:
-    text = _STATUS.sub("", text).replace("Matches", "matches")
-    if "Iteration budget exceeded" in text:
-        return EvaluationError(f"its loops took more than {ROUNDS_AT_MOST} rounds")
-    if (found := _NOT_CONVERTED.fullmatch(text)) is not None:
-        if found[2] == type(NOT_KNOWN).__name__:
-            return EvaluationError(f"{found[1]} is not known", unknown=found[1])
-        if found[2] == type(HAS_NUL).__name__:
-            return EvaluationError(f"{found[1]} has a NUL character in it, and can't be judged")
-    text = re.sub(r'^Key not found in map : "?(.*?)"?$', r"no such key: \1", text)
-    text = re.sub(r"^Index error: index=(-?\d+) size=\d+$", r"index out of bounds: \1", text)
-    text = re.sub(r"^No matching overloads found : ", "no such overload: ", text)
-    return EvaluationError(text.replace("int64", "int").replace("_type)", ")"))
 
 
 def _declared() -> list[cel.FunctionDecl]:
@@ -212,8 +187,9 @@ class CelCpp:
             variables=VARIABLES,
             functions=_declared(),
         )
-        self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN), 0, 0)
+        self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN))
         self._nothing.unknown = frozenset()  # so that everything is made ready to run
+        self._nothing.budget = Budget(inf)
 
     def compile(self, text: str, result: type[bool | str] | None, bound: Mapping[str, str]) -> Expression:
         """As `webhook.cel.Language` has it."""
@@ -225,19 +201,17 @@ class CelCpp:
             # What only parses with what is around it is no expression.
             self._environment.compile(text, disable_check=True)
         except RuntimeError as error:
-            raise _refused(str(error), 0) from None
+            raise refused(str(error), text, 0, self.functions) from None
         try:
             expression = self._environment.compile(whole)
         except RuntimeError as error:
-            raise _refused(str(error), before.count("\n")) from None
+            raise refused(str(error), text, before.count("\n"), self.functions) from None
         wanted = _KINDS[result] if result is not None else ""
         kind = expression.return_type().name()
         if wanted and kind != wanted:
-            raise ExpressionError(_wrong_type(kind, wanted))
-        tree = read_tree(expression.serialize())
-        _check_fields(tree)
-        hidden = frozenset(_hidden(tree))
-        compiled = _Expression(expression, frozenset(_names(tree)), hidden, cost_of(tree), wanted)
+            raise wrong_type(kind, wanted, text)
+        compiled = _Expression(expression, read_tree(expression.serialize()), wanted)
+        check_fields(compiled.paths, text)
         self._try(compiled)
         return compiled
 
@@ -250,79 +224,12 @@ class CelCpp:
                 name = _HALF_THERE.get(found[1], f"no {found[1]}()")
                 raise ExpressionError(f"{name} is there") from None
 
-    def values(self, values: Mapping[str, Any], size: int, items: int, raw: bytes = b"") -> _Values:
+    def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> _Values:
         """As `webhook.cel.Language` has it."""
-        unknown = frozenset(name for name, value in values.items() if value is NOT_KNOWN)
-        return _Values(self._environment.Activation(values), size, items, raw, unknown)
-
-
-def _refused(text: str, lines_before: int) -> ExpressionError:
-    """The first mistake in the expression itself, and where it is there."""
-    mistakes = [(int(found[1]) - lines_before, int(found[2]), found[3]) for found in _ERROR.finditer(text)]
-    if not mistakes:
-        return ExpressionError(_STATUS.sub("", text))
-    # Of `list.al(x, ...)` it names `x` before `al`, without which `x` would be known.
-    line, column, problem = min((each for each in mistakes if _UNDECLARED.search(each[2])), default=mistakes[0])
-    problem = problem.replace("Matches", "matches")
-    for ours, called in _CALLED:
-        problem = problem.replace(ours, called)
-    problem = problem.replace(" (in container '')", "")
-    where = f" (at column {column})" if line == 1 else f" (at line {line}, column {column} of the expression)"
-    undeclared = _UNDECLARED.search(problem)
-    if undeclared is None:
-        hint = "; to compare, write ==" if _ASSIGNED.search(problem) else ""
-        return ExpressionError(f"{problem.partition(' expecting ')[0]}{where}{hint}")
-    name = undeclared[1].partition(".")[0]
-    if name in _MACROS:
-        return ExpressionError(f"`{name}` takes a name and what holds of it, as in `list.{name}(x, x == 1)`{where}")
-    return ExpressionError(f"there is no `{name}`{where}", name)
-
-
-def _wrong_type(kind: str, wanted: str) -> str:
-    hint = ""
-    given = "anything" if kind == "DYN" else kind.lower()
-    if kind == "DYN":
-        hint = ": compare it, as in `... == true`" if wanted == "BOOL" else ": write `string(...)`"
-    return f"it must give a {wanted.lower()}, and gives {given}{hint}"
-
-
-def _names(node: Node) -> Iterator[str]:
-    """The variables in an expression; of one with a longer name only that."""
-    if isinstance(node, Ident | Select) and node.name in VARIABLES:
-        yield node.name
-        return
-    for child in children(node):
-        yield from _names(child)
-
-
-def _hidden(node: Node) -> Iterator[str]:
-    """What is read of a part of the request that has a name of its own, and not by that name."""
-    match node:
-        case Ident("request") | Call("_?._", (Ident("request"), Const("userInfo"))):
-            yield "request.userInfo"
-            return
-        case Select(Ident("request")) | Call("_?._", (Ident("request"), Const(str()))):
-            return
-    for child in children(node):
-        yield from _hidden(child)
-
-
-def _check_fields(tree: Node) -> None:
-    """Fields of the request and the namespace that nobody here knows are a mistake, and no absent fields."""
-    for node in walk(tree):
-        match node:
-            case Select(operand, field) | Call("_?._", (operand, Const(str(field)))):
-                path = _path(operand)
-                if path in KNOWN_FIELDS and field not in KNOWN_FIELDS[path]:
-                    there = ", ".join(KNOWN_FIELDS[path])
-                    raise ExpressionError(f"there is no `{path}.{field}`, only {there}")
-
-
-def _path(node: Node) -> str:
-    match node:
-        case Ident(name):
-            return name
-        case Select(operand, field) | Call("_?._", (operand, Const(str(field)))):
-            return f"{_path(operand)}.{field}"
-        case _:
-            return ""
+        assert isinstance(like, _Values | None)  # noqa: S101 - there is one library
+        made = _Values(self._environment.Activation(values), values)
+        if like is not None:
+            made.budget = like.budget
+        elif part_of:
+            made.budget = Budget(BUDGET_NS * min(1, made.shown.size / part_of))
+        return made

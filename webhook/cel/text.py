@@ -1,7 +1,9 @@
 """The text of expressions: made ready for the library, with everything at its place in the text.
 
-``variables.name`` becomes one name, so that it can be bound; ``matches`` the one in `webhook.cel.functions`, and
-``has(request.userInfo)`` too: to the library that is a name, and no field.
+``variables.name`` becomes one name, so that it can be bound; ``matches`` the one in `webhook.cel.functions`. To the
+library ``request.userInfo`` and ``namespaceObject.metadata.name`` are names and no fields, so ``has`` of them becomes
+another function. What is asked of a null, as ``oldObject.?spec`` and ``has(oldObject.spec)`` on CREATE, is absent in
+Kubernetes, and an error to the library: there another name stands for the null, bound to an empty map.
 """
 
 from __future__ import annotations
@@ -15,15 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIX: Final = "variables_"
+_OR_EMPTY: Final = {"object": "objecT", "oldObject": "oldObjecT", "namespaceObject": "namespaceObjecT"}
+"""What may be null, and what stands for it where it is asked what it has."""
+_OR_EMPTY_OF: Final = {stands: name for name, stands in _OR_EMPTY.items()}
 _WORDS: Final = re.compile(
     r"""
-      (?P<skip> [bB]?[rR][bB]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')
-              | [bB]?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+      (?P<raw> [bB]?[rR](?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*') )
+    | (?P<skip> [bB]?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
               | //[^\n]* )
-    | (?<![\w.]) variables (?P<dot>\s*\.\s*) (?P<variable>[A-Za-z_]\w*)
-    | (?<![\w.]) params \s*\.\s* (?P<param>[A-Za-z_]\w*)
-    | \b (?P<ours>(?:[Mm]atches|Has) (?=\s*\() | has (?=\s*\(\s*request\s*\.\s*userInfo\s*\)))
-    | (?<![\w.]) (?P<word>[A-Za-z_]\w*)
+    | \b variables (?P<dot>\s*\.\s*) (?P<variable>[A-Za-z_]\w*)
+    | \b (?P<ours>(?:[Mm]atches|Has) (?=\s*\()
+              | has (?=\s*\(\s*(?:request\s*\.\s*userInfo|namespaceObject\s*\.\s*metadata\s*\.\s*name)\s*\)))
+    | \b (?P<has>has\s*\(\s*)? (?P<root>object|oldObject|namespaceObject)\b
+              (?= (?(has)\s*\.\s*\w+\s*\) | \s*[.[]\s*\?) )
+    | \b (?P<word>[A-Za-z_]\w*)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -35,11 +42,11 @@ class Text:
     Attributes:
         text: with ``variables_name`` for ``variables.name``.
         variables: the variables that it names, in the order of their first use.
-        params: the parameters that it names.
+        bound: what else it names that is to be bound: name -> expression.
         words: everything else in it that may be a name.
     """
 
-    __slots__ = ("params", "text", "variables", "words")
+    __slots__ = ("_end", "bound", "text", "variables", "words")
 
     def __init__(self, expression: str) -> None:
         """Read an expression.
@@ -48,32 +55,57 @@ class Text:
             ExpressionError: it uses what Kubernetes does not have.
         """
         self.variables: dict[str, None] = {}
-        self.params: dict[str, None] = {}
+        self.bound: dict[str, str] = {}
         self.words: set[str] = set()
+        self._end = 0
         self.text = _WORDS.sub(self._word, expression)
 
     def _word(self, found: re.Match[str]) -> str:
+        is_field, self._end = _is_field(found, self._end), found.end()
+        if raw := found["raw"]:
+            return _unescaped(raw)
+        if ours := found["ours"]:
+            if ours[0].isupper():
+                raise ExpressionError(f"there is no `{ours}`", ours, offset=found.start())
+            return ours.capitalize()
+        if is_field:
+            return found[0]
         if variable := found["variable"]:
             self.variables[variable] = None
             return bound_name(variable) + found["dot"].replace(".", "", 1)
-        if ours := found["ours"]:
-            if ours[0].isupper():
-                raise ExpressionError(f"there is no `{ours}`", ours)
-            return ours.capitalize()
-        if param := found["param"]:
-            self.params[param] = None
-            self.words.add("params")
-            return found[0]
-        word = found["word"]
-        if word == "variables":
-            raise ExpressionError("`variables` is no value of its own: write variables.<name>")
-        if word is not None and word.startswith(_PREFIX):
-            raise ExpressionError(f"`{word}` is reserved: write variables.{word.removeprefix(_PREFIX)}")
-        if word == "cel":
-            raise ExpressionError("`cel.bind` is not in Kubernetes: name the value among `variables`")
-        if word:
+        if root := found["root"]:
+            self.words.add(root)
+            self.bound[_OR_EMPTY[root]] = f"{root} == null ? {{}} : {root}"
+            return (found["has"] or "") + _OR_EMPTY[root]
+        if word := found["word"]:
+            if (problem := _misused(word)) is not None:
+                raise ExpressionError(problem, offset=found.start())
             self.words.add(word)
         return found[0]
+
+
+def _is_field(found: re.Match[str], end: int) -> bool:
+    """Does it come behind a dot? Words, strings and comments before it end at ``end``."""
+    return found.string[end : found.start()].rstrip().removesuffix("?").rstrip().endswith(".")
+
+
+def _unescaped(raw: str) -> str:
+    """As a string with escapes where it ends in a backslash: the library takes the quote behind that for escaped."""
+    prefix, quote = raw[: raw.index(raw[-1])], raw[-3:] if raw.endswith((3 * '"', 3 * "'")) else raw[-1]
+    inside = raw[len(prefix) + len(quote) : -len(quote)]
+    if not inside.endswith("\\"):
+        return raw
+    return prefix.strip("rR") + quote + inside.replace("\\", "\\\\") + quote
+
+
+def _misused(word: str) -> str | None:
+    if word == "variables":
+        return "`variables` is no value of its own: write variables.<name>"
+    if word.startswith(_PREFIX):
+        return f"`{word}` is reserved: write variables.{word.removeprefix(_PREFIX)}"
+    if word == "cel":
+        return "`cel.bind` is not in Kubernetes: name the value among `variables`"
+    return None
 
 
 def bound_name(variable: str) -> str:
@@ -83,7 +115,7 @@ def bound_name(variable: str) -> str:
 
 def shown_name(name: str) -> str:
     """What a name of the text is called in policies."""
-    return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else name
+    return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else _OR_EMPTY_OF.get(name, name)
 
 
 def substituted(expression: str, names: Mapping[str, str]) -> str:
@@ -93,12 +125,17 @@ def substituted(expression: str, names: Mapping[str, str]) -> str:
         expression: as it is written; ``matches`` stays ``matches``.
         names: name (``object``, ``params``, ``variables.x``) -> what stands for it.
     """
+    end = 0
 
     def word(found: re.Match[str]) -> str:
+        nonlocal end
+        is_field, end = _is_field(found, end), found.end()
+        if is_field:
+            return found[0]
         if found["variable"]:
             return names.get(f"variables.{found['variable']}", found[0])
-        if found["param"]:
-            return names.get("params", "params") + found[0].removeprefix("params")
+        if found["root"]:
+            return (found["has"] or "") + names.get(found["root"], found["root"])
         return names.get(found["word"] or "", found[0])
 
     return _WORDS.sub(word, expression)

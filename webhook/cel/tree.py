@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
-_INT, _STRING = 3, 6
+_NULL, _INT, _STRING = 1, 3, 6
 """Fields of a constant."""
 _MISSING: Final = b""
 
@@ -23,9 +23,10 @@ Fields = dict[int, list[int | bytes]]
 
 
 class Const(msgspec.Struct, frozen=True):
-    """A literal; its value where it is a string or an integer."""
+    """A literal; its value where it is a string or an integer; and whether it is ``null``."""
 
     value: str | int | None
+    null: bool = False
 
 
 class Ident(msgspec.Struct, frozen=True):
@@ -35,11 +36,12 @@ class Ident(msgspec.Struct, frozen=True):
 
 
 class Select(msgspec.Struct, frozen=True):
-    """``operand.field``; as a test also ``has(operand.field)``. Where both are one name, ``name`` is it."""
+    """``operand.field``, or as a test ``has(operand.field)``. Where operand and field are one name, ``name`` is it."""
 
     operand: Node
     field: str
     name: str = ""
+    test: bool = False
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -111,11 +113,12 @@ class _Reader:
         body = _fields(_bytes(fields, kind))
         name = self.names.get(_int(fields, 2), "")
         if kind == _CONST:
-            return Const(_text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None)
+            value = _text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None
+            return Const(value, null=_NULL in body)
         if kind == _IDENT:
             return Ident(name or _text(body, 1))
         if kind == _SELECT:
-            return Select(self.below(body, 1)[0], _text(body, 2), name)
+            return Select(self.below(body, 1)[0], _text(body, 2), name, test=bool(_int(body, 3)))
         return self.compound(kind, body)
 
     def compound(self, kind: int, body: Fields) -> Node:

@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.cel import EvaluationError, MissingLibraryError, language
+from webhook.cel.foresight import FAILING
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
-from webhook.policy.errors import SpecError
+from webhook.policy.errors import SpecError, SpecErrors
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.validation_compiler import Compiler
+from webhook.rules.validation_nulls import nulls_of, without_result
 from webhook.rules.validation_values import values_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from webhook.cel import Expression, Language, Values
     from webhook.context import Context
+    from webhook.policy.never import Never
     from webhook.rules.protocol import Facts, ResourceRule, Subject
     from webhook.rules.validation_spec import ValidationSpec
 
@@ -45,12 +48,17 @@ _MESSAGE_AT_MOST: Final = 5 * 1024
 """Bytes of what a messageExpression gives, as in Kubernetes."""
 
 
-class _Rule(msgspec.Struct, frozen=True):
-    """One of ``validations``."""
+class _Condition(msgspec.Struct, frozen=True):
+    """One of ``matchConditions``: how it is called, and as it is written."""
 
     where: str
     text: str
     expression: Expression
+
+
+class _Rule(_Condition, frozen=True):
+    """One of ``validations``."""
+
     message: str
     message_expression: Expression | None
 
@@ -59,9 +67,10 @@ class Validation(msgspec.Struct, frozen=True):
     """The compiled rule."""
 
     language: Language
-    conditions: tuple[tuple[str, str, Expression], ...]
+    conditions: tuple[_Condition, ...]
     rules: tuple[_Rule, ...]
     needs: Needs
+    nevers: tuple[Never, ...]
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """What is false, and what has no result."""
@@ -76,9 +85,10 @@ class Validation(msgspec.Struct, frozen=True):
                     subject.trace.say("%s is true", rule.where)
                     continue
             except EvaluationError as error:
-                yield _no_result(error, rule.where, rule.text, context)
+                yield _no_result(error, rule, subject, context)
                 continue
-            yield Violation(reason=_message(rule, values), detail=f"{rule.where} is false.")
+            subject.trace.say("%s is false", rule.where)
+            yield Violation(reason=_message(rule, values), part=rule.where)
 
     def _look_away(self, subject: Subject, values: Values, context: Context) -> tuple[Violation, ...] | None:
         """Nothing where a condition is false; what failed where one has no result; None: judge it.
@@ -86,22 +96,21 @@ class Validation(msgspec.Struct, frozen=True):
         One that is false decides, whatever the others come to.
         """
         failed: list[Violation] = []
-        for where, text, condition in self.conditions:
+        for condition in self.conditions:
             try:
-                if not condition.evaluate(values):
-                    subject.trace.say("%s is false", where)
+                if not condition.expression.evaluate(values):
+                    subject.trace.say("%s is false", condition.where)
                     return ()
             except EvaluationError as error:
-                failed.append(_no_result(error, where, text, context))
+                failed.append(_no_result(error, condition, subject, context))
         return tuple(failed) or None
 
 
-def _no_result(error: EvaluationError, where: str, text: str, context: Context) -> Violation:
+def _no_result(error: EvaluationError, of: _Condition, subject: Subject, context: Context) -> Violation:
     if not error.unknown:
-        fix = ""
-        if str(error).startswith("no such key"):
-            fix = "in the policy, ask whether it is there: `has(object.spec.x)`, or `object.spec.?x.orValue(...)`"
-        return Violation(reason=f"expression failed: {error}", detail=f"{where} is `{text}`.", fix=fix)
+        reason, fix = _why(error, of.expression, subject)
+        fix = f"in the policy, {fix}" if fix else ""
+        return Violation(reason=f"expression failed: {reason}", detail=f"{of.where} is `{of.text}`.", fix=fix)
     if error.unknown == "pools":
         why, remedy = context.view.why_unknown, context.view.remedy
     elif error.unknown == "request.userInfo":
@@ -109,8 +118,28 @@ def _no_result(error: EvaluationError, where: str, text: str, context: Context) 
     else:
         why = "Of the namespace of the request only the name is known."
         remedy = "pass the namespace's manifest with --state" if context.offline else ""
-    reason = f"{error.unknown} is not known: {where} was not decided"
+    reason = f"{error.unknown} is not known: {of.where} was not decided"
     return Violation(reason=reason, detail=why, fix=remedy, unknown=True)
+
+
+def _why(error: EvaluationError, expression: Expression, subject: Subject) -> tuple[str, str]:
+    """Why there is no result, and what would be right."""
+    key = str(error).removeprefix("no such key: ")
+    if key != str(error):
+        return str(error), f"ask whether it is there: {_asking(key, expression)}"
+    for name, null in nulls_of(subject).items() if error.mistyped else ():
+        if expression.foresee((name,), subject.operation) in FAILING:
+            return f"`{name}` is null {null.when}: {null.why}", f"write `{name} == null || ...`, {null.otherwise}"
+    return str(error), error.hint
+
+
+def _asking(key: str, expression: Expression) -> str:
+    """How to ask for a key where the expression reads it."""
+    written = next((text for path, text in expression.paths.items() if path[-1] == key), "")
+    if written.endswith(f".{key}"):
+        return f"`has({written})`, or `{written.removesuffix(key)}?{key}.orValue(...)`"
+    of = written.removesuffix(f"[{key!r}]") or "..."
+    return f"`{key!r} in {of}`, or `{of}[?{key!r}].orValue(...)`"
 
 
 def _message(rule: _Rule, values: Values) -> str:
@@ -124,39 +153,46 @@ def _message(rule: _Rule, values: Values) -> str:
     return rule.message or f"failed expression: {rule.text}"
 
 
-def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001
+def _compile(spec: ValidationSpec, facts: Facts) -> Validation:
     try:
         of = language()
     except MissingLibraryError as error:
         raise SpecError(("validations",), str(error)) from None
     compiler = Compiler(spec, of)
-    conditions = tuple(
-        (
-            f"matchConditions[{number}] {each.name}",
-            each.expression.strip(),
-            compiler.compile(each.expression, ("matchConditions", number, "expression"), bool),
-        )
-        for number, each in enumerate(spec.match_conditions)
-    )
-    rules = tuple(
-        _Rule(
-            f"validations[{number}]",
-            each.expression.strip(),
-            compiler.compile(each.expression, ("validations", number, "expression"), bool),
-            each.message.strip(),
+    for number, condition in enumerate(spec.match_conditions):
+        compiler.compile(condition.expression, ("matchConditions", number, "expression"), bool)
+    for number, each in enumerate(spec.validations):
+        compiler.compile(each.expression, ("validations", number, "expression"), bool)
+        if each.message_expression.strip():
             compiler.compile(each.message_expression, ("validations", number, "messageExpression"), str)
-            if each.message_expression.strip()
-            else None,
-        )
-        for number, each in enumerate(spec.validations)
-    )
     if spec.match.resource_rules is None:
-        raise SpecError(("match", "resourceRules"), "is missing: say what the policy looks at")
-    needs = Needs(
-        pools="pools" in compiler.names,
-        namespaces="namespaceObject" in compiler.names,
+        compiler.mistakes.append(SpecError(("match", "resourceRules"), "is missing: say what the policy looks at"))
+    if compiler.mistakes:
+        raise SpecErrors(compiler.mistakes)
+    expressions = compiler.compiled
+    return Validation(
+        language=of,
+        conditions=tuple(
+            _Condition(
+                f"matchConditions[{number}] {each.name}",
+                each.expression.strip(),
+                expressions["matchConditions", number, "expression"],
+            )
+            for number, each in enumerate(spec.match_conditions)
+        ),
+        rules=tuple(
+            _Rule(
+                f"validations[{number}]",
+                each.expression.strip(),
+                expressions["validations", number, "expression"],
+                each.message.strip(),
+                expressions.get(("validations", number, "messageExpression")),
+            )
+            for number, each in enumerate(spec.validations)
+        ),
+        needs=Needs(pools="pools" in compiler.names, namespaces="namespaceObject" in compiler.names),
+        nevers=tuple(without_result(compiler.compiled, spec.match, facts)),
     )
-    return Validation(of, conditions, rules, needs)
 
 
 def _no_default(facts: Facts) -> tuple[ResourceRule, ...]:  # noqa: ARG001

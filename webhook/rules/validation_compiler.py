@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cel import ExpressionError
+from webhook.cel.reads import offset_of, shown_path
 from webhook.cel.text import Text, bound_name, shown_name
 from webhook.policy.errors import SpecError, did_you_mean
 
@@ -13,75 +14,112 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.cel import Expression, Language
+    from webhook.cel import Path as Fields
     from webhook.rules.validation_spec import ValidationSpec
 
+Path = tuple[str | int, ...]
+
 _KNOWN: Final = ("object", "oldObject", "request", "namespaceObject", "pools", "params", "variables")
+_TYPES: Final = {str: "a string", bool: "a bool", int: "a number", float: "a number", list: "a list"}
 
 
 class Compiler:
     """What an expression reads of ``params`` and ``variables`` is bound to it.
 
     Attributes:
-        names: the variables that the expressions name so far.
-
-    Raises:
-        SpecError: at the variable that is wrong.
+        compiled: the expressions, by where they are below ``spec``.
+        mistakes: what is wrong with those that are not there.
+        names: the variables that the expressions name.
     """
 
     def __init__(self, spec: ValidationSpec, of: Language) -> None:
-        self.language = of
+        self.compiled: dict[Path, Expression] = {}
+        self.mistakes: list[SpecError] = []
         self.names: set[str] = set()
-        self.params = _literal(spec.params)
-        self.given = spec.params
-        self.variables: dict[str, Text] = {}
+        self._language = of
+        self._given = spec.params
+        self._params = _literal(spec.params)
+        self._variables: dict[str, Text] = {}
+        self._broken: set[str] = set()
+        self._all = {f"variables.{each.name}" for each in spec.variables}
         for number, variable in enumerate(spec.variables):
-            path = ("variables", number)
-            if variable.name in self.variables:
-                raise SpecError((*path, "name"), f"there is another variable {variable.name!r}")
-            self.compile(variable.expression, (*path, "expression"), None)
-            self.variables[variable.name] = Text(variable.expression)
+            self._variable(variable.name, variable.expression, ("variables", number))
 
-    def compile(self, expression: str, path: tuple[str | int, ...], result: type[bool | str] | None) -> Expression:
-        """One expression.
+    def _variable(self, name: str, expression: str, path: Path) -> None:
+        if name in self._variables or name in self._broken:
+            self.mistakes.append(SpecError((*path, "name"), f"there is another variable {name!r}"))
+            return
+        self.compile(expression, (*path, "expression"), None)
+        if (*path, "expression") in self.compiled:
+            self._variables[name] = Text(expression)
+        else:
+            self._broken.add(name)
 
-        Raises:
-            SpecError: at ``path``.
-        """
+    def compile(self, expression: str, path: Path, result: type[bool | str] | None) -> None:
+        """One expression; one that reads a variable with a mistake is no mistake of its own."""
         try:
             text = Text(expression)
-            self._check_params(text)
-            compiled = self.language.compile(text.text, result, self._bound(text))
+            if self._broken.intersection(text.variables):
+                return
+            compiled = self._language.compile(text.text, result, self._bound(text))
+            self._check_params(compiled.paths, text.text)
         except ExpressionError as error:
-            name = shown_name(error.name)
-            problem = str(error).replace(f"`{error.name}`", f"`{name}`") if error.name else str(error)
-            hint = did_you_mean(name, self._known(name)) if error.name else ""
-            raise SpecError(path, f"{problem}{hint}") from None
+            self.mistakes.append(SpecError(path, self._said(error), error.offset))
         except RecursionError:
-            raise SpecError(path, "the expression is nested too deeply") from None
-        self.names |= compiled.names
-        return compiled
+            self.mistakes.append(SpecError(path, "the expression is nested too deeply"))
+        else:
+            self.compiled[path] = compiled
+            self.names |= compiled.names
 
     def _bound(self, text: Text) -> dict[str, str]:
-        """What the expression reads, and what that reads, in the order in which it is written."""
-        read = dict.fromkeys(text.variables)
-        words = set(text.words)
-        for name in reversed(self.variables):
-            if name in read:
-                read |= self.variables[name].variables
-                words |= self.variables[name].words
-        bound = {bound_name(name): each.text for name, each in self.variables.items() if name in read}
-        return {"params": self.params, **bound} if "params" in words else bound
+        """What the expression reads, and what that reads, in the order in which it is written.
 
-    def _check_params(self, text: Text) -> None:
-        for name in text.params:
-            if name not in self.given:
-                raise ExpressionError(f"there is no `params.{name}`", f"params.{name}")
+        Raises:
+            ExpressionError: it reads ``params``, and there are none.
+        """
+        read = dict.fromkeys(text.variables)
+        words, bound = set(text.words), dict(text.bound)
+        for name in reversed(self._variables):
+            if name in read:
+                read |= self._variables[name].variables
+                words |= self._variables[name].words
+                bound |= self._variables[name].bound
+        if "params" in words and not self._given:
+            raise ExpressionError("there are no `params`: they stand in the policy, as `spec.params`")
+        bound |= {bound_name(name): each.text for name, each in self._variables.items() if name in read}
+        return {"params": self._params, **bound} if "params" in words else bound
+
+    def _check_params(self, read: Mapping[Fields, str], text: str) -> None:
+        """What is not in ``params`` never is: they stand in the policy."""
+        for path, written in read.items():
+            value: Any = self._given if path[0] == "params" else None
+            for number, step in enumerate(path[1:], start=1):
+                if step is None or value is None:
+                    break
+                of, offset = shown_path(path[:number]), offset_of(written, text)
+                if not isinstance(value, dict):
+                    problem = f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`"
+                    raise ExpressionError(problem, offset=offset)
+                if step not in value:
+                    hint = f"; `{of}` has {', '.join(value) or 'nothing'}"
+                    problem = f"there is no `{shown_path(path[: number + 1])}`"
+                    raise ExpressionError(problem, step, known=tuple(value), hint=hint, offset=offset)
+                value = value[step]
+
+    def _said(self, error: ExpressionError) -> str:
+        if not error.name:
+            return str(error)
+        name = shown_name(error.name)
+        problem = error.problem.replace(f"`{error.name}`", f"`{name}`")
+        if name in self._all:
+            return f"{problem} yet: a variable reads those that are written before it"
+        return problem + (did_you_mean(name, error.known or self._known(name)) or error.hint)
 
     def _known(self, name: str) -> list[str]:
         """What may have been meant."""
         if "." in name:
-            return [f"variables.{each}" for each in self.variables] + [f"params.{each}" for each in self.given]
-        return [*_KNOWN, *self.language.functions]
+            return [f"variables.{each}" for each in (*self._variables, *self._broken)]
+        return [*_KNOWN, *self._language.functions]
 
 
 def _literal(params: Mapping[str, Any]) -> str:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from webhook.policy.common import Model, PolicySpec
-from webhook.policy.meanings import Shape
+from webhook.policy.common import SOMETHING, Model, PolicySpec
+from webhook.policy.meanings import Checked, Shape
 
 _RESERVED: Final = frozenset(
     {
@@ -21,35 +21,29 @@ _AT_MOST: Final = 100
 """Validations, and variables, of one policy: all of them are compiled before it is in force."""
 
 
-def _one_line(text: str) -> str:
-    if "\n" in text.strip():
-        raise ValueError("a message is one line, as in Kubernetes")
-    return text
-
-
-def _says_something(text: str) -> str:
-    if not text.strip():
-        raise ValueError("the expression is empty")
-    return text
-
-
 def _is_no_keyword(name: str) -> str:
     if name in _RESERVED:
         raise ValueError(f"`{name}` is a word of CEL, and can't be the name of a variable, as in Kubernetes")
     return name
 
 
-ExpressionText = Annotated[str, AfterValidator(_says_something)]
+ExpressionText = Annotated[str, Shape(SOMETHING, "a CEL expression", lambda _: "the expression is empty")]
+Line = Annotated[str, Shape(r"\s*(\S([^\n]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")]
 Identifier = Annotated[str, Shape(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")]
 
 
 class ValidationItem(Model):
     """One rule: what must hold, and what is said where it does not."""
 
-    expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
-    message: Annotated[str, AfterValidator(_one_line)] = Field(
-        default="", description="What is said where it is not; default: `failed expression: ...`."
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"required": ["expression"], "properties": {"expression": {"pattern": r"\S\s*\n\s*\S"}}},
+            "then": {"required": ["message"], "properties": {"message": {"pattern": r"\S"}}},
+        }
     )
+
+    expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
+    message: Line = Field(default="", description="What is said where it is not; default: `failed expression: ...`.")
     message_expression: str = Field(
         default="",
         description="A CEL expression that gives the message as a string, instead of `message`; where it fails, is "
@@ -81,7 +75,7 @@ class NamedExpression(Model):
 class Variable(Model):
     """A named value."""
 
-    name: Annotated[Identifier, AfterValidator(_is_no_keyword)] = Field(
+    name: Annotated[Identifier, Checked(_is_no_keyword, {"not": {"enum": sorted(_RESERVED)}})] = Field(
         description="What it is called: `variables.<name>` in the expressions after it."
     )
     expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")
@@ -99,6 +93,7 @@ class ValidationSpec(PolicySpec):
 
     model_config = ConfigDict(
         json_schema_extra={
+            "allOf": [{"required": ["match"], "properties": {"match": {"required": ["resourceRules"]}}}],
             "examples": [
                 {
                     "match": {
@@ -108,7 +103,7 @@ class ValidationSpec(PolicySpec):
                     },
                     "validations": [{"expression": "object.spec.replicas <= 50", "message": "at most 50 replicas"}],
                 }
-            ]
+            ],
         }
     )
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.rules.protocol import Subject
 
-_BYTES_OF_A_POOL: Final = 512
-_ITEMS_OF_A_POOL: Final = 40
 _WITH_POOLS: Final = "cel with pools"
 _WITHOUT_POOLS: Final = "cel"
 _NUL: Final = b"\\u0000"
@@ -27,22 +25,20 @@ def values_of(subject: Subject, context: Context, language: Language, *, pools: 
 
     Once more for those that name the pools, which are many.
     """
-    memo = _WITH_POOLS if pools else _WITHOUT_POOLS
+    memo, other = (_WITH_POOLS, _WITHOUT_POOLS) if pools else (_WITHOUT_POOLS, _WITH_POOLS)
     values: Values | None = subject.memo.get(memo)
     if values is None:
-        request, seen = subject.request, context.view.pools if pools else None
-        raw = bytes(request.object) + bytes(request.old_object)
-        size = len(raw) + _BYTES_OF_A_POOL * len(seen or ())
-        items = raw.count(b",") + _ITEMS_OF_A_POOL * len(seen or ()) + 1
-        shown = _shown(subject, context, nul=_NUL in raw)
-        if seen is not None:
-            shown["pools"] = [_plain(pool) for pool in seen]
-        values = subject.memo[memo] = language.values(shown, size, items, raw)
+        shown = _shown(subject, context)
+        if pools and context.view.pools is not None:
+            shown["pools"] = [_plain(pool) for pool in context.view.pools]
+        part_of = len(bytes(subject.request.object)) if subject.template else 0
+        values = subject.memo[memo] = language.values(shown, subject.memo.get(other), part_of)
     return values
 
 
-def _shown(subject: Subject, context: Context, *, nul: bool) -> dict[str, Any]:
+def _shown(subject: Subject, context: Context) -> dict[str, Any]:
     request, view = subject.request, context.view
+    nul = _NUL in bytes(request.object) or _NUL in bytes(request.old_object)
     shown = subject.shown
     old = None if subject.template else subject.old_object
     user = request.user_info

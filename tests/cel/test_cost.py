@@ -1,0 +1,341 @@
+"""What takes long is refused before it is evaluated, and nothing that a team would write on what a cluster has."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.cel import EvaluationError, ExpressionError, Values, language
+from webhook.cel.extent import Extent, Field, Shown
+from webhook.cel.text import Text
+from webhook.cluster.protocol import ClusterView
+from webhook.context import Context, Phase
+from webhook.decision import SILENCE
+from webhook.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.rules.validation_values import values_of
+from webhook.subject import Judged
+
+JSON = dict[str, Any]
+
+TOO_LONG = "it takes too long on this object"
+
+
+def compiled(expression: str, bound: dict[str, str] | None = None) -> Any:
+    text = Text(expression)
+    return language().compile(text.text, bool, {**text.bound, **(bound or {})})
+
+
+def values(shown: JSON, pools: list[JSON] | None = None, **of: Any) -> Values:
+    known = {"object": shown, "oldObject": None, "request": {}, "namespaceObject": None, "pools": pools or []}
+    return language().values(known, **of)
+
+
+def refused(expression: str, over: Values, times: int = 1, bound: dict[str, str] | None = None) -> int:
+    """How many of so many evaluations take too long."""
+    ready, refusals = compiled(expression, bound), 0
+    for _ in range(times):
+        try:
+            ready.evaluate(over)
+        except EvaluationError as error:
+            refusals += str(error).startswith(TOO_LONG)
+    return refusals
+
+
+# What no object may make slow
+
+NUMBERS = list(range(9_900))
+WORDS = [f"w{number}" for number in NUMBERS]
+HOSTILE: JSON = {
+    "numbers": NUMBERS,
+    "floats": [number + 0.5 for number in NUMBERS],
+    "words": WORDS,
+    "lists": [[number, "a"] for number in range(5000)],
+    "text": " ".join(WORDS),
+    "long": "a" * 400_000,
+    "other": "a" * 200_000 + "b",
+    "map": dict.fromkeys(WORDS, "v"),
+}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        # all with all
+        "object.words.all(x, x in object.words)",
+        "object.lists.distinct().size() > 0",
+        "object.floats.distinct().size() > 0",
+        "sets.contains(object.words, object.words)",
+        "sets.intersects(object.words, object.numbers)",
+        "object.lists.all(x, object.lists == object.lists)",
+        "object.lists.all(x, object.lists.isSorted())",
+        "object.words.all(x, object.words.sum() == 0)",
+        # lists that are copied with each item
+        "object.words.map(x, x).size() > 0",
+        "object.words.filter(x, true).size() > 0",
+        "object.words.sortBy(x, x).size() > 0",
+        "object.map.transformList(k, v, k).size() > 0",
+        "object.numbers.filter(x, x < 99).map(x, object.words).flatten().filter(x, true).size() > 0",
+        "object.text.split(' ').map(x, x).size() > 0",
+        "object.text.lowerAscii().split(' ').map(x, x).size() > 0",
+        "object.text.findAll('[0-9]').map(x, x).size() > 0",
+        "lists.range(size(object.words)).map(i, i).size() > 0",
+        "lists.range(9999).map(i, i).size() > 0",
+        "[object.words].map(l, l.map(x, x)).size() > 0",
+        "(object.words + object.words).map(x, x).size() > 0",
+        "{'a': object.words}.a.map(x, x).size() > 0",
+        "object.?words.orValue([]).map(x, x).size() > 0",
+        # strings
+        "object.long.contains(object.other)",
+        "object.words.all(x, object.long.indexOf(x) < 0)",
+        "object.words.all(x, object.long.replace('b', x).size() > 0)",
+        "object.words.all(x, object.long.trim() != x)",
+        "object.words.all(x, (object.long + x).size() > 0)",
+        f"object.text.replace(' ', '{'x' * 9000}').size() > 0",
+        f"object.words.join('{'x' * 9000}').size() > 0",
+        # what the policy itself brings
+        f"object.words.all(x, !(x in [{', '.join(['1'] * 2000)}]))",
+        f"object.words.all(x, [{', '.join(['x'] * 2000)}].size() > 0)",
+        f"object.words.all(x, {{{', '.join(f'{n}: x' for n in range(900))}}}.size() > 0)",
+        "lists.range(9000).all(i, object.words.size() > i && object.words == object.words)",
+    ],
+)
+def test_it_is_refused_on_an_object_made_for_it_and_not_on_a_small_one(expression: str) -> None:
+    assert refused(expression, values(HOSTILE)) == 1
+    small = {key: value[:20] if isinstance(value, list | str) else {"a": "b"} for key, value in HOSTILE.items()}
+    if "lists.range(9" not in expression:
+        assert refused(expression, values(small), 10) == 0
+
+
+def test_params_count_with_their_length() -> None:
+    bound = {"params": json.dumps({"big": ["x" * 3] * 1200})}
+    assert refused("params.big.all(p, object.words.exists(x, x == p))", values(HOSTILE), bound=bound) == 0  # rounds
+    assert refused("object.numbers.all(n, !(n in params.big))", values(HOSTILE), 20, bound) > 0
+    assert refused("object.numbers.all(n, !(n in params.big))", values({"numbers": NUMBERS[:30]}), 20, bound) == 0
+
+
+def test_repeating_a_value_is_counted_by_its_size() -> None:
+    expression = f"[object].{'.'.join(['map(x, [x, x])'] * 7)} == [object].{'.'.join(['map(x, [x, x])'] * 7)}"
+    assert refused(expression, values({"a": 1})) == 0
+    assert refused(expression, values(HOSTILE)) == 1
+
+
+def test_calls_are_counted_while_they_are_made() -> None:
+    assert refused("object.words.all(x, x.matches('^w'))", values(HOSTILE)) == 0
+    assert 0 < refused("object.words.all(x, x.matches('^w'))", values(HOSTILE), 10) < 10
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("'a'.matches('[')", "invalid regular expression: missing ]: ["),
+        ("'a'.matches(object.x)", "matches() takes its pattern as a literal: no object may bring one of its own"),
+        ("'a'.find('a' + 'b') == ''", "find() takes its pattern as a literal: no object may bring one of its own"),
+        (f"'a'.matches('{'a' * 1001}')", "the pattern of matches() has more than 1000 characters"),
+        *(
+            (
+                f"lists.range({count}).size() == 1",
+                "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many",
+            )
+            for count in ("object.n", "1000000000", "size(object.l) * 2", "int(object.n)")
+        ),
+    ],
+)
+def test_what_has_no_bound_is_refused_when_it_is_compiled(expression: str, problem: str) -> None:
+    with pytest.raises(ExpressionError) as error:
+        compiled(expression)
+    assert str(error.value) == problem
+
+
+# One budget
+
+
+def test_all_expressions_on_one_object_have_one_budget() -> None:
+    some = values({"l": NUMBERS[:900]})
+    expression = "object.l.map(x, x).size() == 900"
+    assert 0 < refused(expression, some, 20) < 20
+    assert refused(expression, values({"l": NUMBERS[:900]}, like=some)) == 1
+    assert refused(expression, values({"l": NUMBERS[:900]})) == 0
+
+
+def test_a_part_of_an_object_has_its_part_of_the_budget() -> None:
+    part = {"l": NUMBERS[:900]}
+    expression = "object.l.map(x, x).size() == 900"
+    assert refused(expression, values(part, part_of=4_000), 2) == 0
+    assert refused(expression, values(part, part_of=400_000), 2) == 2
+
+
+def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
+    request = Request(
+        uid="u",
+        operation="CREATE",
+        kind=GroupVersionKind("", "v1", "Pod"),
+        resource=GroupVersionResource("", "v1", "pods"),
+        object=msgspec.Raw(json.dumps({"l": NUMBERS[:900]}).encode()),
+    )
+    context = Context(phase=Phase.VALIDATE, now=datetime.now(UTC), view=ClusterView(pools=()))
+    subject = Judged(request, SILENCE)
+    expression = "object.l.map(x, x).size() == 900"
+    assert 0 < refused(expression, values_of(subject, context, language(), pools=False), 20) < 20
+    assert refused(expression, values_of(subject, context, language(), pools=True)) == 1
+
+
+# What a team writes, on what a cluster has
+
+
+def container(number: int, variables: int) -> JSON:
+    return {
+        "name": f"app-{number}",
+        "image": f"registry.example.com/team/app-{number}:1.{number}",
+        "args": ["--listen=:8080", "--v=2"],
+        "env": [{"name": f"NAME_{each}", "value": f"value of {each}"} for each in range(variables)],
+        "ports": [{"name": "http", "containerPort": 8080}],
+        "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+        "volumeMounts": [{"name": f"v{each}", "mountPath": f"/v{each}"} for each in range(3)],
+        "securityContext": {"capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def pod(containers: int, variables: int) -> JSON:
+    spec = {
+        "containers": [container(each, variables) for each in range(containers)],
+        "volumes": [{"name": f"v{each}", "emptyDir": {}} for each in range(5)],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    }
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(spec)}
+    metadata = {"name": "web", "labels": {"team": "shop", "app": "web"}, "annotations": applied}
+    return {"kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def properties(depth: int) -> JSON:
+    if not depth:
+        return {"type": "string", "description": "what it is, in some words, and in some more"}
+    return {"type": "object", "properties": {f"field{each}": properties(depth - 1) for each in range(8)}}
+
+
+CRD: JSON = {
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "foos.example.com", "labels": {"team": "shop"}},
+    "spec": {"versions": [{"name": f"v{each}", "schema": properties(4)} for each in range(1)]},
+}
+CONFIG: JSON = {
+    "kind": "ConfigMap",
+    "metadata": {"name": "big", "labels": {"team": "shop"}},
+    "data": {"one.conf": "".join(f"key{line} = some, text\n" for line in range(40_000)), "two.conf": "a = b"},
+}
+OF_PODS = [
+    "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))",
+    "(object.spec.containers + object.spec.?initContainers.orValue([])).map(c, c.image).filter(i, i.endsWith(':latest')).size() == 0",
+    "object.spec.containers.map(c, c.image.split('/')[0]).distinct().size() == 1",
+    "object.spec.containers.map(c, c.name).distinct().size() == object.spec.containers.size()",
+    "object.spec.containers.all(c, c.env.all(e, !e.?value.orValue('').contains('password')))",
+    "object.spec.containers.all(c, c.volumeMounts.all(m, object.spec.volumes.exists(v, v.name == m.name)))",
+    "object.spec.containers.all(c, c.args.map(a, a.split('=')[0]).all(a, a.startsWith('--')))",
+    "object.spec.containers.all(c, object.spec.containers.exists_one(d, d.name == c.name))",
+    "object.spec.containers.all(c, c.resources.limits.memory == c.resources.requests.memory)",
+    "object.spec.containers.sortBy(c, c.name)[0].name != ''",
+]
+OF_ANY = [
+    "object.metadata.?labels[?'team'].orValue('') != ''",
+    "object.metadata.labels.all(k, v, v.size() < 64)",
+    "object.metadata.name.matches('^[a-z0-9.-]+$')",
+    "object.metadata.?annotations[?'owners'].orValue('a,b').split(',').map(o, o.trim()).all(o, o != '')",
+    "['team', 'app'].filter(l, !(l in object.metadata.labels)).map(l, 'label ' + l).join(', ') != 'x'",
+]
+OF_CONFIG = ["object.data.all(k, v, !v.contains('PRIVATE KEY'))", "object.data.all(k, v, v.size() < 1000000)"]
+OF_CRD = [
+    "object.spec.versions.map(v, v.name).distinct().size() == object.spec.versions.size()",
+    "object.spec.versions.all(v, v.schema.properties.all(k, k.startsWith('field')))",
+]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expressions"),
+    [
+        (pod(6, 12), OF_PODS + OF_ANY),
+        (pod(60, 40), OF_PODS + OF_ANY),
+        (CONFIG, OF_CONFIG + OF_ANY),
+        (CRD, OF_CRD + OF_ANY),
+    ],
+    ids=["a Pod", "60 containers with 40 variables each", "a ConfigMap of 900 KB", "a CRD of 300 KB"],
+)
+def test_a_hundred_validations_have_room(shown: JSON, expressions: list[str]) -> None:
+    over = values(shown)
+    ready = [compiled(each) for each in expressions]
+    for number in range(100):
+        assert ready[number % len(ready)].evaluate(over) is True
+
+
+# Estimates
+
+SEPARATED = (
+    "object.a.split(',').map(x, x).size() >= 0 && object.b.all(x, x in object.c) && pools.exists(p, p.name == 'b')"
+)
+numbers = st.integers(0, 100_000)
+fields = st.builds(Field, numbers, numbers, st.integers(0, 2))
+extents = st.builds(Extent, numbers, numbers, numbers, numbers, st.tuples(*[fields] * 4), st.tuples(numbers))
+
+
+@given(st.data(), extents, extents)
+def test_what_is_larger_never_costs_less(data: st.DataObject, shown: Extent, pools: Extent) -> None:
+    cost = compiled(SEPARATED)._cost
+    assert (len(cost.fields), cost.separators) == (4, (",",))
+    name = data.draw(st.sampled_from(["values", "size", "length", "text"]))
+    larger = shown._replace(**{name: getattr(shown, name) + data.draw(numbers)})
+    assert cost.nanoseconds(larger, pools) >= cost.nanoseconds(shown, pools)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=5),
+    max_leaves=40,
+)
+
+
+def inside(value: Any, field: str = "") -> list[tuple[str, Any]]:
+    """Everything in a value, with the field it is in."""
+    below = (
+        []
+        if not isinstance(value, list | dict)
+        else value.items()
+        if isinstance(value, dict)
+        else [("", each) for each in value]
+    )
+    return [(field, value), *(found for name, each in below for found in inside(each, name))]
+
+
+@given(json_values, st.text("abc", max_size=2), st.text(min_size=1, max_size=2))
+def test_no_value_is_larger_than_the_extent_says(value: Any, field: str, separator: str) -> None:
+    everything = inside([value])
+    strings = [
+        text
+        for _, each in everything
+        for text in ([each] if isinstance(each, str) else each if isinstance(each, dict) else [])
+    ]
+    for named in (None, (field,)):
+        extent = Shown([value]).extent(named, (separator,))
+        if not isinstance(value, list | dict):
+            continue
+        assert extent.values >= len(everything) - 1
+        assert extent.length >= max(len(each) for _, each in everything if isinstance(each, list | dict))
+        assert extent.text >= max((len(each.encode()) for each in strings), default=0)
+        assert extent.pieces[0] >= sum(each.count(separator) for each in strings)
+    if not isinstance(value, list | dict) or not field:
+        return
+    (known,) = Shown([value]).extent((field,), ()).fields or ()
+    for name, each in everything:
+        if name == field:
+            assert known.length >= (len(each) if isinstance(each, list | dict) else 0)
+            assert known.depth >= (
+                0
+                if not isinstance(each, list | dict)
+                else 1
+                if all(not isinstance(one, list | dict) for one in (each.values() if isinstance(each, dict) else each))
+                else 2
+            )
+            assert known.text >= max((len(one.encode()) for _, one in inside(each) if isinstance(one, str)), default=0)

@@ -1,0 +1,377 @@
+"""Validation: every mistake is found when the policy is loaded, at its line and column, with what would be right."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from webhook.bundle import load_bundle
+from webhook.lint import warnings
+from webhook.policy.errors import PolicyErrors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JSON = dict[str, Any]
+
+PODS = {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["*"]}]}
+HEAD = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: own}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE, UPDATE]}]}
+"""
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    """What is wrong with a policy, as lines, or what is warned of."""
+    file = folder / "own.yaml"
+    file.write_text(text)
+    try:
+        found = tuple(warnings(load_bundle([file]), date(2026, 11, 21)))
+    except PolicyErrors as error:
+        found = error.problems
+    return [str(each).replace(str(file), "own.yaml") for each in found]
+
+
+def loading(folder: Path, **spec: Any) -> list[str]:
+    document = {
+        "apiVersion": "spotgate.dev/v1",
+        "kind": "Validation",
+        "metadata": {"name": "own"},
+        "spec": {"match": PODS, "validations": [{"expression": "true"}], **spec},
+    }
+    return problems(folder, yaml.safe_dump(document, sort_keys=False, width=1000))
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (
+            {"validations": [{"expression": "objet.kind == 'Pod'"}]},
+            "own.yaml:15:17: spec.validations[0].expression: there is no `objet`, did you mean `object`?",
+        ),
+        (
+            {"validations": [{"expression": "object.x.isSortd()"}]},
+            "own.yaml:15:26: spec.validations[0].expression: there is no `isSortd`, did you mean `isSorted`?",
+        ),
+        (
+            {"validations": [{"expression": "true", "messageExpression": "object.metadata.name"}]},
+            (
+                "own.yaml:16:5: spec.validations[0].messageExpression: it must give a string, and gives anything: "
+                "write `string(...)`"
+            ),
+        ),
+        (
+            {
+                "variables": [{"name": "images", "expression": "1"}],
+                "validations": [{"expression": "variables.image == 1"}],
+            },
+            (
+                "own.yaml:15:17: spec.validations[0].expression: there is no `variables.image`, did you mean "
+                "`variables.images`?"
+            ),
+        ),
+        (
+            {"variables": [{"name": "a", "expression": "variables.b"}, {"name": "b", "expression": "1"}]},
+            (
+                "own.yaml:18:17: spec.variables[0].expression: there is no `variables.b` yet: a variable reads those that "
+                "are written before it"
+            ),
+        ),
+        (
+            {"variables": [{"name": "a", "expression": "1"}, {"name": "a", "expression": "1"}]},
+            "own.yaml:19:5: spec.variables[1].name: there is another variable 'a'",
+        ),
+        (
+            {"variables": [{"name": "in", "expression": "1"}]},
+            (
+                "own.yaml:17:5: spec.variables[0].name: `in` is a word of CEL, and can't be the name of a variable, as in "
+                "Kubernetes"
+            ),
+        ),
+        (
+            {"matchConditions": [{"name": name, "expression": "true"} for name in ("a", "b", "a")]},
+            (
+                "own.yaml:16:3: spec.matchConditions: there are two conditions named 'a'; give each a name of its own, "
+                "as in Kubernetes"
+            ),
+        ),
+        (
+            {"matchConditions": [{"name": "a", "expression": "object.spec.x"}]},
+            (
+                "own.yaml:18:5: spec.matchConditions[0].expression: it must give a bool, and gives anything: compare it, "
+                "as in `... == true`"
+            ),
+        ),
+        (
+            {"validations": [{"expression": "true &&\nfalse"}]},
+            "own.yaml:15:5: spec.validations[0]: an expression with line breaks needs a `message`, as in Kubernetes",
+        ),
+        (
+            {"validations": [{"expression": "true", "mesage": "x"}]},
+            "own.yaml:16:5: spec.validations[0].mesage: unknown field `mesage`, did you mean `message`?",
+        ),
+        ({"match": {}}, "own.yaml:6:3: spec.match.resourceRules: is missing: say what the policy looks at"),
+    ],
+)
+def test_a_mistake_is_found_when_the_policy_is_loaded(tmp_path: Path, spec: JSON, problem: str) -> None:
+    assert loading(tmp_path, **spec) == [problem]
+
+
+def test_all_mistakes_are_told_at_once_and_nothing_that_follows_from_them(tmp_path: Path) -> None:
+    said = loading(
+        tmp_path,
+        variables=[
+            {"name": "a", "expression": "objet"},
+            {"name": "b", "expression": "variables.a.x"},
+            {"name": "c", "expression": "1 +"},
+        ],
+        matchConditions=[{"name": "m", "expression": "variables.b == 1"}, {"name": "m2", "expression": "1"}],
+        validations=[
+            {"expression": "variables.c == 1"},
+            {"expression": "variables.d == 1"},
+            {"expression": "false", "messageExpression": "1"},
+        ],
+    )
+    assert [line.split(": ")[1] for line in said] == [
+        "spec.validations[1].expression",
+        "spec.validations[2].messageExpression",
+        "spec.variables[0].expression",
+        "spec.variables[2].expression",
+        "spec.matchConditions[1].expression",
+    ]
+
+
+def test_what_the_model_refuses_is_told_beside_what_does_not_compile(tmp_path: Path) -> None:
+    match = {"resourceRules": [{"apiGroups": [""], "resources": ["Pods"], "operations": ["*"]}]}
+    said = loading(tmp_path, match=match, validations=[{"expression": "objet == 1"}])
+    assert [line.split(": ")[1] for line in said] == [
+        "spec.match.resourceRules[0].resources[0]",
+        "spec.validations[0].expression",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "written"),
+    [
+        ("plain", "expression: true && ^objet.x"),
+        ("plain, over lines", "expression: true\n        && ^objet.x\n      message: x"),
+        ("single quotes", "expression: '''a'' == ''a'' && ^objet.x'"),
+        ("double quotes", r'''expression: "\"a\" == \"\\\\\" && ^objet.x"'''),
+        ("double quotes, over lines", "expression: \"true &&\n        'a' == 'a' && ^objet.x\"\n      message: x"),
+        ("literal", "expression: |\n        true &&\n          ^objet.x\n      message: x"),
+        ("literal, indented", "expression: |2-\n          ^objet.x\n      message: x"),
+        ("folded", "expression: >-\n        true &&\n        true\n        && ^objet.x\n      message: x"),
+        (
+            "folded, with empty and indented lines",
+            "expression: >  # why\n        true\n\n        &&\n            ^objet.x\n      message: x",
+        ),
+        ("a flow mapping", "{expression: true && ^objet.x, message: x}"),
+        ("a key in quotes", '"expression": true && ^objet.x'),
+        ("other letters", "expression: \"'größe' == 'グ' && ^objet.x\""),
+    ],
+)
+def test_a_mistake_is_at_its_line_and_column_however_it_is_written(tmp_path: Path, what: str, written: str) -> None:
+    marked = f"{HEAD}  validations:\n    - {written}\n"
+    before = marked.partition("^")[0].split("\n")
+    problem = "spec.validations[0].expression: there is no `objet`, did you mean `object`?"
+    place = f"own.yaml:{len(before)}:{len(before[-1]) + 1}"
+    assert problems(tmp_path, marked.replace("^", "")) == [f"{place}: {problem}"], what
+
+
+def test_a_mistake_is_at_its_place_in_json_and_in_later_documents(tmp_path: Path) -> None:
+    problem = "spec.validations[0].expression: there is no `objet`, did you mean `object`?"
+    good = f"{HEAD}  validations: [{{expression: 'true'}}]\n".replace("name: own", "name: other")
+    text = (
+        f"{good}---\n{HEAD}  validations:\n    - expression: >-\n        true\n        || objet.x\n      message: x\n"
+    )
+    assert problems(tmp_path, text) == [f"own.yaml:16:12: {problem}"]
+    assert problems(tmp_path, text.replace("\n", "\r\n")) == [f"own.yaml:16:12: {problem}"]
+    document = yaml.safe_load(HEAD)
+    document["spec"]["validations"] = [{"expression": 'true && "a" == "a"\n && objet.x', "message": "x"}]
+    for indent in (None, 2):
+        written = json.dumps(document, indent=indent)
+        before = written.partition("objet")[0].split("\n")
+        assert problems(tmp_path, written) == [f"own.yaml:{len(before)}:{len(before[-1]) + 1}: {problem}"]
+
+
+def test_a_mistake_in_an_alias_is_at_its_field(tmp_path: Path) -> None:
+    text = f"{HEAD}  variables: [{{name: x, expression: &x 'true'}}]\n  validations: [{{expression: &e objet.x}}, {{expression: *e}}]\n"
+    first, second = problems(tmp_path, text)
+    assert first.startswith("own.yaml:7:18: spec.validations[0]")
+    assert second.startswith("own.yaml:7:44: spec.validations[1]")
+
+
+# params
+
+
+PARAMS = {"maximum": 1, "a": {"b": {"c": 2}, "1": 3, "x/y": 4}, "list": [{"d": 1}, {}], "nothing": None}
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("params.maximun == 1", "there is no `params.maximun`, did you mean `maximum`?"),
+        ("params.a.other == 1", "there is no `params.a.other`; `params.a` has b, 1, x/y"),
+        ("params.a.b.cc == 1", "there is no `params.a.b.cc`, did you mean `c`?"),
+        ("params['maximun'] == 1", "there is no `params.maximun`, did you mean `maximum`?"),
+        ("params.?maximun.hasValue()", "there is no `params.maximun`, did you mean `maximum`?"),
+        ("has(params.maximun)", "there is no `params.maximun`, did you mean `maximum`?"),
+        ("params.a['x/z'] == 1", "there is no `params.a['x/z']`, did you mean `x/y`?"),
+        ("params.a.b.c.d == 1", "`params.a.b.c` is a number, and has no field `d`"),
+        ("params.list.d == 1", "`params.list` is a list, and has no field `d`"),
+        ("variables.p.other == 1", "there is no `params.a.other`; `params.a` has b, 1, x/y"),
+        ("params.1 == 1", "`.1` is not expected here: a key that is no name is written `['1']`"),
+    ],
+)
+def test_a_param_that_is_not_there_is_refused(tmp_path: Path, expression: str, problem: str) -> None:
+    variables = [{"name": "p", "expression": "params.a"}]
+    (said,) = loading(tmp_path, params=PARAMS, variables=variables, validations=[{"expression": expression}])
+    assert said.partition("expression: ")[2] == problem
+
+
+def test_params_that_nobody_wrote_are_refused_with_where_to_write_them(tmp_path: Path) -> None:
+    (said,) = loading(tmp_path, validations=[{"expression": "params.x == 1"}])
+    assert said == (
+        "own.yaml:15:5: spec.validations[0].expression: there are no `params`: they stand in the policy, as `spec.params`"
+    )
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "params.a['1'] == 3 && params.a['x/y'] == 4",
+        "params.list.exists(x, has(x.d)) && params.list[1] == {}",
+        "params[object.metadata.name] == 1 || params.a.all(key, key != '')",
+        "params.nothing == null",
+        "object.list.all(params, params.x == 1)",
+        "object.params.x == 1 && object.?params.x.hasValue() && 'params.x' != ''",
+    ],
+)
+def test_a_param_that_may_be_there_is_not_refused(tmp_path: Path, expression: str) -> None:
+    match = {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]}
+    assert loading(tmp_path, match=match, params=PARAMS, validations=[{"expression": expression}]) == []
+
+
+# What is null
+
+
+def in_match(
+    folder: Path, operations: list[str], expression: str, conditions: tuple[str, ...] = (), **rule: Any
+) -> list[str]:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "operations": operations, **rule}]
+    named = [{"name": f"c{number}", "expression": each} for number, each in enumerate(conditions)]
+    variables = [{"name": "old", "expression": "oldObject"}, {"name": "changes", "expression": "oldObject != null"}]
+    said = loading(
+        folder,
+        match={"resourceRules": rules},
+        validations=[{"expression": expression}],
+        variables=variables,
+        matchConditions=named,
+    )
+    return [each.partition("expression: ")[2] for each in said]
+
+
+NO_OLD_OBJECT = "never has a result: `oldObject` is null on CREATE, and the policy looks at nothing else"
+NO_OBJECT = "never has a result: `object` is null on DELETE, and the policy looks at nothing else"
+
+
+@pytest.mark.parametrize(
+    ("operations", "expression", "problem"),
+    [
+        (["CREATE"], "oldObject.spec.x == 1", NO_OLD_OBJECT),
+        (["CREATE"], "object.spec.x == oldObject.spec.x", NO_OLD_OBJECT),
+        (["CREATE"], "variables.old.spec.x == 1", NO_OLD_OBJECT),
+        (["CREATE"], "variables.changes || oldObject.spec.x == 1", NO_OLD_OBJECT),
+        (["CREATE"], "oldObject['spec'] == {} && size(oldObject) == 1", NO_OLD_OBJECT),
+        (["CREATE"], "request.operation == 'UPDATE' || oldObject.x == 1", NO_OLD_OBJECT),
+        (["CREATE"], "request.operation != 'UPDATE' ? oldObject.x == 1 : true", NO_OLD_OBJECT),
+        (["CREATE"], "has(oldObject.spec.x)", NO_OLD_OBJECT),
+        (["DELETE"], "object.kind == 'Pod'", NO_OBJECT),
+        (["DELETE"], "object.spec.containers.all(c, c.x == oldObject.x)", NO_OBJECT),
+    ],
+)
+def test_what_reads_a_field_of_what_is_always_null_is_refused(
+    tmp_path: Path, operations: list[str], expression: str, problem: str
+) -> None:
+    assert in_match(tmp_path, operations, expression) == [problem]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["object.spec.x == 1 || oldObject.spec.x == 1", "object.x.all(c, oldObject.x.exists(o, o == c))"],
+)
+def test_what_may_be_decided_without_what_is_always_null_is_warned_of(tmp_path: Path, expression: str) -> None:
+    (said,) = in_match(tmp_path, ["CREATE"], expression)
+    assert said == (
+        "warning: reads what is never there: `oldObject` is null on CREATE, and the policy looks at nothing else"
+    )
+
+
+def test_what_has_no_result_on_one_of_the_operations_is_warned_of(tmp_path: Path) -> None:
+    on_create = (
+        "warning: never has a result on CREATE, where `oldObject` is null, and is a finding each time: write "
+        "`oldObject == null || ...`, or limit the policy to UPDATE"
+    )
+    on_delete = (
+        "warning: never has a result on DELETE, where `object` is null, and is a finding each time: write "
+        "`object == null || ...`, or read `oldObject`"
+    )
+    assert in_match(tmp_path, ["CREATE", "UPDATE"], "object.x == oldObject.x") == [on_create]
+    assert in_match(tmp_path, ["*"], "object.x == oldObject.x") == [on_create, on_delete]
+    assert in_match(tmp_path, ["*"], "object.x == 1") == [on_delete]
+
+
+@pytest.mark.parametrize(
+    ("operations", "expression", "conditions"),
+    [
+        (["CREATE", "UPDATE"], "oldObject == null || object.spec.x == oldObject.spec.x", ()),
+        (["CREATE", "UPDATE"], "null == oldObject ? true : oldObject.spec.x == 1", ()),
+        (["CREATE", "UPDATE"], "oldObject != null && oldObject.spec.x == 1", ()),
+        (["CREATE", "UPDATE"], "!(oldObject != null) || oldObject.spec.x == 1", ()),
+        (["CREATE", "UPDATE"], "request.operation == 'CREATE' || oldObject.spec.x == 1", ()),
+        (["CREATE", "UPDATE"], "request.operation in ['CREATE'] || oldObject.spec.x == 1", ()),
+        (["CREATE", "UPDATE"], "!variables.changes || oldObject.spec.x == 1", ()),
+        (["CREATE", "UPDATE"], "has(oldObject.spec) && oldObject.spec.x == 1", ()),
+        (["CREATE"], "oldObject.?spec.?x.orValue(1) == 1 && oldObject == null", ()),
+        (["CREATE", "UPDATE"], "object.spec.x == 1 || oldObject.spec.x == 1", ()),
+        (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("request.operation == 'UPDATE'",)),
+        (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("variables.changes", "object.x == 1")),
+        (["UPDATE"], "object.spec.x == oldObject.spec.x", ()),
+        (["CREATE", "DELETE"], "(object == null ? oldObject : object).metadata.name == 'a'", ()),
+    ],
+)
+def test_what_asks_before_it_reads_is_fine(
+    tmp_path: Path, operations: list[str], expression: str, conditions: tuple[str, ...]
+) -> None:
+    assert in_match(tmp_path, operations, expression, conditions) == []
+
+
+def test_only_what_the_api_server_asks_about_counts(tmp_path: Path) -> None:
+    scale = ["deployments/scale"]
+    assert in_match(tmp_path, ["*"], "object.spec.x == oldObject.spec.x", apiGroups=["apps"], resources=scale) == []
+    rules = [{"apiGroups": [""], "resources": ["pods"], "operations": ["*"]}]
+    match = {"resourceRules": rules, "excludeResourceRules": [{**rules[0], "operations": ["DELETE"]}]}
+    assert loading(tmp_path, match=match, validations=[{"expression": "object.x == 1"}]) == []
+
+
+def test_cluster_scoped_objects_have_no_namespace(tmp_path: Path) -> None:
+    expression = "namespaceObject.metadata.name == 'a'"
+    never = (
+        "never has a result: `namespaceObject` is null for cluster-scoped objects, and the policy looks at nothing else"
+    )
+    assert in_match(tmp_path, ["CREATE"], expression, resources=["nodes", "namespaces"]) == [never]
+    assert in_match(tmp_path, ["CREATE"], expression, apiGroups=["karpenter.sh"], resources=["nodepools"]) == [never]
+    assert in_match(tmp_path, ["CREATE"], expression, apiGroups=["acme.example"], resources=["things"]) == []
+    (said,) = in_match(tmp_path, ["CREATE"], expression, resources=["nodes", "pods"])
+    assert said == (
+        "warning: never has a result for cluster-scoped objects, where `namespaceObject` is null, and is a finding each "
+        "time: write `namespaceObject == null || ...`, or limit the policy with `scope: Namespaced`"
+    )
+    assert in_match(tmp_path, ["CREATE"], f"namespaceObject == null || {expression}", resources=["nodes", "pods"]) == []

@@ -1,0 +1,146 @@
+"""What an expression reads: the variables that it names, and what it asks of them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.cel import ExpressionError
+from webhook.cel.text import shown_name
+from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from webhook.cel import Path
+    from webhook.cel.tree import Node
+
+KNOWN_FIELDS: Final = {
+    "request": ("operation", "kind", "resource", "subResource", "name", "namespace", "userInfo", "dryRun"),
+    "request.kind": ("group", "version", "kind"),
+    "request.resource": ("group", "version", "resource"),
+    "request.userInfo": ("username", "groups"),
+    "namespaceObject": ("metadata",),
+    "namespaceObject.metadata": ("name", "labels"),
+    "pools[]": (
+        *("provider", "kind", "name", "namespace", "poolName", "capacity", "gpu", "gpuType", "gpuCount"),
+        *("instanceType", "superchip", "autoscaling", "desired", "maximum", "taints", "labels", "zones", "cluster"),
+        *("deleting", "unusable"),
+    ),
+    "pools[].taints[]": ("key", "value", "effect"),
+}
+"""What is known of the request and its namespace, less than a ValidatingAdmissionPolicy is shown; and of node pools."""
+
+_ELSEWHERE: Final = {
+    "request.object": "object",
+    "request.oldObject": "oldObject",
+    "request.username": "request.userInfo.username",
+    "request.groups": "request.userInfo.groups",
+    "namespaceObject.labels": "namespaceObject.metadata.labels",
+    "namespaceObject.name": "namespaceObject.metadata.name",
+}
+"""What is looked for in the wrong place, as others have it, and where it is."""
+
+_NAME: Final = re.compile(r"@?[A-Za-z_]\w*")
+Scope = dict[str, "Path"]
+"""What the names of loops and bound names stand for; empty: something else."""
+
+
+def names(node: Node, variables: Collection[str]) -> Iterator[str]:
+    """The variables in an expression; of one with a longer name only that."""
+    if isinstance(node, Ident | Select) and node.name in variables:
+        yield node.name
+        return
+    for child in children(node):
+        yield from names(child, variables)
+
+
+def hidden(node: Node) -> Iterator[str]:
+    """What is read of a part of the request that has a name of its own, and not by that name."""
+    match node:
+        case Ident("request") | Call("_?._", (Ident("request"), Const("userInfo"))):
+            yield "request.userInfo"
+            return
+        case Select(Ident("request")) | Call("_?._", (Ident("request"), Const(str()))):
+            return
+    for child in children(node):
+        yield from hidden(child)
+
+
+def paths(node: Node, scope: Mapping[str, Path] = {}) -> Iterator[tuple[Path, str]]:
+    """What it reads of its variables, as far as the text says, and how that is written.
+
+    Of ``object.spec.containers.all(c, has(c.name))`` also ``("object", "spec", "containers", None, "name")``, which is
+    written ``c.name``.
+    """
+    if path := _path(node, scope):
+        root, *fields = _path(node, {})
+        yield path, shown_path((*shown_name(root or "").split("."), *fields))
+    inner = {**scope, **_inside(node, scope)} if isinstance(node, Loop) else scope
+    for child in children(node):
+        yield from paths(child, inner)
+
+
+def _inside(loop: Loop, scope: Mapping[str, Path]) -> Scope:
+    """What the names of a loop stand for."""
+    if loop.binds:
+        return {loop.accumulator: _path(loop.start, scope) or (loop.accumulator,)}
+    of = _path(loop.range, scope)
+    first: Scope = dict.fromkeys((loop.accumulator, *loop.variables), ())
+    return {**first, loop.variables[-1]: (*of, None)} if of else first
+
+
+def _path(node: Node, scope: Mapping[str, Path]) -> Path:  # noqa: PLR0911 - one for each shape
+    match node:
+        case Ident(name):
+            return scope.get(name, tuple(name.split(".")))
+        case Select(operand, field) | Call("_?._", (operand, Const(str(field)))):
+            return _below(_path(operand, scope), field)
+        case Call("_[_]" | "_[?_]", (operand, Const(str(field)))):
+            return _below(_path(operand, scope), field)
+        case Call("_[_]" | "_[?_]", (operand, _)):
+            return _below(_path(operand, scope), None)
+        case Loop(range=of, step=Call("_?_:_", (_, Call("_+_", (_, made)), _))) if _is_item(made, node):
+            return _path(of, scope)  # filter
+        case Loop() if node.binds:
+            return _path(node.result, {**scope, **_inside(node, scope)})
+        case Call("_?_:_", (_, Make(()), or_empty)):
+            return _path(or_empty, scope)
+        case _:
+            return ()
+
+
+def _is_item(made: Node, loop: Loop) -> bool:
+    return children(made) == (Ident(loop.variables[-1]),)
+
+
+def _below(path: Path, step: str | None) -> Path:
+    return (*path, step) if path else ()
+
+
+def offset_of(written: str, text: str) -> int | None:
+    """Where in the text of an expression this is written, in characters."""
+    found = re.search(rf"(?<![\w.]){re.escape(written)}(?!\w)", text)
+    return found.start() if found is not None else None
+
+
+def check_fields(read: Mapping[Path, str], text: str) -> None:
+    """Fields of what is known that nobody knows are a mistake, and no absent fields.
+
+    Raises:
+        ExpressionError: there is one.
+    """
+    for path, written in read.items():
+        of = shown_path(path[:-1])
+        if of in KNOWN_FIELDS and path[-1] is not None and path[-1] not in KNOWN_FIELDS[of]:
+            elsewhere = _ELSEWHERE.get(f"{of}.{path[-1]}")
+            hint = f": write `{elsewhere}`" if elsewhere else f", only {', '.join(KNOWN_FIELDS[of])}"
+            known = () if elsewhere else KNOWN_FIELDS[of]
+            problem, offset = f"there is no `{written}`", offset_of(written, text)
+            raise ExpressionError(problem, path[-1], known=known, hint=hint, offset=offset)
+
+
+def shown_path(path: Path) -> str:
+    """As it is written: ``pools[].labels['a/b']``."""
+    steps = ("[]" if each is None else f".{each}" if _NAME.fullmatch(each) else f"[{each!r}]" for each in path)
+    return "".join(steps).removeprefix(".")
