@@ -244,7 +244,7 @@ class _Evaluation:
             if policy.enforcement is Outcome.AUDIT:
                 subject.trace.say("enforcement is audit: nothing is changed")
                 continue
-            if self._is_undecided(policy):
+            if not policy.matcher.trivial and self._is_undecided(policy):
                 continue
             if editor is None:
                 editor = PodEditor(subject.pod, recorder)
@@ -255,8 +255,8 @@ class _Evaluation:
         for policy in policies:
             if policy.validator is None or not self._looks(policy, subject):
                 continue
-            undecided = self._is_undecided(policy)
             for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
+                undecided = self._is_undecided(policy)
                 self.unknown += violation.unknown or undecided
                 self.findings.append(self._settling.finding(policy, violation, subject, where, undecided=undecided))
 
