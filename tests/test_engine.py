@@ -453,7 +453,7 @@ NOT_HERE = {"matchLabels": {"tier": "batch", "kubernetes.io/metadata.name": "tea
     ("parts", "view", "expected"),
     [
         ({"namespaceSelector": BATCH}, ClusterView(), ["indeterminate"]),
-        ({"namespaceSelector": NOT_BATCH}, ClusterView(), ["indeterminate"]),
+        ({"namespaceSelector": NOT_BATCH}, ClusterView(), ["deny"]),
         ({"namespaceSelector": BATCH}, VIEW, ["deny"]),
         ({"namespaceSelector": NOT_BATCH}, VIEW, []),
         ({"namespaceSelector": NOT_HERE}, ClusterView(), []),
@@ -462,7 +462,7 @@ NOT_HERE = {"matchLabels": {"tier": "batch", "kubernetes.io/metadata.name": "tea
         ({"namespaces": {"include": ["team-*"]}}, ClusterView(), ["deny"]),
     ],
 )
-def test_what_hinges_on_unknown_labels_of_a_namespace_is_not_decided(
+def test_what_only_unknown_labels_of_a_namespace_could_select_is_not_decided(
     parts: dict[str, Any], view: ClusterView, expected: list[str]
 ) -> None:
     decision = validate(index(policy(Says(), matcher=match(**parts))), request(POD), view=view, offline=True)
@@ -495,7 +495,7 @@ def test_a_namespace_says_itself_which_labels_it_has() -> None:
         assert outcomes(validate(judging, asked, offline=True)) == expected
 
 
-def test_nothing_is_injected_that_hinges_on_unknown_labels_of_a_namespace() -> None:
+def test_nothing_is_injected_where_only_unknown_labels_could_select_the_namespace() -> None:
     judging = index(policy(Tolerates(), matcher=match(namespaceSelector=BATCH)))
     assert not mutate(judging, request(POD), offline=True).patch
     assert mutate(judging, request(POD), offline=True, view=VIEW).patch

@@ -294,8 +294,8 @@ class _Evaluation:
         return Settling(self.request, self.context, self.audit, only_warns=self.only_warns)
 
     def _is_undecided(self, policy: Policy) -> bool:
-        """Is it for labels of the namespace that nobody gave to tell whether the policy looks?"""
-        return self._namespace_is_unknown and policy.matcher.hinges_on_others(self._namespace_labels())
+        """Does the policy look away only because nobody gave the labels of the namespace, which has its name alone?"""
+        return self._namespace_is_unknown and policy.matcher.could_select_with_others(self._namespace_labels())
 
     @cached_property
     def _namespace_is_unknown(self) -> bool:

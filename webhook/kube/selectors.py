@@ -44,10 +44,10 @@ class LabelSelector:
                 return False
         return True
 
-    def hinges_on_others(self, known: Mapping[str, str]) -> bool:
-        """Do labels of other keys than the known ones tell whether they match?"""
+    def could_match_with_others(self, known: Mapping[str, str]) -> bool:
+        """They do not match these labels; would they, if there were labels of other keys too?"""
         given = LabelSelector(each for each in self._requirements if each[0] in known)
-        return given != self and given.matches(known)
+        return given.matches(known) and not self.matches(known)
 
 
 def selected_keys(value: object) -> set[str]:

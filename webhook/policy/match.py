@@ -49,9 +49,10 @@ class Matcher:
             return f"match.namespaces.exclude names namespace {namespace}"
         return ""
 
-    def hinges_on_others(self, namespace_labels: Mapping[str, str]) -> bool:
-        """Do other labels of a namespace than these tell whether the policy looks at what is in it?"""
-        return self._namespace_selector is not None and self._namespace_selector.hinges_on_others(namespace_labels)
+    def could_select_with_others(self, namespace_labels: Mapping[str, str]) -> bool:
+        """Does the policy look away from a namespace only for labels that it may have beside these?"""
+        selector = self._namespace_selector
+        return selector is not None and selector.could_match_with_others(namespace_labels)
 
     def why_not(
         self,
