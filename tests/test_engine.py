@@ -196,7 +196,9 @@ def test_a_policy_that_names_a_system_namespace_may_warn_there_and_no_more() -> 
     include = {"namespaces": {"include": ["*", "kube-system"]}}
     naming = index(policy(Tolerates(), matcher=Matcher(MatchSpec.model_validate(include))))
     there = request(POD, namespace="kube-system")
-    assert [each.outcome for each in validate(naming, there).findings] == [Outcome.WARN]
+    (finding,) = validate(naming, there).findings
+    assert finding.outcome is Outcome.WARN
+    assert finding.detail.endswith("Not denied: kube-system is a system namespace.")
     assert not mutate(naming, there).patch
     assert not validate(naming, request(POD, namespace="kube-node-lease")).findings
     malformed = validate(naming, request({"metadata": 3}, namespace="kube-system"))

@@ -71,8 +71,6 @@ class Settling:
         detail = violation.detail
         if violation.unknown:
             outcome = min(outcome, Outcome.INDETERMINATE if self._context.offline else policy.unknown_outcome)
-        if self._only_warns:
-            outcome = min(outcome, Outcome.WARN)
         if outcome is Outcome.DENY:
             lowered = self._why_not_denied(policy)
             if lowered:
@@ -91,7 +89,9 @@ class Settling:
         )
 
     def _why_not_denied(self, policy: Policy) -> str:
-        """Why a denial is only a warning for this requester; empty: it stays one. It is always in the audit log."""
+        """Why a denial is only a warning for this requester; empty: it stays one. Whom it is for is in the audit log."""
+        if self._only_warns:
+            return f"{self._request.namespace} is a system namespace"
         user = self._request.user_info.username
         if user in NEVER_DENIED:
             return f"{user} cleans up"

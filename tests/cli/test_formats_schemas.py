@@ -138,7 +138,7 @@ def test_every_line_for_github_is_one_command(report: Report, name: str) -> None
     lines = text.split("\n") if text else []
     commands = [line for line in lines if line.startswith(("::error ", "::warning ", "::notice "))]
     assert len(commands) == len(report.results) + len(report.unreadable) + len(report.warnings)
-    assert not any("\r" in line for line in lines)
+    assert all(line.isprintable() for line in lines)  # no manifest steers the log
     many = sum(line.startswith(f"::{name} ") for line in commands) > 10
     assert not many or lines[-1].startswith("GitHub shows 10 ")
     assert len(lines) - len(commands) in {0, 1}

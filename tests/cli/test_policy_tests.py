@@ -440,6 +440,36 @@ def test_a_golden_file_is_not_written_outside_of_the_folder_of_the_test(
     assert not list(tmp_path.rglob("x.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("t.yaml", "t.yaml holds something else than one Pod; remove it, or name another file"),
+        ("../policy.yaml", "--update writes only in the folder of the test"),
+        ("notes.yaml", "notes.yaml holds something else than one Pod; remove it, or name another file"),
+    ],
+)
+def test_nothing_is_overwritten_that_is_no_golden_file(run: Run, write: Write, name: str, said: str) -> None:
+    write("policies/policy.yaml", POLICY)
+    write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed", golden=name)}))
+    write("policies/tests/notes.yaml", "a: 1\n---\nb: 2\n")
+    before = {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")}
+    done = run("test", "policies", "--policies", "policies/policy.yaml", "--update")
+    assert done.code == 2
+    assert said in done.err
+    assert {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")} == before
+
+
+def test_each_case_has_a_golden_file_of_its_own(run: Run, write: Write) -> None:
+    write("policies/policy.yaml", POLICY)
+    expect = expecting("allowed", golden="golden.yaml")
+    cases = {"name": "one", "expect": expect}, {"name": "two", "expect": expect, "operation": "UPDATE", "oldObject": {}}
+    write("policies/tests/t.yaml", policy_test(*cases))
+    done = run("test", "policies", "--update")
+    assert done.code == 2
+    assert "golden.yaml is what comes of another case (" in done.err
+    assert ": one); give this one a file of its own" in done.err
+
+
 KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")))
 """A key that goes over several lines has no way to be written in YAML that every reader takes."""
 
@@ -494,9 +524,9 @@ def test_coverage_names_what_no_case_reaches(run: Run, write: Write) -> None:
         "no case has it look at UPDATE",
         "no case is exempt by exempt[0]: they own it",
     ]
-    assert "no case has it pass an object by" in covered["fallback"]["unreached"]
+    assert "no case has an object that it leaves alone" in covered["fallback"]["unreached"]
     shown = run("test", "policies", "--coverage").out
-    assert "  labels       ReservedLabels: acted 0, passed by 2\n" in shown
+    assert "  labels       ReservedLabels: acts 0, leaves alone 2\n" in shown
     assert "    policies/policy.yaml:3: no case is exempt by exempt[0]: they own it\n" in shown
 
 
@@ -544,8 +574,8 @@ def test_coverage_names_rules_that_always_hold(run: Run, write: Write) -> None:
     ]
     write("policies/tests/own.yaml", policy_test(*cases))
     assert run("test", "--coverage", "policies").out == (
-        "Coverage: the cases in which a policy acted, and in which it passed an object by\n"
-        "  own  Validation: acted 2, passed by 1\n"
+        "Coverage: how many cases a policy acts in, and how many objects it leaves alone\n"
+        "  own  Validation: acts 2, leaves alone 1\n"
         "    policies/own.yaml:3: no case finds validations[1] false\n"
         "\n"
         "3 cases against policies: 3 passed\n"

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.repository import repository_paths
+from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:
     from webhook.cli.report import Report, Result
@@ -50,5 +51,6 @@ def _annotation(result: Result, path: str) -> str:
 
 def _command(name: str, file: str, line: int, column: int, title: str, message: str) -> str:
     properties = {"file": file, "line": str(line), "col": str(column), "title": title}
-    shown = ",".join(f"{key}={text.translate(_IN_PROPERTIES)}" for key, text in properties.items())
-    return f"::{name} {shown}::{message.translate(_IN_MESSAGES)}"
+    shown = ",".join(f"{key}={printable(text).translate(_IN_PROPERTIES)}" for key, text in properties.items())
+    lines = "\n".join(map(printable, message.split("\n")))
+    return f"::{name} {shown}::{lines.translate(_IN_MESSAGES)}"

@@ -123,6 +123,7 @@ class Runner:
         self._update = update
         self._watches: dict[tuple[str, ...] | None, Watch] = {}
         self._states: dict[Path, Manifests] = {}
+        self._goldens: dict[Path, str] = {}
 
     def run(self, test: PolicyDocument) -> list[Result]:
         """Every case of a document."""
@@ -203,9 +204,13 @@ class Runner:
         if self._update and not file.resolve().is_relative_to(folder.resolve()):
             text = f"--update writes only in the folder of the test, {folder}, and below it"
             raise case.cannot_run(case.at("expect", "golden"), text)
+        whose = self._goldens.setdefault(file.resolve(), f"{case.test.name}: {case.spec.name}")
+        if self._update and whose != f"{case.test.name}: {case.spec.name}":
+            text = f"{file} is what comes of another case ({whose}); give this one a file of its own"
+            raise case.cannot_run(case.at("expect", "golden"), text)
         try:
             return golden_difference(file, after, update=self._update)
-        except (OSError, DocumentError) as error:
+        except (OSError, ValueError, DocumentError) as error:
             raise case.cannot_run(case.at("expect", "golden"), f"can't be used: {error}") from None
 
 

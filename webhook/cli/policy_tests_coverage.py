@@ -1,4 +1,4 @@
-"""What tests reach of the policies: which of them act, which pass an object by, on which operations, and exemptions."""
+"""What tests reach of the policies: which of them act, which leave an object alone, on which operations, and exemptions."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exe
         passed=passed,
         unreached=[
             *(() if acted else ("no case makes it act",)),
-            *(() if passed else ("no case has it pass an object by",)),
+            *(() if passed else ("no case has an object that it leaves alone",)),
             *_validations(document, set().union(*(case.parts for case in cases)) if acted else None),
             *_operations(policy, set().union(*(case.operations for case in cases))),
             *_exemptions(policy, exemptions),

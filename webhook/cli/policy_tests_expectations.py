@@ -10,7 +10,7 @@ import yaml
 
 from webhook.cli.writing import write_whole
 from webhook.decision import Outcome
-from webhook.documents import DocumentError, read_documents
+from webhook.documents import read_documents
 from webhook.documents.values import resolve
 from webhook.policy.policy_test import Verdict
 
@@ -76,19 +76,20 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
     Raises:
         OSError: the file can't be written.
         DocumentError: the file can't be parsed.
+        ValueError: it is to be written, and is no golden file.
     """
     try:
         documents = read_documents(file.read_bytes(), str(file))
     except FileNotFoundError:
         documents = None
-    except DocumentError:
-        if not update:
-            raise
-        documents = None
     written = documents[0].value if documents and len(documents) == 1 else None
     if written == after:
         return ""
     if update:
+        if documents and not (isinstance(written, dict) and written.get("kind") == after.get("kind")):
+            raise ValueError(
+                f"{file} holds something else than one {after.get('kind')}; remove it, or name another file"
+            )
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, _yaml(after).encode())
         return ""

@@ -76,10 +76,10 @@ def _failure(result: Result) -> Iterator[str]:
 
 
 def _coverage(policies: list[Covered]) -> Iterator[str]:
-    yield "Coverage: the cases in which a policy acted, and in which it passed an object by"
+    yield "Coverage: how many cases a policy acts in, and how many objects it leaves alone"
     width = max((len(each.policy) for each in policies), default=0)
     for each in policies:
-        yield f"  {each.policy:<{width}}  {each.kind}: acted {each.acted}, passed by {each.passed}"
+        yield f"  {each.policy:<{width}}  {each.kind}: acts {each.acted}, leaves alone {each.passed}"
         for text in each.unreached:
             yield f"    {each.file}:{each.line}: {text}"
 
