@@ -117,8 +117,8 @@ def _type(written: Schema, definitions: Mapping[str, Schema]) -> str:
 
 def _default(field: Schema) -> str:
     default = field.get("default")
-    if default in (None, "", [], {}) or is_model(field):
-        return ""
+    if default in (None, "", [], {}) or (is_model(field) and "required" not in field):
+        return ""  # what is in a model of which nothing is required has a default of its own
     if isinstance(default, dict):
         return "<br>".join(f"`{name}: {_yaml(value)}`" for name, value in default.items())
     if isinstance(default, list):

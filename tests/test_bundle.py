@@ -23,6 +23,17 @@ def mistakes(folder: Path, *documents: str) -> list[tuple[int, str]]:
     return [(problem.line, problem.field) for problem in caught.value.problems]
 
 
+def texts(folder: Path, document: str) -> dict[str, str]:
+    """What is said of each field; nothing where the document loads."""
+    file = folder / "policies.yaml"
+    file.write_text(document)
+    try:
+        load_bundle([file])
+    except PolicyErrors as error:
+        return {problem.field: problem.text for problem in error.problems}
+    return {}
+
+
 @pytest.mark.parametrize(
     ("mistake", "field"),
     [
@@ -48,6 +59,58 @@ def test_fault_in_a_provider_makes_no_policy_wrong_that_names_it(tmp_path: Path)
     found = mistakes(tmp_path, PROVIDER + "spec: {title: Own}", FALLBACK + "spec: {requireByProvider: {own: gpu}}")
     assert found
     assert {line for line, _ in found} == {4}
+
+
+PODS_ALONE = 'this kind looks at Pods alone: write apiGroups: [""] and resources: [pods]; the pod templates of workloads are judged with them'
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "field", "text"),
+    [
+        ("EvictionStrategy", "apiGroups: [apps], resources: [deployments], operations: [CREATE]", "", PODS_ALONE),
+        ("EvictionStrategy", "apiGroups: [compute.coreweave.com], resources: [nodepools], operations: [CREATE]", "", PODS_ALONE),
+        ("SpotSuitability", "apiGroups: ['', apps], resources: [pods, deployments], operations: [CREATE]", "", PODS_ALONE),
+        ("SpotSuitability", "apiGroups: ['*'], resources: ['*'], operations: [CREATE]", "", PODS_ALONE),
+        ("GracefulTermination", "apiGroups: [apps], resources: [deployments], operations: [CREATE]", "", PODS_ALONE),
+        ("SpotPlacement", "apiGroups: [''], resources: [pods/status], operations: [CREATE]", "", PODS_ALONE),
+        ("EvictionStrategy", "apiGroups: [''], resources: [pods], operations: [UPDATE, DELETE]", ".operations", "this kind judges what a Pod is to be: write [CREATE, UPDATE]"),
+        ("SpotSuitability", "apiGroups: [''], resources: [pods], operations: ['*']", ".operations", "this kind judges what a Pod is to be: write [CREATE, UPDATE]"),
+        ("SpotPlacement", "apiGroups: [''], resources: [pods], operations: [CREATE, UPDATE]", ".operations", "this kind changes Pods, which can only be done on CREATE: write [CREATE]"),
+        ("OnDemandFallback", "apiGroups: [''], resources: [pods], operations: [CREATE]", ".resources[0]", "this kind makes nothing of pods of the core group; it looks at node pools that a CapacityProvider reads, and at what sets their size"),
+        ("OnDemandFallback", "apiGroups: [compute.coreweave.cloud], resources: [nodepools], operations: [CREATE]", ".resources[0]", "this kind makes nothing of nodepools of compute.coreweave.cloud, did you mean `nodepools of compute.coreweave.com`?; it looks at node pools that a CapacityProvider reads, and at what sets their size"),
+        ("OnDemandFallback", "apiGroups: [compute.coreweave.com], resources: [nodepools, nodepools/status], operations: [UPDATE]", ".resources[1]", "this kind makes nothing of nodepools/status of compute.coreweave.com, did you mean `nodepools/scale of compute.coreweave.com`?; it looks at node pools that a CapacityProvider reads, and at what sets their size"),
+        ("OnDemandFallback", "apiGroups: [cluster.x-k8s.io], resources: [machinepools], operations: [CREATE]", ".resources[0]", "this kind looks at machinepools of cluster.x-k8s.io on UPDATE, DELETE alone"),
+        ("NodePoolRules", "apiGroups: [apps, ''], resources: [deployments], operations: [CREATE]", ".resources[0]", "this kind makes nothing of deployments of apps or deployments of the core group; it looks at node pools that a CapacityProvider reads, and at what its own `resources` describes"),
+        ("NodePoolRules", "apiGroups: [karpenter.sh], resources: [nodepools], operations: [DELETE]", ".resources[0]", "this kind looks at nodepools of karpenter.sh on CREATE, UPDATE alone"),
+    ],
+)  # fmt: skip
+def test_a_match_that_a_kind_makes_nothing_of_is_refused_with_what_to_write(
+    tmp_path: Path, kind: str, rule: str, field: str, text: str
+) -> None:
+    document = HEAD.format(kind=kind, name="own") + f"spec: {{match: {{resourceRules: [{{{rule}}}]}}}}"
+    assert texts(tmp_path, document) == {f"spec.match.resourceRules[0]{field}": text}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("EvictionStrategy", "apiGroups: [''], resources: [pods], operations: [UPDATE]"),
+        ("SpotSuitability", "apiGroups: [''], resources: [pods], operations: [CREATE, UPDATE], scope: Namespaced"),
+        ("OnDemandFallback", "apiGroups: ['*'], resources: ['*/*'], operations: ['*']"),
+        ("OnDemandFallback", "apiGroups: [compute.coreweave.com], resources: [nodepools/scale], operations: [UPDATE]"),
+        ("OnDemandFallback", "apiGroups: [cluster.x-k8s.io], resources: [machinepools, machinepools/scale], operations: ['*']"),
+        ("NodePoolRules", "apiGroups: [karpenter.sh, compute.coreweave.com], resources: [nodepools], operations: [CREATE, DELETE]"),
+        ("NodePoolRules", "apiGroups: [compute.coreweave.com], resources: ['nodepools/*'], operations: [CREATE]"),
+        ("Validation", "apiGroups: [example.com], resources: [widgets], operations: ['*']"),
+        ("ReservedLabels", "apiGroups: [example.com], resources: [widgets], operations: ['*']"),
+    ],
+)  # fmt: skip
+def test_a_match_that_a_kind_makes_something_of_is_taken(tmp_path: Path, kind: str, rule: str) -> None:
+    more = {"Validation": "validations: [{expression: 'true'}], ", "ReservedLabels": "domains: [example.com], "}
+    document = (
+        HEAD.format(kind=kind, name="own") + f"spec: {{{more.get(kind, '')}match: {{resourceRules: [{{{rule}}}]}}}}"
+    )
+    assert texts(tmp_path, document) == {}
 
 
 def test_folder_without_a_policy_is_refused(tmp_path: Path) -> None:

@@ -352,10 +352,54 @@ def test_an_unknown_user_has_no_exemption() -> None:
     assert outcomes(validate(exempting, request(POD, userInfo={}))) == ["deny"]
 
 
-def test_a_service_account_is_exempt_by_namespace_and_name() -> None:
-    exempting = index(policy(Says(), exemptions=(exempt(serviceAccounts=["ci:deploy*"]),)))
-    user = {"username": "system:serviceaccount:ci:deployer"}
-    assert not validate(exempting, request(POD, userInfo=user)).findings
+@pytest.mark.parametrize(
+    ("user", "let_through"),
+    [
+        ("system:serviceaccount:ci:deployer", True),
+        ("system:serviceaccount:ci:web", False),
+        ("system:serviceaccount:evil:x:deployer", False),  # a certificate may have any name
+        ("system:serviceaccount:deployer", False),
+        ("ci:deployer", False),
+    ],
+)
+def test_a_service_account_is_exempt_by_namespace_and_name(user: str, *, let_through: bool) -> None:
+    exempting = index(policy(Says(), exemptions=(exempt(serviceAccounts=["*:deploy*"]),)))
+    assert (not validate(exempting, request(POD, userInfo={"username": user})).findings) is let_through
+
+
+@pytest.mark.parametrize(
+    ("resource", "operation", "let_through"),
+    [
+        ("pods", "CREATE", True),
+        ("pods/status", "UPDATE", True),
+        ("pods/ephemeralcontainers", "UPDATE", True),
+        ("pods/eviction", "CREATE", False),
+        ("pods/binding", "CREATE", False),
+        ("deployments/scale", "UPDATE", False),
+        ("serviceaccounts/token", "CREATE", False),
+        ("pods/exec", "CONNECT", False),
+    ],
+)
+def test_labels_exempt_nobody_where_they_come_with_the_request_and_not_with_the_object(
+    resource: str, operation: str, *, let_through: bool
+) -> None:
+    everything = ResourceRule(api_groups=("",), resources=("*/*",), operations=("*",))
+    for selector in (
+        {"matchLabels": {"app": "web"}},
+        {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+    ):
+        exempting = index(policy(Says(), rules=(everything,), exemptions=(exempt(objectSelector=selector),)))
+        sent = {"metadata": {"labels": {"app": "web"}}}
+        asked = request(sent, resource=resource, operation=operation)
+        assert (not validate(exempting, asked).findings) is let_through
+
+
+def test_an_exemption_by_namespace_holds_for_a_namespace_that_the_api_server_names() -> None:
+    namespaces = ResourceRule(api_groups=("",), resources=("namespaces",), operations=("*",))
+    exempting = index(policy(Says(), rules=(namespaces,), exemptions=(exempt(namespaces=["team-*"]),)))
+    for name, let_through in (("team-x7k2p", True), ("prod-x7k2p", False), ("", False)):
+        asked = request({"metadata": {}}, resource="namespaces", namespace="", name=name)
+        assert (not validate(exempting, asked).findings) is let_through
 
 
 UNKNOWN = replace(WRONG, unknown=True)

@@ -32,6 +32,9 @@ JSON = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[1]
 TODAY: Final = NOW.date()
+WIDE: Final = "`webhook-config` refuses the policy"
+OF_THE_KIND: Final = "never looks at the pod templates"
+"""What ReservedLabels says itself, and the tests of it judge."""
 HEAD: Final = (
     "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\nspec:\n  domains: [example.com]\n"
 )
@@ -42,7 +45,8 @@ NODES: Final = "resourceRules: [{apiGroups: [''], resources: [nodes], operations
 def said(folder: Path, *documents: str, today: date = TODAY) -> list[str]:
     file = folder / "policy.yaml"
     file.write_text("---\n".join(documents))
-    return [str(each).removeprefix(f"{file}:") for each in warnings(load_bundle([file]), today)]
+    found = (each for each in warnings(load_bundle([file]), today) if OF_THE_KIND not in each.text)
+    return [str(each).removeprefix(f"{file}:") for each in found]
 
 
 def match(text: str) -> str:
@@ -171,6 +175,14 @@ def exempt(text: str, more: str = "") -> str:
             "never holds: what the policy looks at is in no namespace"),
         (exempt("users: [jane], serviceAccounts: ['ci:*']"), "exempt[0].users",
             "never holds: none of these users is one of the serviceAccounts; write two entries, of which one holds"),
+        (exempt("objectSelector: {matchLabels: {t: a}}", "  match: {resourceRules: [{apiGroups: [''], resources: [pods/eviction, pods/exec], operations: ['*']}]}\n"),
+            "exempt[0].objectSelector",
+            "never holds: the labels that come with pods/eviction, pods/exec are not those of the resource"),
+        (exempt("users: [system:serviceaccount:a:b:c], serviceAccounts: ['*:c']"), "exempt[0].users",
+            "never holds: none of these users is one of the serviceAccounts; write two entries, of which one holds"),
+        (match("resourceRules: [{apiGroups: [autoscaling], apiVersions: [v2], resources: [horizontalpodautoscalers], operations: ['*']}], "
+            "excludeResourceRules: [{apiGroups: [autoscaling], apiVersions: [v1], resources: ['horizontalpodautoscalers'], operations: ['*']}]"),
+            "match.resourceRules[0]", "never matches: excludeResourceRules takes out all of it"),
         (exempt("objectSelector: {matchExpressions: [{key: t, operator: Exists}, {key: t, operator: DoesNotExist}]}"),
             "exempt[0].objectSelector", "never holds: no value of label t meets all that is required of it"),
         (exempt("users: [jane], expires: 2026-11-20"), "exempt[0].expires",
@@ -213,6 +225,28 @@ def test_an_exemption_that_holds_for_one_of_its_policies_is_no_warning(tmp_path:
     other = match("namespaces: {include: [team-b]}").replace("name: labels", "name: others")
     exemption = (EXEMPTION % "'*'") + "namespaces: [team-b]}\n"
     assert said(tmp_path, match("namespaces: {include: [team-a]}"), other, exemption) == []
+
+
+@pytest.mark.parametrize("kind", ["EvictionStrategy", "SpotSuitability"])
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("findings: {%s: deny}", "can't be denied: the policy's enforcement is warn by default"),
+        ("enforcement: audit, findings: {%s: deny}", "can't be denied: the policy's enforcement is audit"),
+        ("enforcement: deny, findings: {%s: deny}", ""),
+        ("enforcement: 'off', findings: {%s: deny}", ""),
+        ("findings: {%s: warn}", ""),
+        ("findings: {%s: off}", ""),
+    ],
+)
+def test_a_finding_to_deny_in_a_policy_that_denies_nothing_is_a_warning(
+    tmp_path: Path, kind: str, spec: str, told: str
+) -> None:
+    finding = {"EvictionStrategy": "noEffect", "SpotSuitability": "fewReplicas"}[kind]
+    head = f"apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: a}}\n"
+    found = [each.partition(": ")[2] for each in said(tmp_path, f"{head}spec: {{{spec % finding}}}\n")]
+    todo = "write `enforcement: deny`, and `warn` for the findings that are not to deny"
+    assert found == ([f"spec.findings.{finding}: warning: {finding} {told}; {todo}"] if told else [])
 
 
 @pytest.mark.parametrize(("expression", "told"), [("false", 1), (" false\n", 1), ("true", 0), ("1 == 2", 0)])
@@ -276,7 +310,7 @@ def test_a_condition_that_is_false_is_said_to_switch_the_policy_off(tmp_path: Pa
     ],
 )  # fmt: skip
 def test_what_may_have_an_effect_is_no_warning(tmp_path: Path, policy: str) -> None:
-    assert said(tmp_path, policy) == []
+    assert [each for each in said(tmp_path, policy) if WIDE not in each] == []
 
 
 OWN: Final = sorted(path for path in ROOT.glob("examples/**/policies") if path.is_dir())
@@ -441,7 +475,7 @@ WHOLE: Final = {
 @given(specs)
 def test_what_is_said_to_have_no_effect_has_none_on_any_request(spec: JSON) -> None:
     bundle = loaded(spec)
-    told = warnings(bundle, TODAY)
+    told = [each for each in warnings(bundle, TODAY) if WIDE not in each.text and OF_THE_KIND not in each.text]
     looked = found(bundle) if told else set()
     for warning in told:
         text = warning.text.removeprefix("warning: ")
@@ -455,3 +489,28 @@ def test_what_is_said_to_have_no_effect_has_none_on_any_request(spec: JSON) -> N
                 field = field[: field.index("]") + 1]
             less = without(spec, field)
             assert looked == (found(loaded(less)) if less is not None else set()), warning
+
+
+@pytest.mark.parametrize(
+    ("groups", "what"),
+    [
+        ("'*'", "every resource"),
+        ("apps, ''", "every Event and Node, among others"),
+        ("coordination.k8s.io", "every Lease"),
+        ("karpenter.sh", "all of karpenter.sh, where node pools are judged with failurePolicy Fail"),
+        ("apps, example.com", ""),
+    ],
+)
+@pytest.mark.parametrize("resource", ["*", "*/*", "*/status", "*/scale"])
+def test_a_rule_that_is_too_wide_for_a_webhook_is_a_warning(
+    tmp_path: Path, groups: str, what: str, resource: str
+) -> None:
+    text = f"apiGroups: [{groups}], resources: ['{resource}'], operations: [UPDATE]"
+    told = [each for each in said(tmp_path, rule(text)) if WIDE in each]
+    warning = f"{WIDE}: '{resource}' would have the API server call for {what}"
+    field = "spec.match.resourceRules[0].resources[0]"
+    seldom = resource == "*/scale" and groups not in {"'*'", "karpenter.sh"}
+    assert [each.partition(": ")[2] for each in told] == (
+        [f"{field}: warning: {warning}; name those that are meant"] if what and not seldom else []
+    )
+    assert not said(tmp_path, f"{HEAD}  enforcement: off\n  match: {{resourceRules: [{{{text}}}]}}\n")

@@ -226,8 +226,8 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
     spec: PolicySpec = document.spec
     rule = kind.compile(spec, facts)
     mutator = rule if isinstance(rule, Mutator) else None
-    if mutator is not None:
-        _refuse_what_cannot_be_mutated(spec)
+    if kind.pods_alone or mutator is not None:
+        _refuse_other_than_pods(spec, changes=mutator is not None)
     declared = spec.match.resource_rules
     return Policy(
         name=document.name,
@@ -265,22 +265,24 @@ def _rule(spec: ResourceRuleSpec) -> ResourceRule:
     )
 
 
-def _refuse_what_cannot_be_mutated(spec: PolicySpec) -> None:
-    """The API server refuses changes to a Pod's scheduling and shutdown after CREATE: a patch would fail the request.
+def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
+    """A rule about Pods takes the labels of a workload for those of a Pod, and can't read what is not there on DELETE.
+
+    The API server refuses changes to a Pod's scheduling and shutdown after CREATE: a patch would fail the request.
 
     Source: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
     """
     for number, rule in enumerate(spec.match.resource_rules or ()):
         path = ("match", "resourceRules", number)
-        if rule.operations != ("CREATE",):
-            raise SpecError(
-                (*path, "operations"),
-                "this kind changes Pods, which can only be done on CREATE: write [CREATE]",
-            )
+        if changes and rule.operations != ("CREATE",):
+            text = "this kind changes Pods, which can only be done on CREATE: write [CREATE]"
+            raise SpecError((*path, "operations"), text)
+        if not {"CREATE", "UPDATE"}.issuperset(rule.operations):
+            raise SpecError((*path, "operations"), "this kind judges what a Pod is to be: write [CREATE, UPDATE]")
         if rule.api_groups != ("",) or rule.resources != ("pods",):
             raise SpecError(
                 path,
-                'this kind changes Pods alone: write apiGroups: [""] and resources: [pods]; '
+                'this kind looks at Pods alone: write apiGroups: [""] and resources: [pods]; '
                 "the pod templates of workloads are judged with them",
             )
 

@@ -12,6 +12,8 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from webhook.context import Phase
 from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording
 from webhook.documents import field_path
@@ -21,6 +23,7 @@ from webhook.kube.pod import Pod, pod_from_template
 from webhook.kube.templates import pod_of
 from webhook.kube.workload import surroundings_of
 from webhook.patch import Recorder, pointer
+from webhook.policy.match import namespace_of
 from webhook.review import MalformedObjectError, is_null
 from webhook.rules.protocol import NO_NEEDS
 from webhook.settling import Settling
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from webhook.index import Index, Policy
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.patch import Operation
-    from webhook.review import Request
+    from webhook.review import GroupVersionResource, Request
 
 ENGINE: Final = "spotgate"
 """The name under which the engine itself speaks, where no policy does."""
@@ -62,11 +65,12 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
     if route is None:
         return NOTHING
     evaluation = _Evaluation(request, index, context, particular=route.particular)
-    if index.system_namespace(request.namespace, context.view):
+    namespace = evaluation.namespace or ""
+    if index.system_namespace(namespace, context.view):
         evaluation.in_system_namespace(route.direct)
         return evaluation.decision()
     # A trace tells of the policies that are left out, too.
-    direct, projected = (route.direct, route.projected) if context.trace else route.within(request.namespace)
+    direct, projected = (route.direct, route.projected) if context.trace else route.within(namespace)
     try:
         if evaluation.subject.is_mirror_pod:
             evaluation.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
@@ -77,6 +81,8 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
                 evaluation.mutate_templates(route.workload, projected)
         else:
             evaluation.validate(direct)
+            if context.offline and route.particular and not route.projected:
+                evaluation.say_what_nobody_converts(direct)
             if route.workload is not None:
                 evaluation.validate_templates(route.workload, projected)
     except MalformedObjectError as error:
@@ -95,6 +101,17 @@ def _malformed(error: MalformedObjectError) -> Decision:
     return Decision(findings=(finding,), malformed=True)
 
 
+def _not_converted(policy: Policy, resource: GroupVersionResource, version: str) -> Finding:
+    named, own = (f"{resource.group}/{each}".lstrip("/") for each in (version, resource.version))
+    return Finding(
+        policy=policy.name,
+        outcome=min(policy.enforcement, Outcome.INDETERMINATE),
+        reason=f"not judged: the policy names {named}, to which the API server converts {own}",
+        field="apiVersion",
+        fix="write the object in that version, or leave apiVersions out of the policy",
+    )
+
+
 def _readable(template: object) -> Pod | None:
     """What a pod template was before; None where it was not there, or could not be read: then all of it is new."""
     if template is None:
@@ -110,6 +127,7 @@ class _Evaluation:
 
     def __init__(self, request: Request, index: Index, context: Context, *, particular: bool) -> None:
         self.request = request
+        self.namespace = namespace_of(request)
         self.particular = particular
         self.only_warns = False
         self.index = index
@@ -138,9 +156,9 @@ class _Evaluation:
     def in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
         """Nothing there is ever changed or denied; a policy that names the namespace itself may warn."""
         self.only_warns = True
-        named = tuple(policy for policy in policies if policy.matcher.names(self.request.namespace))
+        named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
         if not named or self.context.phase is Phase.MUTATE:
-            self.trace.say("namespace %s is a system namespace: never touched", self.request.namespace)
+            self.trace.say("namespace %s is a system namespace: never touched", self.namespace)
             return
         try:
             self.validate(named)
@@ -154,6 +172,24 @@ class _Evaluation:
 
     def validate(self, policies: tuple[Policy, ...]) -> None:
         self._validate(policies, self.subject, "")
+
+    def say_what_nobody_converts(self, policies: tuple[Policy, ...]) -> None:
+        """An object in a version that no policy names: the API server converts it to one that is named."""
+        if self.index.names_version(self.request):
+            return
+        own = self.request.resource
+        silent = replace(self.context, trace=False)
+        for policy in policies:
+            for version in policy.other_versions(self.request):
+                converted = replace(self.request, resource=replace(own, version=version))
+                if _Evaluation(converted, self.index, silent, particular=True).looks(policy):
+                    self.unknown += 1
+                    self.findings.append(_not_converted(policy, own, version))
+                    break
+
+    def looks(self, policy: Policy) -> bool:
+        """Does the policy look at the object itself, and is that not exempt from it?"""
+        return self._looks(policy, self.subject)
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         for found, subject in self._templates(workload, ()):
@@ -272,7 +308,7 @@ class _Evaluation:
         if not policy.matcher.trivial:
             undecided = self._is_undecided(policy)
             namespace_labels = None if undecided else self._namespace_labels
-            why_not = policy.matcher.why_not(request.namespace, namespace_labels, subject.labels)
+            why_not = policy.matcher.why_not(self.namespace, namespace_labels, subject.labels)
             if why_not:
                 self.trace.say("%s", why_not)
                 return False

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
 from webhook.globs import Globs
+from webhook.policy.match import served_versions
 from webhook.policy.terms import OPERATIONS
 from webhook.rules.protocol import NO_NEEDS, Mutator, Particulars, Validator
 
@@ -129,9 +130,29 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             return why_not
         for number, rule in enumerate(self.exclude):
             for each, of_each in dict.fromkeys((asked, (kind, particulars))):
-                if rule.names(*each) and not rule.unfit(of_each):
+                if _takes_out(rule, each, of_each):
                     return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
         return ""
+
+    def other_versions(self, request: Request) -> list[str]:
+        """Versions in which it would look at such a resource, and not in that of the request."""
+        kind = (request.operation, request.resource.group, request.path)
+        named = dict.fromkeys(each for rule in self.rules if rule.names(*kind) for each in rule.api_versions)
+        if not named.keys().isdisjoint({"*", request.resource.version}):
+            return []
+        return served_versions(list(named), *kind[1:])
+
+
+def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: Particulars) -> bool:
+    """Does one of ``excludeResourceRules`` name the request, in whatever version the rule names the resource?
+
+    As in the API server with ``matchPolicy: Equivalent``, which takes all versions in which it serves it for the same.
+    """
+    if not rule.names(*kind):
+        return False
+    if asked.version not in rule.api_versions and (served := served_versions(rule.api_versions, *kind[1:])):
+        asked = asked._replace(version=served[0])
+    return not rule.unfit(asked)
 
 
 _POD: Final = ("CREATE", "", "pods")
@@ -244,6 +265,17 @@ class Index:
         if policy.matches_templates() and request.operation not in _WITH_TEMPLATES:
             return f"pod templates are looked at on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
         return policy.why_not(*_POD)
+
+    def names_version(self, request: Request) -> bool:
+        """Does any policy judge such a resource in this version? Then the API server converts it to no other."""
+        group, path = request.resource.group, request.path
+        return any(
+            not {"*", request.resource.version}.isdisjoint(rule.api_versions)
+            for policy, operation in product(self.policies, OPERATIONS)
+            if policy.validator is not None and policy.matches(operation, group, path)
+            for rule in policy.rules
+            if rule.names(operation, group, path)
+        )
 
     def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
         """A namespace's labels; of an unknown one only its name."""

@@ -1,4 +1,4 @@
-"""What is no mistake and yet not meant: policies and exemptions without effect, and exemptions that end.
+"""What is no mistake and yet not meant: policies without effect, exemptions that end, rules too wide for a webhook.
 
 They are warnings: a policy set that has them is in force all the same.
 """
@@ -6,7 +6,9 @@ They are warnings: a policy set that has them is in force all the same.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec.structs import replace
 
 from webhook.capacity.provider import sizers_by_resource
 from webhook.globs import Globs
@@ -28,10 +30,44 @@ if TYPE_CHECKING:
 WARN_BEFORE: Final = timedelta(days=14)
 """How long before its last day an exemption is called to mind."""
 
+_TOO_MANY: Final = {
+    "": "every Event and Node, among others",
+    "authentication.k8s.io": "every token that is looked at",
+    "authorization.k8s.io": "every access that is looked at",
+    "coordination.k8s.io": "every Lease",
+    "discovery.k8s.io": "every EndpointSlice",
+    "events.k8s.io": "every Event",
+}
+"""What the API server would call for, by API group. The cluster lives on these, and the webhook itself too."""
+
+_ALL: Final = frozenset({"*", "*/*", "*/status"})
+"""Other subresources (``*/scale``) are asked for seldom."""
+
 
 def warnings(bundle: Bundle, today: date) -> list[Problem]:
     """All warnings about the policies of a bundle, in the order of the files."""
-    return sorted(_Linter(bundle, today).warnings())
+    refused = [
+        replace(each, text=f"warning: `webhook-config` refuses the policy: {each.text}") for each in too_wide(bundle)
+    ]
+    return sorted([*_Linter(bundle, today).warnings(), *refused])
+
+
+def too_wide(bundle: Bundle) -> Iterator[Problem]:
+    """Rules for every resource of an API group, where a webhook that is called for all of it can stop a cluster."""
+    sizers = sizers_by_resource(bundle.providers.values())
+    pools = {*(group for group, _ in sizers), *(each.group for each in bundle.readers)}
+    of_pools = {group: f"all of {group}, where node pools are judged with failurePolicy Fail" for group in pools}
+    of_any = {"*": "every resource", **of_pools}
+    for policy in bundle.documents:
+        if not policy.is_policy or policy.spec.enforcement is Enforcement.OFF:
+            continue
+        for number, rule in enumerate(policy.spec.match.resource_rules or ()):
+            for index, resource in enumerate(rule.resources):
+                too_many = of_any | _TOO_MANY if resource in _ALL else of_any
+                what = [too_many[group] for group in rule.api_groups if group in too_many]
+                if what and resource.startswith("*"):
+                    text = f"{resource!r} would have the API server call for {what[0]}; name those that are meant"
+                    yield policy.problem(("spec", "match", "resourceRules", number, "resources", index), text)
 
 
 class _Linter:
@@ -61,6 +97,7 @@ class _Linter:
             yield from _told(policy, (), never_matching(policy.spec.match, self._places[policy.name], self._ground))
             yield from _told(policy, (), self._nevers.get(policy.name, ()))
             yield from _told(policy, (), _false_conditions(policy))
+            yield from _told(policy, (), _never_denied(policy))
             for number, entry in enumerate(policy.spec.exempt):
                 yield from self._exempt(policy, ("exempt", number), entry, [policy])
         for document in self._documents:
@@ -101,6 +138,20 @@ def _false_conditions(policy: PolicyDocument) -> Iterator[Never]:
         if each.expression.strip() == "false":
             text = "never matches: this condition is never true; if that is meant, write `enforcement: off`"
             yield Never(("matchConditions", number, "expression"), text)
+
+
+def _never_denied(policy: PolicyDocument) -> Iterator[Never]:
+    """Findings that somebody wrote to deny, in a policy that denies nothing: of such kinds that is the default."""
+    enforcement = policy.spec.enforcement
+    if enforcement is Enforcement.DENY:
+        return
+    spec = cast("dict[str, Any]", policy.document.value).get("spec") or {}
+    why = "" if "enforcement" in spec else " by default"
+    denied = [name for name, level in spec.get("findings", {}).items() if level == Enforcement.DENY]
+    if denied:
+        lowered = f"{', '.join(denied)} can't be denied: the policy's enforcement is {enforcement}{why}"
+        text = f"{lowered}; write `enforcement: deny`, and `warn` for the findings that are not to deny"
+        yield Never(("findings", denied[0]), text)
 
 
 def _ending(last: date, reason: str, today: date) -> str:

@@ -89,7 +89,7 @@ class Settling:
         )
 
     def _why_not_denied(self, policy: Policy) -> str:
-        """Why a denial is only a warning for this requester; empty: it stays one. Whom it is for is in the audit log."""
+        """Why a denial is only a warning here; empty: it stays one. The audit log says for whom it is none."""
         if self._only_warns:
             return f"{self._request.namespace} is a system namespace"
         user = self._request.user_info.username

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.kube.defaults import complete_pod
 from webhook.kube.pod import MIRROR_ANNOTATION, Pod, decode_pod
 from webhook.patch import apply_all
 from webhook.review import MalformedObjectError, decode_object, is_null
@@ -96,23 +97,27 @@ class Judged:
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """The object, or the template as a Pod with all that is injected into it, as JSON."""
+        """The object, or the template as a Pod with its defaults and all that is injected into it, as JSON."""
         if not self.template:
             return self.object
-        # What is changed is decoded once more: the object is shown to others, too.
-        value: Any = decode_object(self.request.object) if self.changes else self.object
+        value: Any = self.object
         for part in self.path:
             value = value[part]
+        value = msgspec.to_builtins(value)  # a copy: the object is shown to others, too
         metadata = self.pod.metadata
         owners = msgspec.to_builtins(metadata.ownerReferences)
         own = {"namespace": metadata.namespace, "ownerReferences": owners}
         pod = {**value, "apiVersion": "v1", "kind": "Pod", "metadata": {**(value.get("metadata") or {}), **own}}
-        return apply_all(self.changes, pod)
+        pod = apply_all(self.changes, pod)
+        complete_pod(pod)
+        return pod
 
     def labels(self) -> Iterator[Mapping[str, str]]:
-        """Labels of the object and of the old one, as an object selector sees them."""
+        """Labels of the object and of the old one, as an object selector sees them; of a CONNECT there are none."""
         if self.template:
             yield self.pod.labels
+            return
+        if self.operation == "CONNECT":
             return
         for raw in (self.request.object, self.request.old_object):
             if not is_null(raw):

@@ -205,11 +205,11 @@ def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[s
         ([requirement(LABEL, "NotIn")], "spec.requirements[0] has operator NotIn, and no list of strings as values"),
         (
             [{"key": LABEL, "operator": "In", "values": [1]}],
-            "spec.requirements[0] has operator In, and values[0] is a number; write it in quotes",
+            "spec.requirements[0] has operator In, and values[0] is the number 1; write it in quotes",
         ),
         (
             [{"key": LABEL, "operator": "In", "values": ["a", False]}],
-            "spec.requirements[0] has operator In, and values[1] is the boolean false, as YAML reads N, no and off; write",
+            "spec.requirements[0] has operator In, and values[1] is the boolean false (YAML reads n, no and off so); write it",
         ),
         (
             [{"key": LABEL, "operator": "NotIn", "values": [["a"]]}],

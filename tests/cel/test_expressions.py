@@ -58,6 +58,9 @@ TRUE = [
     "object.spec.replicas == 3.0",
     "object.spec.replicas < 3.5",
     "object.spec.ratio == 1",
+    "object.spec.containers.size() < 2.5 && size(object.spec.numbers) >= 1u && 1u <= 1.0 && 2.5 > 2",
+    "-1 < 1u && 18446744073709551615u > -1 && 9223372036854775807 < 1e19 && !(1u > 1.5)",
+    "'a' < 'b' && b'a' <= b'b' && false < true && duration('1m') > duration('1s') && timestamp(1) >= timestamp(0)",
     "type(object.spec.replicas) == int",
     "type(object.spec.share) == double",
     "object.spec.replicas / 2 == 1",
@@ -149,6 +152,7 @@ TRUE = [
     "quantity('50k').add(20).sub(quantity('100k')).sub(-50000) == quantity('20')",
     "quantity('50k').asInteger() == 50000 && quantity('50k').isInteger()",
     "!quantity('9999999999999999999G').isInteger()",
+    "quantity('1500m').asApproximateFloat() > 1 && quantity('1500m').asApproximateFloat() < object.spec.replicas",
     "quantity('1500m').asApproximateFloat() == 1.5 && !quantity('1500m').isInteger()",
     "sign(quantity('-1')) == -1 && sign(quantity('0')) == 0",
     "isQuantity('1.3Gi') && isQuantity('10000k') && isQuantity('2e3')",
@@ -179,6 +183,7 @@ TRUE = [
     "url('/path').getScheme() == '' && url('/path').getHost() == '' && url('HTTPS://example.com').getScheme() == 'https'",
     "url('https://example.com/path with spaces/').getEscapedPath() == '/path%20with%20spaces/'",
     "url('https://example.com').getEscapedPath() == ''",
+    "url('HTTPS://example.com/A') == url('https://example.com/A') && url('/A') != url('/a')",
     "url('https://example.com/path?k1=a&k2=b&k2=c').getQuery() == {'k1': ['a'], 'k2': ['b', 'c']}",
     "url('https://example.com/path?key with spaces=value+with%20spaces').getQuery() == {'key with spaces': ['value with spaces']}",
     "url('https://example.com/path?').getQuery() == {}",
@@ -194,6 +199,7 @@ TRUE = [
     # the request
     "request.operation == 'CREATE' && request.userInfo.username == 'jane'",
     "!has(request.name)",
+    "has(request.operation) && request.?operation.orValue('') == 'CREATE' && request['operation'] == 'CREATE'",
     # what is null has no fields, as in Kubernetes; a NUL is no null
     "!has(oldObject.spec) && !oldObject.?spec.hasValue() && oldObject.?spec.?x.orValue(1) == 1",
     "!oldObject[?'spec'].hasValue() && !has( namespaceObject . metadata ) && has(object.spec) && object.?spec.hasValue()",
@@ -236,6 +242,9 @@ def test_its_negation_is_false(expression: str) -> None:
         ("duration(object.spec.max) == duration('1s')", "a string is no duration, as 90s or 1h30m"),
         ("timestamp(object.spec.max) == timestamp(0)", "a string is no timestamp, as 2026-11-21T10:00:00Z"),
         ("object.spec.replicas / 0 == 1", "divide by zero"),
+        ("lists.range(-1) == []", "lists.range() of a negative number"),
+        ("lists.range(object.spec.empty.size() - 1) == []", "lists.range() of a negative number"),
+        ("object.spec.replicas < object.spec.max", "no such overload: int < string"),
         ("object.spec.containers[7].name == ''", "index out of bounds: 7"),
         ("object.spec.replicas.startsWith('3')", "no such overload: (int).startsWith(string)"),
         ("sign(quantity(object.spec.max)) == 1", "'25%' is no quantity"),
@@ -255,6 +264,19 @@ def test_its_negation_is_false(expression: str) -> None:
 )
 def test_has_no_result(expression: str, why: str) -> None:
     assert failure(expression) == why
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "quantity('9223372036854775807').asInteger() == 9223372036854775807 && quantity('1.5Gi').isInteger()",
+        "'%f'.format([1]) == '1.000000' && '%s'.format([['a']]) == '[a]' && '%s'.format([{'a': 1}]) == '{a: 1}'",
+        "string(timestamp('2026-01-01T01:00:00.5+01:00')) == '2026-01-01T00:00:00.500Z'",
+        "string(duration('1.5s')) == '1.500s' && string(1.0/0.0) == 'inf' && ''.split('') == ['']",
+    ],
+)
+def test_differs_from_kubernetes_as_the_page_says(expression: str) -> None:
+    assert evaluated(expression) is True
 
 
 def test_what_is_not_known_is_no_error_of_the_expression() -> None:
@@ -310,8 +332,11 @@ def test_integers_beyond_64_bits_are_an_error() -> None:
         ("{'a': 1}.transformMap(k, v, v) == {}", "neither transformMap() nor transformMapEntry() is there"),
         ("{'a': request}.transformMap(k, v, v) == {}", "neither transformMap() nor transformMapEntry() is there"),
         ("math.abs(-1) == 1", "there is no `math`"),
-        ("semver('1.0.0').major() == 1", "there is no `semver`"),
-        ("authorizer.group('').resource('pods').check('get').allowed()", "there is no `authorizer`"),
+        ("semver('1.0.0').major() == 1", "there is no `semver`: Kubernetes has it, and spotgate has not"),
+        (
+            "authorizer.group('').resource('pods').check('get').allowed()",
+            "there is no `authorizer`: Kubernetes has it, and spotgate has not",
+        ),
         ("base64.encode(b'a') == ''", "there is no `base64`"),
         ("ip('::1').add(quantity('1')) == quantity('1')", None),
         ("pools.name == 'a'", None),
@@ -363,6 +388,8 @@ def test_the_text_has_only_kubernetes_words(expression: str, problem: str) -> No
         ),
         ("object.variables.a", "object.variables.a"),
         ("object.matches == 'a'", "object.matches == 'a'"),
+        ("!has(variables.a) || has ( variables . b )", "!([variables_a] != []) || ([variables_b] != [])"),
+        ("has(variables.a.b)", "has(variables_a.b)"),
         ("object.a.matches ('matches(')", "object.a.Matches ('matches(')"),
     ],
 )

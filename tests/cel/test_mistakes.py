@@ -18,6 +18,7 @@ NO_ESCAPE = (
     "the string that begins here has an escape that CEL has not: a backslash is written `\\\\`, or in a raw string, as "
     r"`r'\d'`"
 )
+NOT_HERE = "Kubernetes has it, and spotgate has not"
 NOT_CLOSED = "the string that begins here is not closed"
 TEMPLATES = "`{{ }}` is of templates (Helm, Go): an expression names values as they are, `object.metadata.name`"
 IN_BRACKETS = "a key with `%s` in it is written in brackets: `labels['example.com/name']`"
@@ -61,6 +62,13 @@ MISTAKES = [
     ("^len(object.x) > 3", "there is no `len`: write `size`"),
     ("object.x.^match('^a')", "there is no `match`: write `matches`"),
     ("object.x.^toLowerCase() == 'a'", "there is no `toLowerCase`: write `lowerAscii`"),
+    ("^optional.unwrap([object.?x]) == [1]", f"there is no `optional.unwrap`: {NOT_HERE}"),
+    ("^format.dns1123Label().validate('a') == optional.none()", f"there is no `format.dns1123Label`: {NOT_HERE}"),
+    ("object.x.^unwrapOpt() == [1]", f"there is no `unwrapOpt`: {NOT_HERE}"),
+    ("^semver('1.2.3').major() == 1", f"there is no `semver`: {NOT_HERE}"),
+    ("^lists.rang(1) == [0]", "there is no `lists.rang`"),
+    ("^size > 3", "there is no `size`; a function is called with brackets, as in `list.size()`"),
+    ("object.metadata.labels[^first] == 'a'", "there is no `first`; a string is in quotes: `'first'`"),
     ("^namespace == 'b'", "`namespace` is a word of CEL, and no name: write `request.namespace`"),
     ("^{{ .object.metadata.name }} == 'a'", TEMPLATES),
     # pools
@@ -102,6 +110,9 @@ MISTAKES = [
     ("true^) || (true", "`)` is not expected here"),
     # types
     ("1 ^== 'a'", f"`==` does not take (int, string): {CONVERT}"),
+    ("size(object.x) ^== 1.0", f"`==` does not take (int, double): {CONVERT}"),
+    ("request.operation ^!= null", "`!=` does not take (string, null): that is never null"),
+    ("request.dryRun ^== 'true'", f"`==` does not take (bool, string): {CONVERT}"),
     ("size(object.x) ^> '3'", f"`>` does not take (int, string): {CONVERT}"),
     ("quantity('1') ^== '1'", "`==` does not take (kubernetes.Quantity, string): write `== quantity('...')`"),
     ("quantity(object.x) ^< '1Gi'", f"`<` does not take (kubernetes.Quantity, string): {QUANTITIES}"),
@@ -123,6 +134,7 @@ MISTAKES = [
     ),
     ("(true ^? 1 : 'a') == 1", "`? :` does not take (bool, int, string): both sides are of one type"),
     ("1 ^&& true", "`&&` does not take (int, bool): compare first, as in `... == true`"),
+    ("1 ^in ['a']", "`in` does not take (int, list(string)): the items of the list are of another type"),
     ("1 ^in 2", "`in` does not take (int, int): it takes a list or a map"),
     ("object.spec.flag", "it must give a bool, and gives anything: compare it, as in `... == true`"),
     ("'object.x == 1'", "it must give a bool, and gives string: take away the quotes around it"),

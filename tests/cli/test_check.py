@@ -478,3 +478,59 @@ def test_field_of_a_finding_is_a_path_as_far_as_it_goes(field: str, path: tuple[
 @pytest.mark.parametrize("path", [("a", 0, "b/c", 12), ("x.y",), ("q\"'\\", "z"), ("", "ü"), ("$a_b",)])
 def test_path_survives_being_written_as_a_field(path: tuple[str | int, ...]) -> None:
     assert path_of(field_path(path)) == path
+
+
+def test_an_object_whose_name_is_to_be_made_up_is_judged_by_such_a_name_and_shown_as_it_is_written(
+    run: Run, write: Write
+) -> None:
+    policies = write(
+        "policy.yaml",
+        """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: names}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [configmaps], operations: [CREATE]}]}
+  exempt: [{names: ["ci-?????"], reason: the build makes them}]
+  validations:
+    - {expression: "object.metadata.name.startsWith('job-') && request.name == object.metadata.name", message: no job}
+    - {expression: request.dryRun == false}
+""",
+    )
+    text = "".join(
+        f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{generateName: {begin}}}\n"
+        for begin in ("job-", "ci-", "a-")
+    )
+    done = run("check", "-o", "json", write("all.yaml", text), "--policies", policies)
+    assert [(result["name"], result["reason"]) for result in done.json["results"]] == [("a-", "no job")]
+
+
+def test_a_node_pool_whose_name_is_to_be_made_up_is_called_by_what_that_begins_with(check: Check, write: Write) -> None:
+    done = check(write("pool.yaml", SPOT_POOL.replace("name: gpu-spot", "generateName: gpu-spot-")))
+    (result,) = done.json["results"]
+    assert result["reason"] == "GPU spot pool NodePool gpu-spot- has no on-demand fallback"
+
+
+def test_a_namespace_has_its_name_as_a_label_also_where_that_is_to_be_made_up(run: Run, write: Write) -> None:
+    policies = write(
+        "policy.yaml",
+        """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: owners}
+spec:
+  match:
+    resourceRules: [{apiGroups: [""], resources: [namespaces], operations: [CREATE]}]
+    namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [team-a]}]}
+  validations:
+    - expression: object.metadata.labels['kubernetes.io/metadata.name'] == object.metadata.name
+    - {expression: "'owner' in object.metadata.labels", message: no owner}
+""",
+    )
+    text = "".join(
+        f"---\napiVersion: v1\nkind: Namespace\nmetadata: {{{name}}}\n"
+        for name in ("name: team-a", "name: team-b", "generateName: team-")
+    )
+    done = run("check", "-o", "json", write("all.yaml", text), "--policies", policies)
+    said = [(result["name"], result["reason"]) for result in done.json["results"]]
+    assert said == [("team-b", "no owner"), ("team-", "no owner")]

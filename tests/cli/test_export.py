@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
 
 from webhook.bundle import load_bundle
+from webhook.documents import read_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,26 +163,115 @@ def test_a_validation_is_exported_as_far_as_it_needs_no_look_up(
     assert all("spot" not in {each["name"] for each in spec["variables"]} for spec in found.values())
 
 
-def test_in_match_conditions_variables_and_params_are_written_out(
-    exported: Callable[..., tuple[dict[str, JSON], str]],
-) -> None:
-    spec = """
-  match:
-    resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]
-  params: {most: 3, names: [a, 1]}
-  variables: [{name: count, expression: object.spec.containers.size()}, {name: more, expression: variables.count + 1}]
-  matchConditions: [{name: many, expression: variables.more > params.most && 'params.most' != "x"}]
-  validations: [{expression: variables.count < params.most}]
+PODS = """{apiGroups: [""], resources: [pods], operations: [CREATE]}"""
+COUNTED = """
+  match: {{resourceRules: [{}]}}
+  params: {{most: 3, names: [a, 1]}}
+  variables: [{{name: count, expression: "object.spec.containers.size() // all of them"}}]
+  matchConditions: {}
+  validations: [{{expression: "variables.count < params.most // few"}}]
 """
-    found, _ = exported(document("Validation", "a", spec))
+
+
+def test_params_are_written_out_in_match_conditions(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
+    many = "object.spec.containers.size() > params.most && 'params.most' != \"x\""
+    found, _ = exported(document("Validation", "a", COUNTED.format(PODS, f"[{{name: many, expression: {many}}}]")))
     params = "({'most': dyn(3), 'names': dyn([dyn('a'), dyn(1)])})"
-    assert conditions(found["a.objects"])["many"] == (
-        f"((object.spec.containers.size()) + 1) > {params}.most && 'params.most' != \"x\""
-    )
+    assert conditions(found["a.objects"])["many"] == many.replace("params.most &&", f"{params}.most &&")
     template = found["a.templates.deployments.apps"]
     assert "object.spec.template.spec.containers.size()" in conditions(template)["many"]
-    assert template["validations"][0]["expression"] == "variables.count < variables.params.most"
-    assert template["variables"][1]["expression"] == "object.spec.template.spec.containers.size()"
+    assert template["validations"][0]["expression"].strip() == "variables.count < variables.params.most"
+    assert template["variables"][1]["expression"].strip() == "object.spec.template.spec.containers.size()"
+
+
+@pytest.mark.parametrize(
+    ("name", "condition", "guard"),
+    [
+        ("a", "namespaceObject.metadata.name != 'x'", "namespaceObject.metadata.name != 'x'"),
+        ("a", "variables.count > params.most // many", "variables.count > variables.params.most "),
+        ("spotgate.dev/include", "has(object.spec)", "has(object.spec)"),
+        ("for/spot/only", "has(object.spec)", "has(object.spec)"),
+    ],
+    ids=["the namespace", "variables", "a name that spotgate gives its own", "a name that is none"],
+)
+def test_match_conditions_that_kubernetes_could_not_evaluate_are_part_of_each_validation(
+    name: str, condition: str, guard: str, exported: Callable[..., tuple[dict[str, JSON], str]]
+) -> None:
+    both = f'[{{name: {name}, expression: "{condition}"}}, {{name: other, expression: has(object.spec.x)}}]'
+    found, _ = exported(document("Validation", "a", COUNTED.format(PODS, both)))
+    spec = found["a.objects"]
+    assert conditions(spec).keys() == {"no-system-namespaces", "no-mirror-pods", "no-controllers"}
+    # Not `||`, with which a condition without a result would be none where the validation is true.
+    assert spec["validations"] == [
+        {
+            "expression": f"({guard}) && (has(object.spec.x)) ? (variables.count < variables.params.most ) : true",
+            "message": "failed expression: variables.count < params.most // few",
+            "reason": "Forbidden",
+        }
+    ]
+    of_template = found["a.templates.deployments.apps"]["validations"][0]["expression"]
+    assert of_template.startswith(f"({guard.replace('object', 'object.spec.template')})")
+
+
+def scalers(name: str, versions: str, more: str = "") -> str:
+    """A Validation of HorizontalPodAutoscalers of these versions."""
+    rule = f"{{apiGroups: [autoscaling], {versions} resources: [horizontalpodautoscalers], operations: [CREATE]}}"
+    match = f"{{resourceRules: [{rule}], {more.format(rule)}}}"
+    return document("Validation", name, f"{{match: {match}, validations: [{{expression: has(object.spec)}}]}}")
+
+
+@pytest.mark.parametrize(
+    ("others", "policy"),
+    [
+        ([], "Equivalent"),
+        (["apiVersions: [v1],"], "Equivalent"),
+        (["apiVersions: [v2],"], "Exact"),
+        (["apiVersions: [v1, v2],"], "Exact"),
+        ([""], "Exact"),
+    ],
+)
+def test_versions_that_are_shown_to_other_policies_are_not_converted(
+    others: list[str], policy: str, exported: Callable[..., tuple[dict[str, JSON], str]]
+) -> None:
+    written = [scalers(f"other-{number}", each) for number, each in enumerate(others)]
+    found, _ = exported(
+        scalers("a", "apiVersions: [v1],"), scalers("all", "").replace("horizontalpod", "other"), *written
+    )
+    assert found["a.objects"]["matchConstraints"]["matchPolicy"] == policy
+    assert found["all.objects"]["matchConstraints"]["matchPolicy"] == "Equivalent"
+
+
+def test_what_is_excluded_is_in_all_versions(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
+    excluding = scalers("a", "apiVersions: [v2],", "excludeResourceRules: [{}]").replace("[v2]", "[v1]", 2)
+    found, _ = exported(excluding.replace("[v1]", "[v2]", 1), scalers("b", ""))
+    constraints = found["a.objects"]["matchConstraints"]
+    assert constraints["matchPolicy"] == "Exact"
+    assert [each["apiVersions"] for each in constraints["resourceRules"]] == [["v2"]]
+    assert [each["apiVersions"] for each in constraints["excludeResourceRules"]] == [["*"]]
+
+
+def test_what_kubernetes_would_refuse_or_read_otherwise_is_written_so_that_it_does_not(run: Run, write: Write) -> None:
+    rule = '{apiGroups: [""], resources: [pods], operations: [CREATE], resourceNames: [a, a]}'
+    labels = {"y": "n", "short": "1e3", "octal": "0o7"}
+    match = f"{{resourceRules: [{rule}], objectSelector: {{matchLabels: {json.dumps(labels)}}}}}"
+    spec = f"{{match: {match}, validations: [{{expression: has(object.spec)}}]}}"
+    done = run("export", "vap", "--policies", str(write("policies.yaml", document("Validation", "a", spec))))
+    assert done.code == 0, done.err
+    # As kubectl reads it, for which `y` is true and `1e3` a number.
+    values = [each.value for each in read_documents(done.out.encode(), "exported.yaml")]
+    constraints = cast("JSON", values[0])["spec"]["matchConstraints"]
+    assert constraints["objectSelector"] == {"matchLabels": labels}
+    assert constraints["resourceRules"][0]["resourceNames"] == ["a"]
+
+
+def test_namespaces_whose_name_is_yet_to_be_made_are_let_through(
+    exported: Callable[..., tuple[dict[str, JSON], str]],
+) -> None:
+    rule = PODS.replace("pods", "namespaces")
+    found, _ = exported(document("Validation", "a", COUNTED.format(rule, "[]")))
+    assert conditions(found["a.objects"])["named"] == (
+        "request.resource.resource != 'namespaces' || has(request.namespace)"
+    )
 
 
 def test_exemptions_that_have_ended_are_not_exported_and_those_that_will_end_are_named(
@@ -197,6 +288,32 @@ def test_exemptions_that_have_ended_are_not_exported_and_those_that_will_end_are
     }
     assert "a: the exemption holds after 2999-01-01, too, until it is exported anew: Kubernetes has no clock" in said
     assert "spec.expires: a: the exemption holds after 2999-02-01, too" in said
+
+
+def test_exemptions_hold_for_service_accounts_of_two_parts_and_by_labels_for_objects_alone(
+    exported: Callable[..., tuple[dict[str, JSON], str]],
+) -> None:
+    entries = (
+        "{serviceAccounts: ['*:deployer'], reason: r}",
+        "{serviceAccounts: ['ci:deployer'], reason: r}",
+        "{objectSelector: {matchLabels: {a: b}}, reason: r}",
+    )
+    spec = """
+      match: {resourceRules: [{apiGroups: [''], resources: [%s], operations: ['*']}]}
+      exempt: [%s]
+      validations: [{expression: 'false'}]
+    """
+    found, _ = exported(
+        document("Validation", "evictions", spec % ("'pods/eviction'", ", ".join(entries))),
+        document("Validation", "pods", spec % ("pods", entries[2])),
+    )
+    labelled = "'a' in (object == null ? oldObject : object).?metadata.?labels.orValue({})"
+    exempt = conditions(found["evictions.objects"])
+    assert exempt["exempt-1"].startswith("!(request.userInfo.username.split(':').size() == 4 && ")
+    assert exempt["exempt-2"] == "!(request.userInfo.username in ['system:serviceaccount:ci:deployer'])"
+    assert exempt["exempt-3"].startswith("!(request.?subResource.orValue('') in ['', 'approval', ")
+    assert f" && {labelled}" in exempt["exempt-3"]
+    assert conditions(found["pods.objects"])["exempt-1"].startswith(f"!({labelled}")
 
 
 def test_more_exemptions_than_kubernetes_takes_conditions_are_refused_aloud(
@@ -236,4 +353,7 @@ def test_a_policy_for_every_resource_is_refused(run: Run, write: Write) -> None:
     spec = VALIDATION.format(RIGHT).replace("[pods]", '["*"]').replace("{{", "{").replace("}}", "}")
     done = run("export", "vap", "--policies", str(write("policies.yaml", document("Validation", "a", spec))))
     assert (done.code, done.out) == (2, "")
-    assert "'*' would have the API server call for every resource; name those that are meant" in done.err
+    assert (
+        "'*' would have the API server call for every Event and Node, among others; name those that are meant"
+        in done.err
+    )

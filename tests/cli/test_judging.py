@@ -141,7 +141,8 @@ def test_a_namespace_is_said_to_be_in_itself_as_the_API_server_has_it(bundle: Bu
     assert judged.traced is not None
     request = judged.traced.request
     assert (request.namespace, request.name, judged.namespace) == ("team-a", "team-a", "")
-    assert json.loads(bytes(request.object))["metadata"] == {"name": "team-a"}
+    labels = {"kubernetes.io/metadata.name": "team-a"}
+    assert json.loads(bytes(request.object))["metadata"] == {"name": "team-a", "labels": labels}
 
 
 TEMPLATE: Final[dict[str, Any]] = {

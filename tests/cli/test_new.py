@@ -123,6 +123,13 @@ def test_required_fields_are_marked_and_the_others_commented_out(run: Run) -> No
     assert "name: my-reserved-labels\n" in draft
 
 
+def test_a_default_with_fields_that_must_be_there_is_shown(run: Run) -> None:
+    draft = run("new", "EvictionStrategy").out
+    assert "\n  # interruptible: {key: qos.coreweave.cloud/interruptable, value: 'true'}\n" in draft
+    assert "\n  # graceful: {key: qos.coreweave.com/graceful-interruptible, value: 'true'}\n" in draft
+    assert "changeme" not in draft
+
+
 def test_the_draft_of_a_test_passes(run: Run, tmp_path: Path) -> None:
     draft = tmp_path / "test.yaml"
     run("new", "PolicyTest", "-o", draft)

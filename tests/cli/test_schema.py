@@ -112,6 +112,15 @@ def test_every_kind_has_a_branch_of_its_own() -> None:
             for kind in ("SpotPlacement", "GracefulTermination")
             for resource, operation in (("pods", "UPDATE"), ("pods", "*"), ("configmaps", "CREATE"))
         ),
+        *(
+            (
+                kind,
+                ("spec",),
+                {"match": {"resourceRules": [{"apiGroups": [""], "resources": [resource], "operations": [operation]}]}},
+            )
+            for kind in ("EvictionStrategy", "SpotSuitability")
+            for resource, operation in (("pods", "DELETE"), ("pods", "*"), ("configmaps", "CREATE"))
+        ),
     ],
 )
 def test_mistake_is_found_by_the_schema_as_by_the_loader(

@@ -319,6 +319,33 @@ KEPT = [
     ),
 ]
 
+TWO = {"a": "x", "b": "y"}
+TIERED = [
+    Case("a condition on the namespace", DENY, config("t1", {}, TWO)),
+    Case("a validation behind a condition on the namespace", ALLOW, config("t1", {}, {"a": "x"})),
+    Case("another condition that is false", ALLOW, config("t1", {}, {})),
+    Case(
+        "a condition without a result",
+        DENY,
+        config("t1", {}, {"a": "x"}) | {"metadata": {"name": "t1", "namespace": "export-quiet"}},
+    ),
+]
+
+
+def scaler(version: str, most: int) -> JSON:
+    """A HorizontalPodAutoscaler."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": target, "maxReplicas": most}
+    thing = {"apiVersion": f"autoscaling/{version}", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}}
+    return labelled(thing | {"spec": spec}, {"spot": "y"})
+
+
+SCALERS = [
+    Case("a version that the policy names", DENY, scaler("v1", 3)),
+    Case("a version that another policy takes", ALLOW, scaler("v2", 3)),
+    Case("a version by that other policy", DENY, scaler("v2", 10)),
+]
+
 
 def pool(name: str = "new", **spec: Any) -> JSON:
     """A NodePool of CKS; None takes a field out."""
@@ -352,4 +379,4 @@ POOLS = [
         "UPDATE",
     ),
 ]
-CASES = [*OWNED, *LISTS, *ADVISED, *IMAGES, *SIZED, *KEPT, *POOLS]
+CASES = [*OWNED, *LISTS, *ADVISED, *IMAGES, *SIZED, *KEPT, *TIERED, *SCALERS, *POOLS]

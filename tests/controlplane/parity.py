@@ -32,6 +32,7 @@ UNTOUCHED = ("kube-system", "spotgate-system")
 _KEPT = "the API server keeps it when it stores an object"
 _PLUGIN = "an admission plugin fills it in, and no policy reads it"
 _AFTER = "filled in between the two webhooks, and no policy reads it"
+_ALLOCATED = "the API server allocates it"
 _MADE = "the controller gives it to the Pods that it makes"
 
 EVERY = {
@@ -55,7 +56,13 @@ OF_KIND = {
         "spec/serviceAccount": f"ServiceAccount, where none is named: {_PLUGIN}",
         "spec/serviceAccountName": f"ServiceAccount, where none is named: {_PLUGIN}",
     },
-    "Service": {"spec": "no policy reads it, so its defaults are the API server's business"},
+    "Service": {
+        "spec/clusterIP": _ALLOCATED,
+        "spec/clusterIPs": _ALLOCATED,
+        "spec/ipFamilies": _ALLOCATED,
+        "spec/ipFamilyPolicy": _ALLOCATED,
+        "spec/ports/*/nodePort": _ALLOCATED,
+    },
 }
 OF_MADE_PODS = {
     "metadata/finalizers": _MADE,

@@ -26,6 +26,7 @@ from tests.controlplane.parity_corpus import (
     identities,
     namespaces_of,
 )
+from tests.controlplane.parity_objects import objects
 from tests.controlplane.parity_pods import everything as pod_with_everything
 from tests.controlplane.parity_pods import pods
 from tests.controlplane.parity_workloads import BUILT_IN, built_in_workloads, custom_workloads, everything, node_pools
@@ -112,6 +113,12 @@ def test_the_creation_of_a_golden_review(review: Golden, parity: Parity, live: L
 @pytest.mark.parametrize("kind", ["Pod", *BUILT_IN])
 def test_defaults(kind: str, parity: Parity) -> None:
     parity.of(pod_with_everything() if kind == "Pod" else everything(kind), ALICE)
+    assert not parity.refusals
+
+
+@pytest.mark.parametrize("thing", list(objects()), ids="{apiVersion} {kind}".format_map)
+def test_defaults_of_what_has_no_pods(thing: JSON, parity: Parity) -> None:
+    parity.of(thing, ALICE)
     assert not parity.refusals
 
 

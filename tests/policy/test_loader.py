@@ -84,7 +84,13 @@ spec:
         ("spec: {match: {resourceRules: []}}", 4, "spec.match.resourceRules: "),
         ("spec: {breakGlass: {groups: []}}", 4, "spec.breakGlass.groups: "),
         ("spec:\n  match:\n    namespaceSelector:", 6, "spec.match.namespaceSelector: is empty; write it, or leave it out"),
-        ("spec: []", 4, "spec: "),
+        ("spec: []", 4, "spec: must be a mapping (key: value), got a list"),
+        ("spec: {enforcement: true}", 4, "spec.enforcement: the boolean true (YAML reads y, yes and on so) is not one of deny,"),
+        ("spec: {exempt: [{names: no, reason: n}]}", 4, "spec.exempt[0].names: must be a list, got the boolean false (YAML reads n, no and off so)"),
+        ("spec: {exempt: [{names: [a], reason: n}]}", 4, "spec.exempt[0].reason: must be a text, got the boolean false (YAML reads n, no and off so); put it in quotes"),
+        ("spec: {exempt: [{names: [a], reason: 17}]}", 4, "spec.exempt[0].reason: must be a text, got 17; put it in quotes"),
+        ("spec: {exempt: [{names: {a: b}, reason: b}]}", 4, "spec.exempt[0].names: must be a list, got a mapping"),
+        ("spec: {exempt: [{names: [a], reason: b, expires: yes}]}", 4, "a date is written as 2027-01-31, got the boolean true (YAML reads y, yes and on so)"),
         ("specs: {}", 4, "unknown field `specs`, did you mean `spec`?"),
     ],
 )  # fmt: skip
@@ -233,6 +239,15 @@ def test_another_api_version_is_a_mistake_and_another_kind_does_not_belong_here(
     assert problem.text == f"expected spotgate.dev/v1, got {version!r}{hint}"
 
 
+def test_what_is_not_written_is_called_nothing(tmp_path: Path) -> None:
+    _, problems = load(tmp_path, a="kind: Example\n", b="apiVersion: spotgate.dev/v1\nmetadata:\n")
+    assert [(problem.field, problem.text) for problem in problems] == [
+        ("apiVersion", "expected spotgate.dev/v1, got nothing"),
+        ("metadata", "must be a mapping (key: value), got nothing"),
+        ("kind", "is missing; there are: CapacityProvider, Example, WorkloadTemplates"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -251,7 +266,25 @@ def test_a_kind_that_kubernetes_does_not_have_is_refused(kind: str, said: str) -
 
 
 @pytest.mark.parametrize(
-    "kind", ["Deployment.apps", "ReplicationController", "Rollout.argoproj.io", "*Job.batch", "job*"]
+    "kind", ["jobsets.jobset.x-k8s.io", "jobset.jobset.x-k8s.io", "jobsets.*", "tf-jobs.kubeflow.org"]
+)
+def test_a_kind_that_is_written_as_a_resource_is_refused(kind: str) -> None:
+    said = f"{kind!r} would match nothing: write the singular with its capitals, as JobSet.jobset.x-k8s.io"
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        TypeAdapter(KindGlob).validate_python(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "Deployment.apps",
+        "*.jobset.x-k8s.io",
+        "[jJ]obSet.*",
+        "ReplicationController",
+        "Rollout.argoproj.io",
+        "*Job.batch",
+        "job*",
+    ],
 )
 def test_a_kind_that_may_be_there_is_taken(kind: str) -> None:
     assert TypeAdapter(KindGlob).validate_python(kind) == kind

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.test_engine import DEPLOYMENT, POD, Says, index, mutate, policy, request, validate
+from tests.test_engine import DEPLOYMENT, POD, Says, index, mutate, outcomes, policy, request, validate
 from webhook.bundle import load_bundle
+from webhook.decision import Outcome
 from webhook.policy.common import MatchSpec
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.match import Matcher, resource_matches
+from webhook.review import GroupVersionResource
 from webhook.rules.protocol import PODS_CREATE, ResourceRule
 
 if TYPE_CHECKING:
@@ -137,6 +139,119 @@ def test_a_namespace_is_selected_by_the_labels_that_it_will_have(operation: str)
         value = {"metadata": {"name": "team-a", "labels": {"tier": tier}}}
         asked = request(value, resource="namespaces", name="team-a", operation=operation, oldObject=None)
         assert bool(validate(judging, asked).findings) is looked
+
+
+@pytest.mark.parametrize(
+    ("parts", "name", "looked"),
+    [
+        ({"namespaceSelector": {"matchLabels": {"tier": "batch"}}}, "team-x7k2p", True),
+        ({"namespaceSelector": {"matchLabels": {"tier": "web"}}}, "team-x7k2p", False),
+        ({"namespaceSelector": {"matchLabels": {"tier": "web"}}}, "", False),
+        ({"namespaces": {"include": ["team-*"]}}, "team-x7k2p", True),
+        ({"namespaces": {"include": ["prod-*"]}}, "team-x7k2p", False),
+        ({"namespaces": {"exclude": ["team-*"]}}, "team-x7k2p", False),
+        ({"namespaces": {"include": ["team-*"]}}, "", False),
+        ({"namespaces": {"exclude": ["team-*"]}}, "", True),
+    ],
+)
+def test_a_namespace_that_the_api_server_names_is_still_no_other_cluster_scoped_object(
+    parts: dict[str, Any], name: str, *, looked: bool
+) -> None:
+    """As Kubernetes 1.36 sends it: with its new name, and with no namespace."""
+    matcher = Matcher(MatchSpec.model_validate(parts))
+    judging = index(policy(Says(), rules=(rule(),), matcher=matcher))
+    value = {"metadata": {"generateName": "team-", "labels": {"tier": "batch"}}}
+    asked = request(value, resource="namespaces", namespace="", name=name)
+    for offline in (False, True):
+        assert bool(validate(judging, asked, offline=offline).findings) is looked
+    assert validate(judging, request(value, resource="nodes", namespace="", name=name)).findings
+
+
+def test_a_namespace_that_gets_a_name_of_a_system_namespace_is_one() -> None:
+    judging = index(policy(Says(), rules=(rule(),)))
+    asked = {"resource": "namespaces", "namespace": ""}
+    assert not validate(judging, request(POD, name="kube-system", **asked)).findings
+    assert validate(judging, request(POD, name="team-a", **asked)).findings
+
+
+NO_TEAM = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
+
+
+@pytest.mark.parametrize(
+    ("selector", "resource", "operation", "looked"),
+    [
+        (NO_TEAM, "pods", "CREATE", True),
+        (NO_TEAM, "pods/eviction", "CREATE", True),
+        (NO_TEAM, "pods/exec", "CONNECT", False),
+        ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}, "pods/proxy", "CONNECT", False),
+        ({}, "pods/exec", "CONNECT", True),
+    ],
+)
+def test_the_options_of_a_connect_have_no_labels_that_a_selector_could_match(
+    selector: dict[str, Any], resource: str, operation: str, *, looked: bool
+) -> None:
+    matcher = Matcher(MatchSpec.model_validate({"objectSelector": selector}))
+    judging = index(policy(Says(), rules=(rule(resources=("*/*",)),), matcher=matcher))
+    assert (
+        bool(validate(judging, request({"command": ["sh"]}, resource=resource, operation=operation)).findings) is looked
+    )
+
+
+HPAS = {"api_groups": ("autoscaling", "example.com"), "resources": ("horizontalpodautoscalers",)}
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "changes", "excluded"),
+    [
+        ("autoscaling", "v2", {"api_versions": ("v1",)}, True),
+        ("autoscaling", "v1", {"api_versions": ("v1",)}, True),
+        ("autoscaling", "v2", {"api_versions": ("v2beta2",)}, False),  # nobody serves it any more
+        ("autoscaling", "v2", {"api_versions": ("v1",), "resource_names": ("other",)}, False),
+        ("example.com", "v2", {"api_versions": ("v1",)}, True),
+    ],
+)
+def test_an_excluded_version_takes_out_the_same_resource_in_others(
+    group: str, version: str, changes: dict[str, Any], *, excluded: bool
+) -> None:
+    judging = index(policy(Says(), rules=(rule(**HPAS),), exclude=(rule(**HPAS, **changes),)))
+    named = {"group": group, "version": version, "resource": HPAS["resources"][0]}
+    asked = request({"metadata": {"name": "web"}}, group=group, name="web")
+    asked.resource = GroupVersionResource(**named)
+    assert bool(validate(judging, asked).findings) is not excluded
+    assert bool(validate(judging, asked, offline=True).findings) is not excluded
+
+
+V1 = rule(**HPAS, api_versions=("v1",))
+OTHER_VERSION = "not judged: the policy names autoscaling/v1, to which the API server converts autoscaling/v2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "other", "expected"),
+    [
+        ({}, None, ["indeterminate"]),
+        ({"enforcement": Outcome.AUDIT}, None, ["audit"]),
+        ({}, rule(**HPAS), ["deny"]),  # the other policy has it sent as it is
+        ({}, rule(**HPAS, api_versions=("v2",), operations=("DELETE",)), []),
+        ({"rules": (V1, rule(**HPAS))}, None, ["deny"]),
+        ({"rules": (rule(**HPAS, api_versions=("v2beta2",)),)}, None, []),
+        ({"rules": (rule(**HPAS, api_versions=("v1",), resource_names=("api",)),)}, None, []),
+        ({"rules": (rule(**HPAS, api_versions=("v1",), operations=("UPDATE",)),)}, None, []),
+        ({"matcher": Matcher(MatchSpec.model_validate({"namespaces": {"include": ["team-b"]}}))}, None, []),
+        ({"exclude": (V1,)}, None, []),
+    ],
+)
+def test_offline_what_the_api_server_would_convert_is_not_taken_for_judged(
+    changes: dict[str, Any], other: ResourceRule | None, expected: list[str]
+) -> None:
+    policies = [policy(Says(), **{"rules": (V1,), **changes})]
+    policies += [policy(Says(), name="other", rules=(other,))] if other is not None else []
+    asked = request({"metadata": {"name": "web"}}, group="autoscaling", name="web")
+    asked.resource = GroupVersionResource("autoscaling", "v2", "horizontalpodautoscalers")
+    decision = validate(index(*policies), asked, offline=True)
+    assert outcomes(decision) == expected
+    said = [each for each in decision.findings if each.reason == OTHER_VERSION]
+    assert decision.unknown == len(said) == len({"indeterminate", "audit"} & set(expected))
+    assert not [each for each in validate(index(*policies), asked).findings if each.field == "apiVersion"]
 
 
 HEAD = "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\nspec:\n  domains: [example.com]\n"

@@ -290,6 +290,11 @@ def test_the_page_says_what_the_webhook_says() -> None:
         ("{findings: {contradictions: warn}}", "did you mean `contradiction`?"),
         ("{findings: {contradiction: audit}}", "contradiction"),
         ("{interruptible: {key: a}}", "interruptible.value"),
+        (
+            "{graceful: {key: qos.coreweave.cloud/interruptable, value: graceful}}",
+            "qos.coreweave.cloud/interruptable is the key of `interruptible` too",
+        ),
+        ("{distributed: [jobsets.jobset.x-k8s.io]}", "write the singular with its capitals, as JobSet.jobset.x-k8s.io"),
     ],
 )
 def test_a_spec_that_means_nothing_is_refused(spec: str, problem: str) -> None:

@@ -767,7 +767,7 @@ def test_what_can_not_work_is_refused_when_the_policy_is_loaded(
         (
             {"classes": {"web": {"graceSeconds": True, "preStopSeconds": 0}}},
             ("classes", "web", "graceSeconds"),
-            "Value error, True is neither a number of seconds from 1 to 86400 nor the word `budget`",
+            "Value error, the boolean true (YAML reads y, yes and on so) is neither a number of seconds from 1 to 86400 nor the word `budget`",
         ),
         ({"classes": {"web": {"graceSeconds": 60}}}, ("classes", "web", "preStopSeconds"), "Field required"),
     ],

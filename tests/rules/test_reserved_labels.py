@@ -525,16 +525,45 @@ def test_globs_allow_a_family_of_labels_and_are_no_hints() -> None:
 
 
 @pytest.mark.parametrize(
-    "domain", ["*.coreweave.com", ".coreweave.com", "coreweave", "coreweave.com/", "CoreWeave.com", ""]
+    "domain", ["*.coreweave.com", ".coreweave.com", "coreweave", "coreweave.com/", "Core Weave.com", ""]
 )
 def test_a_domain_is_written_alone(domain: str) -> None:
     with pytest.raises(ValueError, match=r"is no domain: write it alone, as coreweave\.com"):
         ReservedLabelsSpec.model_validate({"domains": [domain]})
 
 
+@pytest.mark.parametrize("domain", ["CoreWeave.com", "coreweave.com ", "\tCOREWEAVE.COM"])
+def test_a_domain_with_capitals_or_white_space_is_shown_without(domain: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"is no domain, which has neither capitals nor white space: write coreweave\.com"
+    ):
+        ReservedLabelsSpec.model_validate({"domains": [domain]})
+
+
 @pytest.mark.parametrize(
     ("spec", "path", "problem"),
     [
+        (
+            {"allow": [{"resources": ["pods"], "labels": ["a.coreweave.com/x", "a.coreweave.com"]}]},
+            ("allow", 0, "labels", 1),
+            "'a.coreweave.com' is a domain alone, and never rejected: write a name too, as a.coreweave.com/team",
+        ),
+        (
+            {"hints": {"coreweave.com": "a.coreweave.com/x"}},
+            ("hints", "coreweave.com"),
+            "'coreweave.com' is a domain alone, and never rejected: write a name too, as coreweave.com/team",
+        ),
+        *(
+            (
+                {
+                    "allow": [{"resources": ["pods"], "labels": ["a.coreweave.com/*", "b.coreweave.com/x"]}],
+                    "hints": {"a.coreweave.com/y": meant},
+                },
+                ("hints", "a.coreweave.com/y"),
+                f"'a.coreweave.com/y' is allowed itself wherever '{meant}' is, so this is never said: remove it",
+            )
+            for meant in ("a.coreweave.com/y", "a.coreweave.com/x", "b.coreweave.com/x")
+        ),
         (
             {"allow": [{"resources": ["pods"], "labels": ["a.coreweave.com/x", "a.coreweave.con/x"]}]},
             ("allow", 0, "labels", 1),
@@ -558,6 +587,40 @@ def test_an_entry_that_could_never_take_effect_is_refused(
     with pytest.raises(SpecError) as caught:
         KIND.compile(ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], **spec}), FACTS)
     assert (caught.value.path, caught.value.problem) == (path, problem)
+
+
+def test_a_hint_for_a_key_that_is_allowed_elsewhere_is_taken() -> None:
+    allow = [
+        {"resources": ["pods"], "labels": ["a.coreweave.com/pod"]},
+        {"resources": ["nodepools"], "labels": ["a.coreweave.com/pool"]},
+    ]
+    hints = {"a.coreweave.com/pod": "a.coreweave.com/pool"}
+    spec = ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], "allow": allow, "hints": hints})
+    assert isinstance(KIND.compile(spec, FACTS), ReservedLabels)
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ([("apps", "deployments")], ["deployments"]),
+        ([("*", "jobs"), ("compute.coreweave.com", "nodepools")], ["jobs"]),
+        ([("apps", "deployments"), ("", "pods")], []),
+        ([("apps", "deployments"), ("*", "*/*")], []),
+        ([("*", "*")], []),
+        ([("", "nodes")], []),
+        ([("example.com", "deployments")], []),
+    ],
+)
+def test_a_match_that_names_workloads_without_pods_is_told_of_their_templates(
+    rules: list[tuple[str, str]], told: list[str]
+) -> None:
+    written = [{"apiGroups": [group], "resources": [name], "operations": ["CREATE"]} for group, name in rules]
+    spec = ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], "match": {"resourceRules": written}})
+    rule = KIND.compile(spec, FACTS)
+    assert isinstance(rule, ReservedLabels)
+    assert [(never.path, never.text.partition(",")[0]) for never in rule.nevers] == [
+        (("match", "resourceRules", 0, "resources", 0), f"never looks at the pod templates of {name}") for name in told
+    ]
 
 
 prefixes = st.sampled_from(

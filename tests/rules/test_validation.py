@@ -365,14 +365,15 @@ def test_the_request_is_shown_without_what_is_empty() -> None:
                 "request.operation == 'CREATE' && request.name == 'web' && request.namespace == 'team-a'",
                 "request.kind.kind == 'Pod' && request.resource.resource == 'pods' && request.resource.version == 'v1'",
                 "request.userInfo.username == 'jane' && 'devs' in request.userInfo.groups",
-                "!has(request.subResource) && !has(request.dryRun)",
+                "!has(request.subResource)",
+                "has(request.dryRun) && has(request.kind.group) && request.kind.group == '' && !request.dryRun",
             )
         ]
     }
     assert decided(spec, {"operation": "CREATE", "object": pod()}) == []
     assert (
         decided(
-            {"validations": [{"expression": "request.dryRun == true"}]},
+            {"validations": [{"expression": "request.dryRun", "messageExpression": "request.operation"}]},
             {"operation": "CREATE", "object": pod(), "dryRun": True},
         )
         == []
@@ -512,6 +513,19 @@ def test_a_template_is_judged_as_the_pod_it_will_become() -> None:
         "!has(request.name) && request.userInfo.username == 'jane'",
     )
     assert said(deployment, *expressions) == []
+
+
+def test_a_template_is_shown_with_the_defaults_of_the_pod_it_will_become() -> None:
+    container = {"name": "app", "image": "a:1", "resources": {"limits": {"cpu": "1"}}}
+    deployment = workload(of=template(containers=[container]))
+    expressions = (
+        "object.spec.enableServiceLinks && object.spec.serviceAccountName == 'default' && object.spec.priority == 0",
+        "object.spec.tolerations.map(t, t.key) == ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']",
+        "object.spec.containers[0].resources.requests.cpu == '1'",
+    )
+    assert said(deployment, *expressions) == []
+    assert said(deployment, "!has(object.spec.template.spec.enableServiceLinks)", match=DEPLOYMENTS) == []
+    assert said(deployment, "!has(object.spec.template.spec.containers[0].resources.requests)", match=DEPLOYMENTS) == []
 
 
 def test_a_workload_is_refused_for_its_template() -> None:

@@ -221,8 +221,9 @@ PARAMS = {"maximum": 1, "a": {"b": {"c": 2}, "1": 3, "x/y": 4}, "list": [{"d": 1
         ("params.a.other == 1", "there is no `params.a.other`; `params.a` has b, 1, x/y"),
         ("params.a.b.cc == 1", "there is no `params.a.b.cc`, did you mean `c`?"),
         ("params['maximun'] == 1", "there is no `params.maximun`, did you mean `maximum`?"),
-        ("params.?maximun.hasValue()", "there is no `params.maximun`, did you mean `maximum`?"),
-        ("has(params.maximun)", "there is no `params.maximun`, did you mean `maximum`?"),
+        ("has(params.a) && params.maximun == 1", "there is no `params.maximun`, did you mean `maximum`?"),
+        ("has(params.other.b)", "there is no `params.other`; `params` has maximum, a, list, nothing"),
+        ("params.?maximum.x == optional.none()", "`params.maximum` is a number, and has no field `x`"),
         ("params.a['x/z'] == 1", "there is no `params.a['x/z']`, did you mean `x/y`?"),
         ("params.a.b.c.d == 1", "`params.a.b.c` is a number, and has no field `d`"),
         ("params.list.d == 1", "`params.list` is a list, and has no field `d`"),
@@ -250,6 +251,11 @@ def test_params_that_nobody_wrote_are_refused_with_where_to_write_them(tmp_path:
         "params.list.exists(x, has(x.d)) && params.list[1] == {}",
         "params[object.metadata.name] == 1 || params.a.all(key, key != '')",
         "params.nothing == null",
+        "params != null && params.maximum >= quantity('1').asApproximateFloat() && params.maximum == 1.0",
+        "has(params.minimum) ? params.minimum > 1 : true",
+        "params.?minimum.orValue(0.5) < 1 && !params[?'minimum'].hasValue() && params.?x.?y.z == optional.none()",
+        "!('minimum' in params) || params.minimum > 1",
+        "!has(params.a.x) && 'x' in params.a || params.a.all(k, !has(params.a.b.k))",
         "object.list.all(params, params.x == 1)",
         "object.params.x == 1 && object.?params.x.hasValue() && 'params.x' != ''",
     ],
@@ -257,6 +263,27 @@ def test_params_that_nobody_wrote_are_refused_with_where_to_write_them(tmp_path:
 def test_a_param_that_may_be_there_is_not_refused(tmp_path: Path, expression: str) -> None:
     match = {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]}
     assert loading(tmp_path, match=match, params=PARAMS, validations=[{"expression": expression}]) == []
+
+
+@pytest.mark.parametrize("expression", ["has(params.registrees)", "params.?registrees.hasValue()"])
+def test_to_ask_for_a_misspelt_param_is_warned_of(tmp_path: Path, expression: str) -> None:
+    params = {"registries": [], "maxCores": 1, "gpu": 1}
+    variables = [{"name": "asked", "expression": expression}]
+    validations = [{"expression": "variables.asked == true && !has(params.minCores) && !has(params.cpu)"}]
+    assert loading(tmp_path, params=params, variables=variables, validations=validations) == [
+        "own.yaml:22:5: spec.variables[0].expression: warning: there is no `params.registrees`, did you mean `registries`?"
+    ]
+
+
+def test_a_variable_is_always_there(tmp_path: Path) -> None:
+    variables = [
+        {"name": "a", "expression": "1"},
+        {"name": "b", "expression": "has(variables.a) ? object.?x : object.?y"},
+    ]
+    validations = [{"expression": "has(variables.a) && has(variables.b) && !(!has(variables.a))"}]
+    assert loading(tmp_path, variables=variables, validations=validations) == []
+    (said,) = loading(tmp_path, variables=variables, validations=[{"expression": "has(variables.c)"}])
+    assert "there is no `variables.c`" in said
 
 
 # What is null
@@ -343,6 +370,13 @@ def test_what_has_no_result_on_one_of_the_operations_is_warned_of(tmp_path: Path
         (["CREATE", "UPDATE"], "object.spec.x == 1 || oldObject.spec.x == 1", ()),
         (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("request.operation == 'UPDATE'",)),
         (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("variables.changes", "object.x == 1")),
+        (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("oldObject.?spec.?x.hasValue()",)),
+        (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("oldObject.?spec.?x.orValue(0) > 0",)),
+        (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("[oldObject].all(o, o != null)",)),
+        (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("oldObject != null ? true : false",)),
+        (["CREATE", "UPDATE"], "oldObject.spec.x == 1", ("object.x == 1 && request.operation.matches('^U')",)),
+        (["CREATE", "UPDATE"], "oldObject.?spec.?x.hasValue() ? oldObject.spec.x == object.spec.x : true", ()),
+        (["CREATE"], "[oldObject].all(o, o == null || o.spec.x == 1)", ()),
         (["UPDATE"], "object.spec.x == oldObject.spec.x", ()),
         (["CREATE", "DELETE"], "(object == null ? oldObject : object).metadata.name == 'a'", ()),
     ],

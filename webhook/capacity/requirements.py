@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.documents import described
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -268,12 +270,9 @@ def _values_of(operator: object, values: object) -> LabelValues | str:
     return f"has operator {operator}, and not one integer" if bound is None else _BOUNDS[operator](bound)
 
 
-def _other(value: object) -> str:
+def _other(value: Any) -> str:  # noqa: ANN401 - JSON
     """What is there instead of a string, and what to do about it."""
-    if isinstance(value, bool):
-        read = "Y, yes and on" if value else "N, no and off"
-        return f"the boolean {str(value).lower()}, as YAML reads {read}; write it in quotes"
-    return "a number; write it in quotes" if isinstance(value, int | float) else "not a string"
+    return f"{described(value)}; write it in quotes" if isinstance(value, int | float) else "not a string"
 
 
 def _named(operator: object) -> str:

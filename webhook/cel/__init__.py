@@ -70,10 +70,12 @@ class Expression(Protocol):
         names: the variables that it names, ``pools`` or ``request.userInfo``.
         paths: what it reads of variables and bound names, as far as its text says, and how that is written:
             ``("object", "spec", "containers", None, "name")`` (None: an item) is ``c.name``.
+        asked: those of them that it asks about first, as ``has(c.name)``, and may be absent.
     """
 
     names: frozenset[str]
     paths: Mapping[Path, str]
+    asked: frozenset[Path]
 
     def evaluate(self, values: Values) -> bool | str:
         """Its result; of the type that it was compiled for.

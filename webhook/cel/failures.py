@@ -33,6 +33,7 @@ _NO_FIELDS: Final = (
     'No value with name "namespaceObject.metadata.name" found in Activation',
 )
 _SIMPLY: Final = {
+    "vector::reserve": "lists.range() of a negative number",
     "String to Duration conversion failed": "a string is no duration, as 90s or 1h30m",
     "String to Timestamp conversion failed": "a string is no timestamp, as 2026-11-21T10:00:00Z",
 }

@@ -37,7 +37,7 @@ _NOT: Final = {Foreseen.TRUE: Foreseen.FALSE, Foreseen.FALSE: Foreseen.TRUE}
 FAILING: Final = (Foreseen.FAILS, Foreseen.MAY_FAIL)
 _OF_A_FIELD: Final = frozenset({"_[_]", "_?._", "_[?_]", "size"})
 """They have no result for a null as their first."""
-_OPERATION: Final = Select(Ident("request"), "operation")
+_OPERATION: Final = Ident("request.operation")
 
 
 def foresee(tree: Node, nulls: Collection[str], operation: str) -> Foreseen:

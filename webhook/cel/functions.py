@@ -134,8 +134,8 @@ def _url(value: dict[Any, Any]) -> Url:
 
 
 def _of_url(text: str) -> dict[int, list[str]]:
-    net.parse_url(text)
-    return {0: [text]}
+    scheme = net.parse_url(text).scheme
+    return {0: [scheme + text[len(scheme) :]]}  # equal whatever its case is
 
 
 # Regular expressions: RE2's, whose time grows with the text alone
@@ -275,6 +275,7 @@ FUNCTIONS: Final = (
     Function("getQuery", (URL,), "query", lambda url: net.query_of(_url(url))),
     Function("Has", ("map",), "bool", lambda _: True, member=False),
     Function("Has", ("string",), "bool", lambda _: True, member=False),
+    Function("Has", ("bool",), "bool", lambda _: True, member=False),
     Function("Matches", ("string", "string"), "bool", _matches),
     Function("Matches", ("string", "string"), "bool", _matches, member=False),
     Function("find", ("string", "string"), "string", _find),

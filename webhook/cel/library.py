@@ -11,6 +11,7 @@ What must be known of it (0.1.3), and is kept from everybody else:
 from __future__ import annotations
 
 import re
+from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,18 +21,17 @@ from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.cost import BUDGET_NS, Cost
 from webhook.cel.extent import Shown
 from webhook.cel.failures import failed
-from webhook.cel.foresight import foresee
+from webhook.cel.foresight import Foreseen, foresee
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.meter import TOO_LONG, UNDER_WAY, Budget, metered
 from webhook.cel.mistakes import refused, wrong_type
-from webhook.cel.reads import check_fields, hidden, names, paths
+from webhook.cel.reads import asked, check_fields, hidden, names, paths
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from webhook.cel import Expression, Path, Values
-    from webhook.cel.foresight import Foreseen
     from webhook.cel.tree import Node
 
 LENGTH_AT_MOST: Final = 10_000
@@ -51,10 +51,17 @@ _STANDARD: Final = (
     *("getDate", "getDayOfMonth", "getDayOfWeek", "getFullYear", "getHours", "getMinutes", "getMonth", "getSeconds"),
 )
 
+_ORDER: Final = ("_<_", "_<=_", "_>_", "_>=_")
+_NUMBERS: Final = ("int", "uint", "double")
+_ORDERED: Final = (*_NUMBERS, "string", "bool", "bytes", "timestamp", "duration")
+"""Numbers of different types have an order too, which the library knows where it evaluates, and not where it checks."""
+
 _CONFIGURATION: Final = "\n".join(
     (
         *("name: kubernetes", "extensions:"),
         *(f"  - name: {name}" for name in _EXTENSIONS),
+        *("stdlib:", "  exclude_functions:"),
+        *(f'    - name: "{name}"' for name in _ORDER),
     )
 )
 
@@ -62,7 +69,11 @@ _TYPES: Final = {
     "string": cel.Type.STRING,
     "bool": cel.Type.BOOL,
     "int": cel.Type.INT,
+    "uint": cel.Type.UINT,
     "double": cel.Type.DOUBLE,
+    "bytes": cel.Type.BYTES,
+    "timestamp": cel.Type.TIMESTAMP,
+    "duration": cel.Type.DURATION,
     "dyn": cel.Type.DYN,
     "list": cel.Type.LIST,
     "map": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
@@ -79,11 +90,16 @@ VARIABLES: Final = {
     "oldObject": cel.Type.DYN,
     "request": cel.Type.DYN,
     "request.userInfo": cel.Type.DYN,
+    "request.operation": cel.Type.STRING,
+    "request.dryRun": cel.Type.BOOL,
+    **dict.fromkeys((f"request.kind.{each}" for each in ("group", "version", "kind")), cel.Type.STRING),
+    **dict.fromkeys((f"request.resource.{each}" for each in ("group", "version", "resource")), cel.Type.STRING),
     "namespaceObject": cel.Type.DYN,
-    "namespaceObject.metadata.name": cel.Type.DYN,
+    "namespaceObject.metadata.name": cel.Type.STRING,
     "pools": cel.Type.LIST,
 }
-"""A longer name goes before a shorter one: what is known of something stays known where the rest is not."""
+"""A longer name goes before a shorter one: what is known of something stays known where the rest is not. And it has a
+type, which what may be absent can't have."""
 
 _NO_IMPLEMENTATION: Final = re.compile(r"reference resolve step for (\S+)")
 _HALF_THERE: Final = {"cel.@mapInsert": "neither transformMap() nor transformMapEntry()"}
@@ -122,9 +138,10 @@ _LITTLE_NS: Final = BUDGET_NS / 1000
 class _Expression:
     """A compiled expression."""
 
-    __slots__ = ("_cost", "_expression", "_hidden", "_tree", "_type", "names", "paths")
+    __slots__ = ("_cost", "_expression", "_hidden", "_language", "_tree", "_type", "asked", "names", "paths")
 
-    def __init__(self, expression: cel.Expression, tree: Node, kind: str) -> None:
+    def __init__(self, of: CelCpp, expression: cel.Expression, tree: Node, kind: str) -> None:
+        self._language = of
         self._expression = expression
         self._tree = tree
         self._cost = Cost(tree)
@@ -132,10 +149,15 @@ class _Expression:
         self._hidden = frozenset(hidden(tree))
         self.names = frozenset(names(tree, VARIABLES))
         self.paths: Mapping[Path, str] = dict(paths(tree))
+        self.asked: frozenset[Path] = frozenset(asked(tree))
 
     def foresee(self, nulls: Collection[str], operation: str) -> Foreseen:
         """As `webhook.cel.Expression` has it."""
-        return foresee(self._tree, nulls, operation)
+        known = {**dict.fromkeys(VARIABLES, NOT_KNOWN), **dict.fromkeys(nulls), "request.operation": operation}
+        try:
+            return Foreseen.TRUE if self.evaluate(self._language.values(known)) else Foreseen.FALSE
+        except EvaluationError:
+            return foresee(self._tree, nulls, operation)
 
     def evaluate(self, values: Values) -> bool | str:
         assert isinstance(values, _Values)  # noqa: S101 - there is one library
@@ -149,8 +171,8 @@ class _Expression:
         under_way = UNDER_WAY.set(values.budget)
         try:
             result = self._expression.eval(values.activation)
-        except RuntimeError as error:
-            raise failed(str(error)) from None
+        except Exception as error:  # noqa: BLE001 - of any sort, as its C++ raises it: there is no result
+            raise failed(str(error) or type(error).__name__) from None
         finally:
             UNDER_WAY.reset(under_way)
         kind = result.type().name()
@@ -173,7 +195,21 @@ def _declared() -> list[cel.FunctionDecl]:
             impl=metered(function.call),
         )
         overloads.setdefault(function.name, []).append(overload)
+    for name in _ORDER:
+        overloads[name] = [
+            cel.Overload(f"{name}_{one}_{other}", return_type=cel.Type.BOOL, parameters=[_TYPES[one], _TYPES[other]])
+            for one, other in product(_ORDERED, repeat=2)
+            if one == other or {one, other} <= set(_NUMBERS)
+        ]
     return [cel.FunctionDecl(name, each) for name, each in overloads.items()]
+
+
+def _named(request: object) -> Iterator[tuple[str, Any]]:
+    """The fields of the request that are names."""
+    for field, value in request.items() if isinstance(request, dict) else ():
+        yield f"request.{field}", value
+        if isinstance(value, dict):
+            yield from ((f"request.{field}.{each}", below) for each, below in value.items())
 
 
 class CelCpp:
@@ -210,7 +246,7 @@ class CelCpp:
         kind = expression.return_type().name()
         if wanted and kind != wanted:
             raise wrong_type(kind, wanted, text)
-        compiled = _Expression(expression, read_tree(expression.serialize()), wanted)
+        compiled = _Expression(self, expression, read_tree(expression.serialize()), wanted)
         check_fields(compiled.paths, text)
         self._try(compiled)
         return compiled
@@ -227,7 +263,8 @@ class CelCpp:
     def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> _Values:
         """As `webhook.cel.Language` has it."""
         assert isinstance(like, _Values | None)  # noqa: S101 - there is one library
-        made = _Values(self._environment.Activation(values), values)
+        named = {name: value for name, value in _named(values.get("request")) if name in VARIABLES}
+        made = _Values(self._environment.Activation({**named, **values}), values)
         if like is not None:
             made.budget = like.budget
         elif part_of:

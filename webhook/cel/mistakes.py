@@ -60,6 +60,9 @@ _ELSEWHERE: Final = {
 }
 """What other languages call it."""
 
+_NOT_HERE: Final = frozenset({"authorizer", "format", "isSemver", "semver", "unwrap", "unwrapOpt"})
+_ONLY_KUBERNETES: Final = ": Kubernetes has it, and spotgate has not"
+
 _OPERATORS: Final = (
     (re.compile(r"={3}$|(?<![=!<>])=(?![=~>])$"), "to compare, write `==`"),
     (re.compile(r"=~$"), "write `x.matches('...')`"),
@@ -94,11 +97,13 @@ _OVERLOADS: Final = (
     ),
     (re.compile(r"in bool.*"), "write `!(x in list)`"),
     (re.compile(r"in .*string"), "write `text.contains('a')`"),
+    (re.compile(r"in .*, list\(.*\)"), "the items of the list are of another type"),
     (re.compile(r"in .*"), "it takes a list or a map"),
     (re.compile(r"contains list.*"), "of a list, write `'a' in list`"),
     (re.compile(r"\? : .*"), "both sides are of one type"),
     (re.compile(r"(&&|\|\||!) .*"), "compare first, as in `... == true`"),
     (re.compile(r"[<>]=? bool, .*"), "write `a < x && x < b`"),
+    (re.compile(r"[=!]= (.*, null|null, .*)"), "that is never null"),
     (re.compile(r"\W+ .*"), "convert one side, with `int(...)`, `double(...)` or `string(...)`"),
 )
 """Operators and functions with the types that they are given, and what is meant; the first counts."""
@@ -172,9 +177,6 @@ def _unknown(mistake: _Mistake, expression: str, functions: Collection[str]) -> 
         return ExpressionError(f"`{name}` takes a name and an expression, as in {as_in}", offset=offset)
     if name == "has":
         return ExpressionError("`has` takes one field, as in `has(object.spec.x)`", offset=offset)
-    if name in functions and after.startswith("("):
-        hint = "; a function of a value is called on it, as in `'abc'.startsWith('a')`" if before[-1:] != "." else ""
-        return ExpressionError(f"`{name}` does not take what it is given here", hint=hint, offset=offset)
     if name in _ELSEWHERE:
         return ExpressionError(f"there is no `{name}`", hint=f": write `{_ELSEWHERE[name]}`", offset=offset)
     hint = ""
@@ -182,7 +184,23 @@ def _unknown(mistake: _Mistake, expression: str, functions: Collection[str]) -> 
         hint = f"; a key with `{before[-1]}` in it is written in brackets: `labels['example.com/name']`"
     elif before.endswith(("==", "!=", "[", ",", "in")) and after[:1] not in {".", "(", "["}:
         hint = f"; a string is in quotes: `'{name}'`"
+    if name in functions:
+        return _function(name, before, after, hint, offset)
+    if name in _NOT_HERE:
+        return ExpressionError(f"there is no `{name}`", hint=_ONLY_KUBERNETES, offset=offset)
     return ExpressionError(f"there is no `{name}`", name, hint=hint, offset=offset)
+
+
+def _function(name: str, before: str, after: str, hint: str, offset: int) -> ExpressionError:
+    """One that is there, and not as it is written here."""
+    if after.startswith("("):
+        hint = "; a function of a value is called on it, as in `'abc'.startsWith('a')`" if before[-1:] != "." else ""
+        return ExpressionError(f"`{name}` does not take what it is given here", hint=hint, offset=offset)
+    if (field := re.match(r"\.\s*(\w+)", after)) is not None:
+        hint = _ONLY_KUBERNETES if {name, field[1]} & _NOT_HERE else ""
+        return ExpressionError(f"there is no `{name}.{field[1]}`", hint=hint, offset=offset)
+    hint = hint or "; a function is called with brackets, as in `list.size()`"
+    return ExpressionError(f"there is no `{name}`", hint=hint, offset=offset)
 
 
 def _syntax(mistake: _Mistake, expression: str) -> ExpressionError:

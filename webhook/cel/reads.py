@@ -67,18 +67,34 @@ def hidden(node: Node) -> Iterator[str]:
         yield from hidden(child)
 
 
-def paths(node: Node, scope: Mapping[str, Path] = {}) -> Iterator[tuple[Path, str]]:
+def paths(node: Node) -> Iterator[tuple[Path, str]]:
     """What it reads of its variables, as far as the text says, and how that is written.
 
     Of ``object.spec.containers.all(c, has(c.name))`` also ``("object", "spec", "containers", None, "name")``, which is
     written ``c.name``.
     """
-    if path := _path(node, scope):
-        root, *fields = _path(node, {})
-        yield path, shown_path((*shown_name(root or "").split("."), *fields))
+    for each, inner in _below_in(node, {}):
+        if path := _path(each, inner):
+            root, *fields = _path(each, {})
+            yield path, shown_path((*shown_name(root or "").split("."), *fields))
+
+
+def asked(node: Node) -> Iterator[Path]:
+    """What it asks whether it is there: ``has(params.x)``, ``params.?x``, ``'x' in params``."""
+    for each, scope in _below_in(node, {}):
+        match each:
+            case Select(test=True) | Call("_?._" | "_[?_]", (_, Const(str()))):
+                yield _path(each, scope)
+            case Call("@in", (Const(str(key)), of)):
+                yield _below(_path(of, scope), key)
+
+
+def _below_in(node: Node, scope: Mapping[str, Path]) -> Iterator[tuple[Node, Mapping[str, Path]]]:
+    """The node and everything below, with what names stand for there."""
+    yield node, scope
     inner = {**scope, **_inside(node, scope)} if isinstance(node, Loop) else scope
     for child in children(node):
-        yield from paths(child, inner)
+        yield from _below_in(child, inner)
 
 
 def _inside(loop: Loop, scope: Mapping[str, Path]) -> Scope:

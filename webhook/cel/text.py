@@ -1,9 +1,10 @@
 """The text of expressions: made ready for the library, with everything at its place in the text.
 
 ``variables.name`` becomes one name, so that it can be bound; ``matches`` the one in `webhook.cel.functions`. To the
-library ``request.userInfo`` and ``namespaceObject.metadata.name`` are names and no fields, so ``has`` of them becomes
-another function. What is asked of a null, as ``oldObject.?spec`` and ``has(oldObject.spec)`` on CREATE, is absent in
-Kubernetes, and an error to the library: there another name stands for the null, bound to an empty map.
+library ``request.userInfo`` and others in `webhook.cel.library` are names and no fields, so ``has`` of them becomes
+another function, and ``has(variables.name)`` is true where it has a value. What is asked of a null, as
+``oldObject.?spec`` and ``has(oldObject.spec)`` on CREATE, is absent in Kubernetes, and an error to the library: there
+another name stands for the null, bound to an empty map.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _WORDS: Final = re.compile(
               | //[^\n]* )
     | \b variables (?P<dot>\s*\.\s*) (?P<variable>[A-Za-z_]\w*)
     | \b (?P<ours>(?:[Mm]atches|Has) (?=\s*\()
-              | has (?=\s*\(\s*(?:request\s*\.\s*userInfo|namespaceObject\s*\.\s*metadata\s*\.\s*name)\s*\)))
+              | has (?=\s*\(\s*(?:request\s*\.\s*(?:userInfo|operation|dryRun|(?:kind|resource)\s*\.\s*\w+)
+                                | namespaceObject\s*\.\s*metadata\s*\.\s*name)\s*\)))
+    | \b has\s*\(\s*variables\s*\.\s*(?P<asked>[A-Za-z_]\w*)\s*\)
     | \b (?P<has>has\s*\(\s*)? (?P<root>object|oldObject|namespaceObject)\b
               (?= (?(has)\s*\.\s*\w+\s*\) | \s*[.[]\s*\?) )
     | \b (?P<word>[A-Za-z_]\w*)
@@ -60,7 +63,7 @@ class Text:
         self._end = 0
         self.text = _WORDS.sub(self._word, expression)
 
-    def _word(self, found: re.Match[str]) -> str:
+    def _word(self, found: re.Match[str]) -> str:  # noqa: PLR0911 - one for each sort of word
         is_field, self._end = _is_field(found, self._end), found.end()
         if raw := found["raw"]:
             return _unescaped(raw)
@@ -70,6 +73,9 @@ class Text:
             return ours.capitalize()
         if is_field:
             return found[0]
+        if asked := found["asked"]:
+            self.variables[asked] = None
+            return f"([{bound_name(asked)}] != [])"
         if variable := found["variable"]:
             self.variables[variable] = None
             return bound_name(variable) + found["dot"].replace(".", "", 1)
@@ -119,7 +125,7 @@ def shown_name(name: str) -> str:
 
 
 def substituted(expression: str, names: Mapping[str, str]) -> str:
-    """An expression in which other expressions stand for some of its names.
+    """An expression in which other expressions stand for some of its names; without comments, to be part of others.
 
     Args:
         expression: as it is written; ``matches`` stays ``matches``.
@@ -132,6 +138,8 @@ def substituted(expression: str, names: Mapping[str, str]) -> str:
         is_field, end = _is_field(found, end), found.end()
         if is_field:
             return found[0]
+        if (found["skip"] or "").startswith("//"):
+            return ""
         if found["variable"]:
             return names.get(f"variables.{found['variable']}", found[0])
         if found["root"]:

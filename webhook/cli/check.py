@@ -44,6 +44,11 @@ what is unknown:
   With --against REF Git says what was there, and what is no longer. With --kubeconfig all of that
   is read from the cluster, whose version counts then too.
 
+what is defaulted:
+  Built-in kinds, as Kubernetes 1.36 does it. What only a cluster gives an object is missing, in
+  expressions of a Validation too: uid, creationTimestamp, generation, status, what it allocates
+  (the addresses of a Service), and the defaults of custom resources, which are in their CRDs.
+
 what is skipped:
   In a folder: hidden files, node_modules, documents that are no Kubernetes objects (values.yaml),
   and Helm templates beside a Chart.yaml. Everywhere: spotgate's own policy files. Any other file

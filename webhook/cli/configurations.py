@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.index import Policy
-    from webhook.policy.errors import Problem
 
 TIMEOUT_SECONDS: Final = 3
 """Of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
@@ -64,7 +63,7 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
         bundle: the policies.
         client_config: of every webhook; its Service gets the path.
     """
-    validated = _asked(bundle, Phase.VALIDATE)
+    validated = asked_of(bundle, Phase.VALIDATE)
     sizing = sizers_by_resource(bundle.providers.values())
     sized = {*sizing, *((each.group, each.resource) for each in bundle.readers)}
     about_pools = {(group, resource) for own, resource in sized for group in (own, "*")}
@@ -90,7 +89,7 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
 
     about_pods = [*namespaces, NO_MIRROR_PODS]
     mutating = webhook(
-        "mutate", "/mutate", _asked(bundle, Phase.MUTATE), failure_policy="Ignore", conditions=about_pods
+        "mutate", "/mutate", asked_of(bundle, Phase.MUTATE), failure_policy="Ignore", conditions=about_pods
     )
     validating = [
         *webhook("node-pools", "/validate", pools, failure_policy="Fail", conditions=namespaces),
@@ -102,17 +101,6 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
         ),
         *_configuration("ValidatingWebhookConfiguration", validating),
     ]
-
-
-def too_wide(bundle: Bundle) -> Iterator[Problem]:
-    """Rules that match every resource. A webhook that is called for Leases, Events and itself can stop a cluster."""
-    for policy in bundle.documents:
-        rules = policy.spec.match.resource_rules if policy.is_policy else None
-        for number, rule in enumerate(rules or ()):
-            for index, resource in enumerate(rule.resources):
-                if resource.startswith("*"):
-                    text = f"{resource!r} would have the API server call for every resource; name those that are meant"
-                    yield policy.problem(("spec", "match", "resourceRules", number, "resources", index), text)
 
 
 def namespaces_left_to_the_server(bundle: Bundle) -> list[str]:
@@ -132,7 +120,7 @@ def _configuration(kind: str, webhooks: list[JSON]) -> list[JSON]:
     return [configuration] if webhooks else []
 
 
-def _asked(bundle: Bundle, phase: Phase) -> Resources:
+def asked_of(bundle: Bundle, phase: Phase) -> Resources:
     """What the policies look at in this phase; the index itself is asked.
 
     Pod templates are only judged where they are written: they are mutated as the Pods they become.
@@ -184,7 +172,7 @@ def _versions(policies: Iterable[Policy], operation: str, group: str, path: str)
 
 
 def _rules(resources: Resources) -> list[JSON]:
-    """Resources of one group that are asked alike share a rule; beside `pods/*` it must not name `pods/exec`."""
+    """Resources of one group that are asked alike share a rule; it must not name `pods/exec` beside `pods/*`."""
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for (group, path), asked in sorted(resources.items()):
         operations = tuple(each for each in OPERATIONS if each in asked.operations)
@@ -202,7 +190,7 @@ def _rules(resources: Resources) -> list[JSON]:
 
 
 def _is_named_by_another(path: str, paths: list[str]) -> bool:
-    return "/" in path and any(other != path and resource_matches(other, path) for other in paths)
+    return any(other != path and resource_matches(other, path) for other in paths)
 
 
 def _is_glob(name: str) -> bool:

@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import DEFAULT_NAMESPACE
-from webhook.cli.configurations import too_wide
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.manifest_text import as_block
 from webhook.cli.options import add_policies, read_policies, resource_name
 from webhook.cli.vap import export
 from webhook.context import utc_now
+from webhook.lint import too_wide
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

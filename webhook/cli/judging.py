@@ -14,13 +14,8 @@ from webhook.context import Context, Phase
 from webhook.decision import Finding, Outcome
 from webhook.documents import parse_pointer
 from webhook.engine import ENGINE, decide
-from webhook.kube.defaults import (
-    TEXTS,
-    default_pod,
-    default_tolerations,
-    default_workload,
-    drop_nulls,
-)
+from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
+from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.patch import pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
@@ -38,6 +33,9 @@ if TYPE_CHECKING:
     from webhook.review import UserInfo
 
 _NULL: Final = msgspec.Raw(b"null")
+_GENERATED_FROM_AT_MOST: Final = 58
+"""Characters of a generateName before the five that the API server adds."""
+
 _STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 
 _NAMELESS: Final = Finding(
@@ -133,6 +131,10 @@ class Judge:
         if mutation.patch:
             _apply(value, mutation.patch)
             request.object = _raw(value)
+        if generated := self._generated_name(manifest):
+            request.name = value["metadata"]["name"] = generated
+            default_object(manifest.group, manifest.kind, value)  # a Namespace has its name as a label
+            request.object = _raw(value)
         decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
         if decision.malformed:
             return Judgement(problem=_malformed(manifest, decision.findings[0]))
@@ -181,6 +183,16 @@ class Judge:
         if resource is None:
             return manifest.namespace
         return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
+
+    def _generated_name(self, manifest: Manifest) -> str:
+        """Such a name as the API server makes up between its two webhooks; empty: it makes up none.
+
+        None either for a node pool: the cluster's state has it by what its name begins with.
+        """
+        if manifest.name or self._operation != "CREATE" or self._kinds.pools(manifest.kind):
+            return ""
+        begin = manifest.shown_name[:_GENERATED_FROM_AT_MOST]
+        return f"{begin}xxxxx" if begin else ""
 
     def _there(self, manifest: Manifest) -> dict[str, Any] | None:
         """What an UPDATE changes or a DELETE takes away; None: nothing is known to be there."""
@@ -276,9 +288,9 @@ def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     if namespace:
         metadata["namespace"] = namespace
     if (manifest.group, manifest.kind) == ("", "Pod"):
-        default_pod(value)
-        default_tolerations(value)
+        complete_pod(value)
     default_workload(manifest.group, manifest.kind, value)
+    default_object(manifest.group, manifest.kind, value)
     return value
 
 

@@ -1,4 +1,4 @@
-"""What tests reach of the policies: which of them act, which leave an object alone, on which operations, and exemptions."""
+"""What tests reach of the policies: which act, which leave an object alone, on which operations, and exemptions."""
 
 from __future__ import annotations
 

@@ -104,6 +104,8 @@ class _Draft:
         example = _example(field, name)
         if example is not None:
             yield from _written(name, example)
+        elif is_model(field) and field.get("required") and field.get("default"):
+            yield from _written(name, field["default"])
         elif is_model(field):
             yield f"{name}:"
             yield from _indented(self.fields(field, {}), "  ")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.configurations import NO_MIRROR_PODS, without_system_namespaces
-from webhook.cli.vap_cel import names, quoted, selects
+from webhook.cli.configurations import NO_MIRROR_PODS, asked_of, without_system_namespaces
+from webhook.cli.vap_cel import literal, names, quoted, selects
+from webhook.context import Phase
 from webhook.decision import Outcome
 from webhook.globs import Globs, is_glob
 from webhook.policy.document import EXEMPTION
-from webhook.policy.match import SERVICE_ACCOUNT
+from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, resource_matches
 from webhook.rules.protocol import Particulars
 from webhook.settling import BREAK_GLASS, BUILT_IN_CONTROLLERS, NEVER_DENIED
 
@@ -35,7 +36,9 @@ _NAMESPACE: Final = "request.?namespace.orValue('')"
 _NAME: Final = "request.?name.orValue('')"
 _GROUPS: Final = "request.userInfo.?groups.orValue([])"
 _USER: Final = "request.userInfo.username"
-_OWN: Final = "spotgate.dev/"
+_HAS_ITS_OBJECT: Final = f"request.?subResource.orValue('') in {literal(sorted(SAME_OBJECT))}"
+OWN: Final = "spotgate.dev/"
+"""What the names of spotgate's conditions begin with."""
 _POD: Final = ("CREATE", "", "pods")
 _TEMPLATE: Final = Particulars("v1", "", in_namespace=True)
 
@@ -118,31 +121,48 @@ class Source:
             expressions = [*own.pop("matchExpressions", []), *namespaces["matchExpressions"]]
             namespaces = {**own, "matchExpressions": expressions}
         constraints: JSON = {
-            "matchPolicy": "Equivalent",
+            "matchPolicy": self._match_policy(part),
             "resourceRules": part.rules,
             "namespaceSelector": namespaces,
         }
         if self.policy.exclude:
-            constraints["excludeResourceRules"] = [as_rule(each) for each in self.policy.exclude]
+            # Of all versions, as with `Equivalent`, which is not always the policy.
+            excluded = [msgspec.structs.replace(each, api_versions=("*",)) for each in self.policy.exclude]
+            constraints["excludeResourceRules"] = [as_rule(each) for each in excluded]
         if match.object_selector is not None and part.template_labels == "":
             constraints["objectSelector"] = _as_selector(match.object_selector)
         return constraints
+
+    def _match_policy(self, part: Part) -> str:
+        """`Exact` where the webhook is shown versions that the rules don't name, as they are, for another policy."""
+        asked = asked_of(self.bundle, Phase.VALIDATE).items()
+        for rule in part.rules:
+            groups, versions = set(rule["apiGroups"]), set(rule["apiVersions"])
+            for (group, path), of_it in asked if "*" not in versions else ():
+                named = not {"*", group}.isdisjoint(groups) and any(_overlap(path, each) for each in rule["resources"])
+                if named and not of_it.versions <= versions:
+                    return "Exact"
+        return "Equivalent"
 
     def conditions(self, part: Part) -> dict[str, str]:
         """``matchConditions``: namespaces, whom it does not hold for, and break-glass."""
         found = dict(part.conditions)
         found |= self._namespaces()
-        if any(each.partition("/")[0] == "pods" for rule in part.rules for each in rule["resources"]):
-            found[f"{_OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
+        resources = {path.partition("/")[0] for rule in part.rules for path in rule["resources"]}
+        if "pods" in resources:
+            found[f"{OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
+        if "namespaces" in resources:
+            found[f"{OWN}named"] = "request.resource.resource != 'namespaces' || has(request.namespace)"
         selector = self.spec.match.object_selector
         if selector is not None and part.template_labels:
-            found[f"{_OWN}object-selector"] = selects(selector, part.template_labels)
+            found[f"{OWN}object-selector"] = selects(selector, part.template_labels)
         if part.outcome is Outcome.DENY:
             found |= self._not_denied()
         labels = LABELS if part.template_labels == "" else part.template_labels
         for number, spec in enumerate(self.exempt, start=1):
             if spec.object_selector is None or labels is not None:
-                found[f"{_OWN}exempt-{number}"] = f"!({exemption(spec, labels or '')})"
+                of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and _has_others(part) else ""
+                found[f"{OWN}exempt-{number}"] = f"!({of_object}{exemption(spec, labels or '')})"
         return found
 
     def _namespaces(self) -> dict[str, str]:
@@ -150,21 +170,21 @@ class Source:
         given = self.spec.match.namespaces
         here = f"{_NAMESPACE} == '' || "
         if given.include:
-            found[f"{_OWN}include"] = here + names(_NAMESPACE, given.include)
+            found[f"{OWN}include"] = here + names(_NAMESPACE, given.include)
         if given.exclude:
-            found[f"{_OWN}exclude"] = f"{here}!({names(_NAMESPACE, given.exclude)})"
+            found[f"{OWN}exclude"] = f"{here}!({names(_NAMESPACE, given.exclude)})"
         if system := [each for each in self.bundle.index.system_namespaces.patterns if is_glob(each)]:
-            found[f"{_OWN}no-system-namespaces"] = f"!({names(_NAMESPACE, system)})"
+            found[f"{OWN}no-system-namespaces"] = f"!({names(_NAMESPACE, system)})"
         return found
 
     def _not_denied(self) -> dict[str, str]:
         """Those for whom spotgate turns a denial into a warning."""
         users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
-        found = {f"{_OWN}no-controllers": f"!({names(_USER, sorted(users))})"}
+        found = {f"{OWN}no-controllers": f"!({names(_USER, sorted(users))})"}
         if self.policy.break_glass:
             reason = f"{_ANNOTATIONS}[?{quoted(BREAK_GLASS)}].orValue('').trim()"
             groups = names("group", self.policy.break_glass.patterns)
-            found[f"{_OWN}break-glass"] = f"{reason} == '' || !{_GROUPS}.exists(group, {groups})"
+            found[f"{OWN}break-glass"] = f"{reason} == '' || !{_GROUPS}.exists(group, {groups})"
         return found
 
 
@@ -176,6 +196,8 @@ def exemption(spec: ExemptSpec, labels: str) -> str:
     if spec.groups:
         parts.append(f"{_GROUPS}.exists(group, {names('group', spec.groups)})")
     if spec.service_accounts:
+        if any(map(is_glob, spec.service_accounts)):  # one of which matches ':' too
+            parts.append(f"{_USER}.split(':').size() == 4")
         parts.append(names(_USER, [f"{SERVICE_ACCOUNT}{each}" for each in spec.service_accounts]))
     if spec.namespaces:
         parts.append(f"{_NAMESPACE} != '' && {names(_NAMESPACE, spec.namespaces)}")
@@ -196,7 +218,7 @@ def as_rule(rule: ResourceRule) -> JSON:
         "scope": rule.scope,
     }
     if rule.resource_names:
-        written["resourceNames"] = list(rule.resource_names)
+        written["resourceNames"] = list(dict.fromkeys(rule.resource_names))  # Kubernetes takes none twice
     return written
 
 
@@ -212,6 +234,15 @@ def merged(rules: Iterable[JSON]) -> list[JSON]:
 
 def _is_about(document: PolicyDocument, policy: str) -> bool:
     return Globs(document.spec.policies).match(policy)
+
+
+def _has_others(part: Part) -> bool:
+    """Does it judge subresources whose object is not that of the resource?"""
+    return any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
+
+
+def _overlap(one: str, other: str) -> bool:
+    return resource_matches(one, other) or resource_matches(other, one)
 
 
 def _as_selector(spec: LabelSelectorSpec) -> JSON:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted
 from webhook.cli.vap_cel import literal
-from webhook.cli.vap_matching import JSON, Part, as_rule
+from webhook.cli.vap_matching import JSON, OWN, Part, as_rule
 from webhook.rules.protocol import ResourceRule
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ _ON_TEMPLATES: Final = {
     "request": re.compile(r"\s*\.\??\s*(namespace|userInfo|dryRun)\b"),
 }
 """What may follow these names where a pod template stands for a Pod: it has no name or kind, and is not requested."""
+
+_NAME: Final = re.compile(
+    rf"(?!{re.escape(OWN)})([a-z0-9.-]*[a-z0-9]/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
+)
+"""What a match condition may be called, beside those that `webhook.cli.vap_matching` adds."""
 
 
 def parts(source: Source) -> Iterator[Part]:
@@ -41,7 +46,10 @@ class _Export:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.spec = source.spec
-        self.variables: dict[str, str] = {each.name: each.expression for each in self.spec.variables}
+        self.variables: dict[str, str] = {}
+        self.words: dict[str, set[str]] = {}
+        for each in self.spec.variables:
+            self.variables[each.name], self.words[each.name] = each.expression, self.reads(each.expression)
         self.params = "params"
         while self.params in self.variables:
             self.params += "_"
@@ -49,7 +57,7 @@ class _Export:
     def reads(self, expression: str) -> set[str]:
         """The names in it, and in the variables that it reads."""
         text = Text(expression)
-        return text.words.union(*(self.reads(self.variables[each]) for each in text.variables))
+        return text.words.union(*(self.words[each] for each in text.variables))
 
     def needs_pools(self, expression: str) -> bool:
         return "pools" in self.reads(expression)
@@ -71,26 +79,25 @@ class _Export:
         self, name: str, rules: list[JSON], validations: Iterable[JSON], given: Mapping[str, str], labels: str = ""
     ) -> Part:
         """One policy. `given` is what stands for names of the expressions."""
-        params = literal(self.spec.params)
+        params = f"dyn({literal(self.spec.params)})"
         inside = {**given, "params": f"variables.{self.params}"}
+        before = {**given, "params": f"({params})"}
         variables = {self.params: params} if self.spec.params else {}
         for each, text in self.variables.items():
             if not self.needs_pools(text):
                 variables[each] = substituted(text, inside)
-        # Match conditions come before variables, and can't read them.
-        before = {**given, "params": f"({params})"}
-        for each, text in self.variables.items():
-            before[f"variables.{each}"] = f"({substituted(text, before)})"
+        own = {each.name: each.expression.strip() for each in self.spec.match_conditions}
+        conditions, guard = {name: substituted(text, before) for name, text in own.items()}, ""
+        if any(not _NAME.fullmatch(name) or _reads_what_validations_have(text) for name, text in own.items()):
+            # All of them: where one is false it decides, whatever the others come to.
+            conditions, guard = {}, " && ".join(f"({substituted(text, inside)})" for text in own.values())
         return Part(
             name=name,
             rules=rules,
             outcome=self.source.policy.enforcement,
-            validations=[
-                {key: text if key in {"message", "reason"} else substituted(text, inside) for key, text in each.items()}
-                for each in validations
-            ],
+            validations=[_written(each, inside, guard) for each in validations],
             variables=variables,
-            conditions={each.name: substituted(each.expression.strip(), before) for each in self.spec.match_conditions},
+            conditions=conditions,
             template_labels=labels,
         )
 
@@ -129,9 +136,26 @@ class _Export:
             given = {"object": template, "oldObject": "dyn(null)"}
             part = self.part(name, rules, validations, given, f"{template}.?metadata.?labels.orValue({{}})")
             # One that the request leaves as it is says nothing new.
-            changed = {"spotgate.dev/changed": f"has({template}) && (oldObject == null || {template} != {old})"}
+            changed = {f"{OWN}changed": f"has({template}) && (oldObject == null || {template} != {old})"}
             part.conditions.update(changed)
             yield part
+
+
+def _reads_what_validations_have(condition: str) -> bool:
+    """Kubernetes shows neither variables nor the namespace to match conditions."""
+    text = Text(condition)
+    return bool(text.variables) or "namespaceObject" in text.words
+
+
+def _written(validation: JSON, given: Mapping[str, str], guard: str) -> JSON:
+    """A validation with what stands for its names, and for which nothing is wrong where the guard is false."""
+    written = {key: substituted(text, given) if "xpression" in key else text for key, text in validation.items()}
+    if guard:
+        # Not `||`: one whose guard has no result has none, as a match condition.
+        written["expression"] = f"{guard} ? ({written['expression']}) : true"
+    if written["expression"] != validation["expression"]:
+        written.setdefault("message", f"failed expression: {validation['expression']}")
+    return written
 
 
 def _names_more(expression: str) -> bool:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.bundle import DEFAULT_NAMESPACE
-from webhook.cli.configurations import configurations, namespaces_left_to_the_server, too_wide
+from webhook.cli.configurations import configurations, namespaces_left_to_the_server
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.ignore_differences import ignore_differences
 from webhook.cli.manifest_text import as_block, as_documents
 from webhook.cli.options import add_policies, read_policies, resource_name
+from webhook.lint import too_wide
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.cluster.sources import STDIN, Ignored, find_sources, printable, unreadable
-from webhook.documents import DocumentError, field_path, read_documents
+from webhook.documents import DocumentError, described, field_path, read_documents
 from webhook.globs import Globs
 from webhook.policy.errors import Problem
 
@@ -214,33 +214,21 @@ def _metadata_problem(manifest: Manifest) -> Problem | None:
     if metadata is None:
         return None
     if not isinstance(metadata, dict):
-        return manifest.problem(("metadata",), f"expected a mapping, got {_shown(metadata)}")
+        return manifest.problem(("metadata",), f"expected a mapping, got {described(metadata)}")
     for key in ("name", "generateName", "namespace"):
         if not isinstance(metadata.get(key), str | None):
-            text = f"expected a string, got {_shown(metadata[key])}; write it in quotes"
+            text = f"expected a string, got {described(metadata[key])}; write it in quotes"
             return manifest.problem(("metadata", key), text)
     for key in ("labels", "annotations"):
         entries = metadata.get(key)
         if not isinstance(entries, dict | None):
-            return manifest.problem(("metadata", key), f"expected a mapping, got {_shown(entries)}")
+            return manifest.problem(("metadata", key), f"expected a mapping, got {described(entries)}")
         for name, text in (entries or {}).items():
             if not isinstance(text, str | None):
                 return manifest.problem(
-                    ("metadata", key, name), f"expected a string, got {_shown(text)}; write it in quotes"
+                    ("metadata", key, name), f"expected a string, got {described(text)}; write it in quotes"
                 )
     return None
-
-
-def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
-    match value:
-        case bool():
-            return f"the boolean {str(value).lower()}"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return "a string"
-        case _:
-            return "a list" if isinstance(value, list) else "a mapping"
 
 
 _TYPE: Final = ("apiVersion", "kind")

@@ -65,6 +65,22 @@ def field_path(path: Path) -> str:
     return "".join(map(_step, path)).removeprefix(".")
 
 
+def described(value: JSONValue) -> str:
+    """A value where another type is expected, as people write it; a text alone is not shown."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            words = "y, yes and on" if value else "n, no and off"
+            return f"the boolean {str(value).lower()} (YAML reads {words} so)"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return "a string"
+        case _:
+            return "a list" if isinstance(value, list) else "a mapping"
+
+
 def line_and_column(text: str, at: int) -> tuple[int, int]:
     """Where a character stands, from 1. Lines end where they do for Git and editors; YAML knows more line ends."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)

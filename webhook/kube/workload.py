@@ -39,8 +39,8 @@ class Surroundings(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """Its name; where the API server is to make one up, what it begins with."""
-        return self.metadata.name or self.metadata.generateName.rstrip("-")
+        """Its name; where the API server makes one up, what it begins with."""
+        return self.metadata.generateName.rstrip("-") or self.metadata.name
 
     @property
     def labels(self) -> dict[str, str]:

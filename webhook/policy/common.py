@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
+from webhook.policy.errors import shown
 from webhook.policy.fields import (
     KIND,
     ApiGroups,
@@ -41,7 +42,7 @@ from webhook.policy.terms import Enforcement
 def _date_text(value: object) -> object:
     """Only as in the schema: pydantic also takes times, and digits for seconds since 1970."""
     if not isinstance(value, str) or not re.fullmatch(_DATE, value):
-        raise ValueError(f"a date is written as 2027-01-31, got {value!r}")
+        raise ValueError(f"a date is written as 2027-01-31, got {shown(value)}")
     return value
 
 

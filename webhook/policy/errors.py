@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from webhook.documents import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,3 +72,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_case = {each.casefold(): each for each in known}
     close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
     return f", did you mean `{by_case[close[0]]}`?" if close else ""
+
+
+def shown(value: Any) -> str:  # noqa: ANN401 - JSON
+    """A wrong value as people write it; a text in quotes."""
+    written = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return repr(value) if written else described(value)

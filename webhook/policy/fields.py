@@ -87,6 +87,8 @@ def _no_kind(pattern: str) -> str:
         group, _, kind = pattern.rpartition("/")
         return f"{pattern!r} would match nothing; write the kind first: {kind}.{group}"
     kind, _, group = pattern.partition(".")
+    if not is_built_in(group):
+        return f"{pattern!r} would match nothing: write the singular with its capitals, as JobSet.jobset.x-k8s.io"
     where = f"API group {group}" if group else "the core group"
     hint = _meant(kind, group) or "; write Kind.group, as Deployment.apps"
     return f"{pattern!r} would match nothing: Kubernetes has no kind {kind} in {where}{hint}"
@@ -137,24 +139,18 @@ LabelKey = Annotated[str, Shape(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key o
 LabelValue = Annotated[str, Shape(f"({_LABEL_NAME})?", "the value of a label", _no_label_value)]
 
 _CORE_KINDS: Final = "|".join(each.kind for each in built_in_resources(""))
-KIND: Final = Shape(rf"[^/]*[.*?\[][^/]*|{_CORE_KINDS}", "Kind.group, as Deployment.apps", _no_kind)
-"""What `check_kind` takes, as far as a pattern can say it: a kind without a group is one of the core group."""
+KIND: Final = Shape(rf"(?![a-z0-9-]+\.)[^/]*[.*?\[][^/]*|{_CORE_KINDS}", "Kind.group, as Deployment.apps", _no_kind)
+"""What `check_kind` takes, as far as a pattern can say it: a kind without a group is one of the core group. Kinds have
+capitals: what has none is the plural of a resource."""
 
-PODS_ON_CREATE: Final[dict[str, JsonValue]] = {
-    "properties": {
-        "match": {
-            "properties": {
-                "resourceRules": {
-                    "items": {
-                        "properties": {
-                            "apiGroups": {"const": [""]},
-                            "resources": {"const": ["pods"]},
-                            "operations": {"const": ["CREATE"]},
-                        }
-                    }
-                }
-            }
-        }
+
+def _pods(operations: JsonValue) -> dict[str, JsonValue]:
+    """For editors, of kinds that look at Pods alone: what `webhook.bundle` refuses of them."""
+    rule: JsonValue = {
+        "properties": {"apiGroups": {"const": [""]}, "resources": {"const": ["pods"]}, "operations": operations}
     }
-}
-"""For editors, of kinds that change Pods: what `webhook.bundle` refuses of them."""
+    return {"properties": {"match": {"properties": {"resourceRules": {"items": rule}}}}}
+
+
+PODS: Final = _pods({"items": {"enum": ["CREATE", "UPDATE"]}})
+PODS_ON_CREATE: Final = _pods({"const": ["CREATE"]})

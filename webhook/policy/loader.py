@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from webhook.documents import Document, DocumentError, field_path, read_documents
 from webhook.policy.common import Metadata
 from webhook.policy.document import PolicyDocument
-from webhook.policy.errors import Problem, did_you_mean
+from webhook.policy.errors import Problem, did_you_mean, shown
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
@@ -71,9 +71,8 @@ def validate_document(
         return None
     kind = value.get("kind")
     if value.get("apiVersion") != API_VERSION:
-        problem(
-            ("apiVersion",), f"expected {API_VERSION}, got {value.get('apiVersion')!r}{_stranger_hint(value, kinds)}"
-        )
+        got = f"expected {API_VERSION}, got {shown(value.get('apiVersion'))}"
+        problem(("apiVersion",), f"{got}{_stranger_hint(value, kinds)}")
         return None
     if kind in _TESTS and kind not in kinds:
         return None
@@ -91,7 +90,8 @@ def validate_document(
         spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), spec_problem)
     else:
         known = ", ".join(sorted(kinds))
-        problem(("kind",), f"unknown kind {kind!r}{did_you_mean(str(kind), kinds)}; there are: {known}")
+        unknown = "is missing" if kind is None else f"unknown kind {shown(kind)}{did_you_mean(str(kind), kinds)}"
+        problem(("kind",), f"{unknown}; there are: {known}")
     name = metadata.name if metadata is not None else ""
     return PolicyDocument(str(kind), name, spec, document, frozenset(faulty))
 
@@ -141,21 +141,21 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return "is missing"
         case "literal_error" | "enum":
             expected = item["ctx"]["expected"].replace("'", "")
-            return f"{found!r} is not one of {expected}{did_you_mean(str(found), _words(expected))}"
+            return f"{shown(found)} is not one of {expected}{did_you_mean(str(found), _words(expected))}"
         case "value_error":
             return str(item["ctx"]["error"])
         case "tuple_type":
-            return f"must be a list: [{found}]" if isinstance(found, str) else f"must be a list, got {found!r}"
+            return f"must be a list: [{found}]" if isinstance(found, str) else f"must be a list, got {shown(found)}"
         case "model_type" | "dict_type":
-            return f"must be a mapping (key: value), got {found!r}"
+            return f"must be a mapping (key: value), got {shown(found)}"
         case "string_type":
-            return f"must be a text, got {found!r}{'; put it in quotes' if isinstance(found, int | float) else ''}"
+            return f"must be a text, got {shown(found)}{'; put it in quotes' if isinstance(found, int | float) else ''}"
         case "too_short":
             return "must not be empty"
         case "date_parsing" | "date_from_datetime_parsing":
             return f"there is no day {found}"
         case _:
-            return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {found!r}"
+            return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {shown(found)}"
 
 
 def _words(expected: str) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.globs import Globs
+from webhook.kube.resources import resource_named, versions_of
 from webhook.kube.selectors import LabelSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
     from webhook.policy.common import ExemptSpec, LabelSelectorSpec, MatchSpec
@@ -16,13 +17,35 @@ if TYPE_CHECKING:
 
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
+SAME_OBJECT: Final = frozenset({"", "approval", "ephemeralcontainers", "finalize", "resize", "status"})
+"""Subresources that have the object of their resource, and its labels. The labels of others, of an Eviction, are what
+the one who asks writes there; the options of a CONNECT have none."""
+
 
 def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
-    """A selector from its document; None stays None: no restriction."""
-    if spec is None:
+    """A selector from its document; None: no restriction, as an empty one is."""
+    if spec is None or not (spec.match_labels or spec.match_expressions):
         return None
     equal = ((key, "In", (value,)) for key, value in spec.match_labels.items())
     return LabelSelector([*equal, *((item.key, item.operator, item.values) for item in spec.match_expressions)])
+
+
+def namespace_of(request: Request) -> str | None:
+    """The namespace that the namespace parts ask about; None: the object is in none, and they do not restrict it.
+
+    A Namespace is in itself, and the API server says so, unless it makes the name: then that is only the name of the
+    request to validating webhooks, and before that nobody knows it.
+    """
+    if request.namespace:
+        return request.namespace
+    resource = request.resource
+    return request.name if resource.resource == "namespaces" and not resource.group else None
+
+
+def service_account(user: str) -> str:
+    """A service account as ``namespace:name``; empty: the user is none."""
+    account = user.removeprefix(SERVICE_ACCOUNT)
+    return account if account != user and account.count(":") == 1 else ""
 
 
 class Matcher:
@@ -44,9 +67,9 @@ class Matcher:
     def why_not_in(self, namespace: str) -> str:
         """Why the policy looks at nothing in a namespace of this name; empty where it may."""
         if self._include and not self._include.match(namespace):
-            return f"match.namespaces.include does not name namespace {namespace}"
+            return f"match.namespaces.include does not name {_named(namespace)}"
         if self._exclude.match(namespace):
-            return f"match.namespaces.exclude names namespace {namespace}"
+            return f"match.namespaces.exclude names {_named(namespace)}"
         return ""
 
     def could_select_with_others(self, namespace_labels: Mapping[str, str]) -> bool:
@@ -56,7 +79,7 @@ class Matcher:
 
     def why_not(
         self,
-        namespace: str,
+        namespace: str | None,
         namespace_labels: Callable[[], Mapping[str, str]] | None,
         labels: Callable[[], Iterable[Mapping[str, str]]],
     ) -> str:
@@ -65,16 +88,16 @@ class Matcher:
         A cluster-scoped object has no namespace, and the namespace parts do not restrict it, as in Kubernetes.
 
         Args:
-            namespace: of the request; empty for cluster-scoped objects.
+            namespace: of the request, as `namespace_of` says.
             namespace_labels: gives the labels of that namespace; None: they are not known, and not asked for.
             labels: gives the labels of the object, and of the old one.
         """
-        if namespace:
+        if namespace is not None:
             if left_out := self.why_not_in(namespace):
                 return left_out
             selector = self._namespace_selector
             if selector is not None and namespace_labels is not None and not selector.matches(namespace_labels()):
-                return f"match.namespaceSelector does not select namespace {namespace}"
+                return f"match.namespaceSelector does not select {_named(namespace)}"
         selector = self._object_selector
         if selector is not None and not any(selector.matches(each) for each in labels()):
             return "match.objectSelector does not select the object"
@@ -139,18 +162,24 @@ class Exemption:
             return "users"
         if self._groups and not any(self._groups.match(group) for group in request.user_info.groups or ()):
             return "groups"
-        if self._service_accounts:
-            account = user.removeprefix(SERVICE_ACCOUNT)
-            if account == user or not self._service_accounts.match(account):
-                return "serviceAccounts"
-        if self._namespaces and not (request.namespace and self._namespaces.match(request.namespace)):
+        if self._service_accounts and not (
+            (account := service_account(user)) and self._service_accounts.match(account)
+        ):
+            return "serviceAccounts"
+        if self._namespaces and not ((namespace := namespace_of(request)) and self._namespaces.match(namespace)):
             return "namespaces"
         if self._names and not (request.name and self._names.match(request.name)):
             return "names"
         # The object as it will be: one that loses the label loses the exemption with it.
-        if self._object_selector is not None and not self._object_selector.matches(next(iter(labels()), {})):
+        if self._object_selector is not None and not (
+            request.sub_resource in SAME_OBJECT and self._object_selector.matches(next(iter(labels()), {}))
+        ):
             return "objectSelector"
         return ""
+
+
+def _named(namespace: str) -> str:
+    return f"namespace {namespace}" if namespace else "a namespace without a name yet"
 
 
 def resource_matches(pattern: str, path: str) -> bool:
@@ -163,3 +192,10 @@ def resource_matches(pattern: str, path: str) -> bool:
     resource, _, subresource = pattern.partition("/")
     name, _, of_name = path.partition("/")
     return resource in {"*", name} and subresource in {"*", of_name}
+
+
+def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]:
+    """Those of the versions in which the resource may be served; of a custom resource nobody knows: all."""
+    resource = path.partition("/")[0]
+    known = versions_of(group, resource) if resource_named(group, resource) is not None else None
+    return [each for each in versions if not known or each in {"*", *known}]

@@ -17,7 +17,7 @@ from webhook.kube.resources import (
     versions_of,
 )
 from webhook.policy.errors import did_you_mean
-from webhook.policy.match import resource_matches
+from webhook.policy.match import resource_matches, served_versions
 from webhook.policy.never import LONG, Never, is_misspelt
 from webhook.policy.terms import OPERATIONS
 
@@ -208,13 +208,19 @@ def _excluded(match: MatchSpec) -> Iterator[Never]:
             yield Never(("match", "resourceRules", number), "never matches: excludeResourceRules takes out all of it")
 
 
+def _is_served(versions: Sequence[str], group: str, resource: str) -> bool:
+    """One version that is excluded takes out the resource in all; of ``*`` it is not known what has that version."""
+    of_all = group == "*" or resource.startswith("*")
+    return "*" in versions or (not of_all and bool(served_versions(versions, group, resource)))
+
+
 def _takes_out(other: ResourceRuleSpec, rule: ResourceRuleSpec, group: str, resource: str, operation: str) -> bool:
     named = set(rule.resource_names)
     return (
         not {"*", group}.isdisjoint(other.api_groups)
         and any(resource_matches(pattern, resource) for pattern in other.resources)
         and not {"*", operation}.isdisjoint(other.operations)
-        and ("*" in other.api_versions or set(rule.api_versions) <= set(other.api_versions))
+        and (set(rule.api_versions) <= set(other.api_versions) or _is_served(other.api_versions, group, resource))
         and (not other.resource_names or (bool(named) and named <= set(other.resource_names)))
         and other.scope in {"*", rule.scope}
     )

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.globs import Globs, covers, is_glob
-from webhook.policy.match import SERVICE_ACCOUNT
+from webhook.policy.match import SAME_OBJECT, service_account
 from webhook.policy.never import Never
 from webhook.policy.never_rules import never_in_rules
 
@@ -52,6 +52,11 @@ def never_exempting(exempt: ExemptSpec, match: MatchSpec, places: Places, ground
     """Why an exemption lets nothing through that the policy looks at; None: it may. Its last day does not count."""
     if key := _contradiction(exempt.object_selector):
         return Never(("objectSelector",), f"never holds: no value of label {key} meets all that is required of it")
+    if _is_selective(exempt.object_selector) and match.resource_rules:
+        paths = [path for rule in match.resource_rules for path in rule.resources]
+        if SAME_OBJECT.isdisjoint(path.partition("/")[2].replace("*", "") for path in paths):
+            text = f"never holds: the labels that come with {', '.join(paths)} are not those of the resource"
+            return Never(("objectSelector",), text)
     if exempt.namespaces:
         if places == {False}:
             return Never(("namespaces",), "never holds: what the policy looks at is in no namespace")
@@ -59,8 +64,7 @@ def never_exempting(exempt: ExemptSpec, match: MatchSpec, places: Places, ground
             return Never(("namespaces",), "never holds: the policy looks at nothing in these namespaces")
     if exempt.users and exempt.service_accounts and not any(map(is_glob, exempt.users)):
         accounts = Globs(exempt.service_accounts)
-        own = [user.removeprefix(SERVICE_ACCOUNT) for user in exempt.users if user.startswith(SERVICE_ACCOUNT)]
-        if not any(map(accounts.match, own)):
+        if not any(map(accounts.match, filter(None, map(service_account, exempt.users)))):
             text = (
                 "never holds: none of these users is one of the serviceAccounts; write two entries, of which one holds"
             )
@@ -76,9 +80,11 @@ def exempts_all(exempt: ExemptSpec, match: MatchSpec, places: Places) -> bool:
     ):
         return False
     whoever = all("*" in globs for globs in (exempt.users, exempt.groups, exempt.names) if globs)
-    selector = exempt.object_selector
-    selected = selector is not None and bool(selector.match_labels or selector.match_expressions)
-    return whoever and not selected and not exempt.service_accounts
+    return whoever and not _is_selective(exempt.object_selector) and not exempt.service_accounts
+
+
+def _is_selective(selector: LabelSelectorSpec | None) -> bool:
+    return selector is not None and bool(selector.match_labels or selector.match_expressions)
 
 
 def _without_namespaces(match: MatchSpec) -> Iterator[Never]:

@@ -39,6 +39,7 @@ from webhook.kube.affinity import terms_of
 from webhook.kube.volumes import writable_claim
 from webhook.kube.workload import surroundings_of
 from webhook.patch import move, removal, replacement
+from webhook.policy.errors import SpecError
 from webhook.rules import eviction_strategy_findings as findings
 from webhook.rules.protocol import PolicyKind, ResourceRule
 
@@ -249,6 +250,9 @@ def _kinds(subject: Subject) -> tuple[str, ...]:
 
 
 def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # noqa: ARG001 - the spec says it all
+    if spec.interruptible.key == spec.graceful.key:
+        text = f"{spec.graceful.key} is the key of `interruptible` too: what one of them means, the other contradicts"
+        raise SpecError(("graceful", "key"), text)
     levels = {name: level for name, level in vars(spec.findings).items() if level != "off"}
     labels = (spec.interruptible, spec.graceful)
     return EvictionStrategy(
@@ -269,4 +273,5 @@ KIND: Final = PolicyKind(
     rules=lambda _: (ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE")),),
     order=2,
     template_outcome=Outcome.DENY,
+    pods_alone=True,
 )

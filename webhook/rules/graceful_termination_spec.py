@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from webhook.capacity.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
 from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
+from webhook.policy.errors import shown
 from webhook.policy.fields import PODS_ON_CREATE
 from webhook.policy.meanings import Meanings, Shape
 
@@ -20,7 +21,7 @@ MOST_GRACE: Final = 86400
 
 def _check_grace(value: object) -> object:
     if value != "budget" and (type(value) is not int or not 1 <= value <= MOST_GRACE):
-        raise ValueError(f"{value!r} is neither a number of seconds from 1 to {MOST_GRACE} nor the word `budget`")
+        raise ValueError(f"{shown(value)} is neither a number of seconds from 1 to {MOST_GRACE} nor the word `budget`")
     return value
 
 

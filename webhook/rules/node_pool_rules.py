@@ -29,19 +29,19 @@ from webhook.capacity.provider import readers_by_resource
 from webhook.capacity.query import Query
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import resource_matches
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules_checks import Check, FieldRule, ResourceChecks, Text
 from webhook.rules.node_pool_rules_karpenter import GROUP, RESOURCE, Diversity, Karpenter
 from webhook.rules.node_pool_rules_pools import PoolChecks
-from webhook.rules.protocol import PolicyKind, ResourceRule
+from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged, is_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.provider import ResourceReader
     from webhook.context import Context
     from webhook.decision import Violation
+    from webhook.policy.common import ResourceRuleSpec
     from webhook.rules.node_pool_rules_spec import CheckSpec, FieldSpec, NodePoolRulesSpec
     from webhook.rules.protocol import Facts, Subject
 
@@ -115,16 +115,11 @@ def _checks(specs: tuple[CheckSpec, ...]) -> Iterator[Check]:
 
 
 def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
-    rules = _rules(facts)
-    if spec.match.resource_rules is not None:
-        rules = tuple(
-            ResourceRule(api_groups=each.api_groups, resources=each.resources, operations=each.operations)
-            for each in spec.match.resource_rules
-        )
+    rules: Sequence[ResourceRule | ResourceRuleSpec] = spec.match.resource_rules or _rules(facts)
     checks: dict[tuple[str, str], ResourceChecks] = {}
     for number, item in enumerate(spec.resources):
         key = (item.group, item.resource)
-        if not any(_covers(rule, *key) for rule in rules):
+        if not any(is_named(rule, *key) for rule in rules):
             known = [f"{each} of {group}" for rule in rules for group in rule.api_groups for each in rule.resources]
             hint = did_you_mean(f"{item.resource} of {item.group}", known)
             problem = f"the policy never looks at {item.resource} of {item.group or 'the core group'}{hint}"
@@ -133,6 +128,9 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
             problem = f"{item.resource} of {item.group or 'the core group'} is there already: put both into one"
             raise SpecError(("resources", number, "resource"), problem)
         checks[key] = ResourceChecks(tuple(map(_field, item.fields)), tuple(_checks(item.checks)))
+    own = (ResourceRule(api_groups=(group,), resources=(name,), operations=_OPERATIONS) for group, name in checks)
+    what = "node pools that a CapacityProvider reads, and at what its own `resources` describes"
+    expect_judged(spec.match, (*_rules(facts), *own), what)
     karpenter, wanted = spec.karpenter, spec.karpenter.diversification
     return NodePoolRules(
         checks=checks,
@@ -152,12 +150,6 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
             budgets=_outcome(karpenter.budgets),
             malformed=_outcome(karpenter.malformed_budgets),
         ),
-    )
-
-
-def _covers(rule: ResourceRule, group: str, resource: str) -> bool:
-    return bool({group, "*"} & set(rule.api_groups)) and any(
-        resource_matches(each, resource) for each in rule.resources
     )
 
 

@@ -39,7 +39,7 @@ from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules.on_demand_fallback_findings import Change, Findings, unknown_pools, unreadable_capacity
-from webhook.rules.protocol import PolicyKind, ResourceRule
+from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -276,6 +276,8 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
         if name not in facts.providers:
             problem = f"there is no CapacityProvider {name!r}{did_you_mean(name, facts.providers)}"
             raise SpecError(("requireByProvider", name), problem)
+    what = "node pools that a CapacityProvider reads, and at what sets their size"
+    expect_judged(spec.match, _rules(facts), what)
     providers = facts.providers.values()
     fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)
     findings = Findings(fallbacks, [reader for each in providers for reader in each.readers])

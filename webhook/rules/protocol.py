@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
-from webhook.policy.errors import SpecError, did_you_mean
+from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
 from webhook.policy.match import resource_matches
+from webhook.policy.terms import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from webhook.capacity.provider import Provider
     from webhook.context import Context
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
-    from webhook.policy.common import PolicySpec
+    from webhook.policy.common import MatchSpec, PolicySpec, ResourceRuleSpec
     from webhook.policy.never import Never
     from webhook.review import Request
 
@@ -154,11 +156,7 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
 
     def names(self, operation: str, group: str, path: str) -> bool:
         """Does it name requests of this kind? Its other parts are compared by `unfit`."""
-        return (
-            (operation in self.operations or "*" in self.operations)
-            and (group in self.api_groups or "*" in self.api_groups)
-            and any(resource_matches(pattern, path) for pattern in self.resources)
-        )
+        return (operation in self.operations or "*" in self.operations) and is_named(self, group, path)
 
     @property
     def particular(self) -> bool:
@@ -176,6 +174,46 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.scope == "Namespaced" and not asked.in_namespace:
             return "scope is Namespaced, and it is cluster-scoped"
         return ""
+
+
+def is_named(rule: ResourceRule | ResourceRuleSpec, group: str, path: str) -> bool:
+    """Does the rule name the resource, on whatever operation?"""
+    in_group = group in rule.api_groups or "*" in rule.api_groups
+    return in_group and any(resource_matches(pattern, path) for pattern in rule.resources)
+
+
+def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
+    """Refuse a resource of ``match`` that a kind makes nothing of.
+
+    Args:
+        match: as it is written.
+        rules: all that the kind judges, without wildcards.
+        what: that is, for people.
+
+    Raises:
+        SpecErrors: it names something else, or on other operations.
+    """
+    known: dict[tuple[str, str], set[str]] = {}
+    for each in rules:
+        for of in product(each.api_groups, each.resources):
+            known.setdefault(of, set()).update(each.operations)
+    mistakes: list[SpecError] = []
+    for number, rule in enumerate(match.resource_rules or ()):
+        for place, path in enumerate(rule.resources):
+            written = ResourceRule(api_groups=rule.api_groups, resources=(path,), operations=())
+            named = " or ".join(f"{path} of {group or 'the core group'}" for group in rule.api_groups)
+            possible = set().union(*(operations for of, operations in known.items() if is_named(written, *of)))
+            if not possible:
+                hint = did_you_mean(named, [f"{resource} of {group}" for group, resource in known])
+                text = f"this kind makes nothing of {named}{hint}; it looks at {what}"
+            elif possible.isdisjoint(rule.operations) and "*" not in rule.operations:
+                there = ", ".join(word for word in OPERATIONS if word in possible)
+                text = f"this kind looks at {named} on {there} alone"
+            else:
+                continue
+            mistakes.append(SpecError(("match", "resourceRules", number, "resources", place), text))
+    if mistakes:
+        raise SpecErrors(mistakes)
 
 
 PODS_CREATE: Final = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE",))
@@ -196,6 +234,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         template_outcome: the most a finding may become on a pod template inside a workload.
         unknown_outcome: the most a finding about something unknown may become on the server.
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
+        pods_alone: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
+            that change Pods.
     """
 
     name: str
@@ -207,6 +247,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     template_outcome: Outcome = Outcome.WARN
     unknown_outcome: Outcome = Outcome.WARN
     counts_replicas: bool = False
+    pods_alone: bool = False
 
     def model(self) -> type[PolicySpec]:
         """The model of ``spec``."""

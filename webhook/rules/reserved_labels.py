@@ -31,12 +31,11 @@ import msgspec
 from webhook.capacity.provider import readers_by_resource
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
-from webhook.globs import Globs
 from webhook.kube.pod import pod_from_template
 from webhook.patch import move, removal
-from webhook.policy.errors import SpecError, did_you_mean
 from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
+from webhook.rules.reserved_labels_effect import allowed_keys, without_templates
 from webhook.rules.reserved_labels_own import PLACES_AT_MOST, PODS, mapping, own_keys_of_object, own_keys_of_pod
 
 if TYPE_CHECKING:
@@ -44,8 +43,10 @@ if TYPE_CHECKING:
 
     from webhook.capacity.provider import ResourceReader
     from webhook.context import Context
+    from webhook.globs import Globs
     from webhook.kube.templates import Workload
     from webhook.patch import Operation
+    from webhook.policy.never import Never
     from webhook.rules.protocol import Facts, Subject
     from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
@@ -79,6 +80,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         allowed: plural resource name -> keys that may be set.
         hints: misspelt key -> right key.
         readers: node-pool readers by API group and plural resource name; ``workloads`` as well.
+        nevers: what is not looked at, and may well have been meant.
     """
 
     domains: tuple[str, ...]
@@ -87,6 +89,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     hints: Mapping[str, str]
     readers: Mapping[tuple[str, str], ResourceReader]
     workloads: Mapping[tuple[str, str], Workload]
+    nevers: tuple[Never, ...] = ()
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:  # noqa: ARG002 - labels say it all
         """One violation for each reserved label that the request adds or changes, by key; then keys without effect."""
@@ -245,37 +248,17 @@ def _is_pod(template: dict[str, Any]) -> bool:
 
 
 def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
-    suffixes = tuple(f".{domain}" for domain in spec.domains)
-
-    def refuse_unreserved(key: str, path: tuple[str | int, ...]) -> None:
-        prefix = key.partition("/")[0]
-        if not (prefix in spec.domains or prefix.endswith(suffixes)):
-            raise SpecError(
-                path, f"{key!r} is in none of the `domains`: it is never rejected; remove it or mend its domain"
-            )
-
-    declared = (name for rule in spec.match.resource_rules or () for name in rule.resources)
-    looked_at = {*declared, *(name for rule in _rules(facts) for name in rule.resources)}
-    allowed: dict[str, tuple[str, ...]] = {}
-    for number, item in enumerate(spec.allow):
-        for index, key in enumerate(item.labels):
-            refuse_unreserved(key, ("allow", number, "labels", index))
-        for index, resource in enumerate(item.resources):
-            if looked_at.isdisjoint({"*", resource}):
-                text = f"the policy never looks at {resource}{did_you_mean(resource, looked_at)}"
-                raise SpecError(("allow", number, "resources", index), text)
-            allowed[resource] = (*allowed.get(resource, ()), *item.labels)
-    # A workload usually carries the labels of its Pods.
-    for resource in {workload.resource for workload in facts.workloads}:
-        allowed[resource] = (*allowed.get(resource, ()), *allowed.get(PODS, ()))
-    globs = {resource: Globs(keys) for resource, keys in allowed.items()}
-    for key, meant in spec.hints.items():
-        refuse_unreserved(key, ("hints", key))
-        if not any(each.match(meant) for each in globs.values()):
-            raise SpecError(("hints", key), f"{meant!r} is not allowed on any resource: list it under `allow`")
     readers = readers_by_resource(facts.providers.values())
     workloads = {(workload.group, workload.resource): workload for workload in facts.workloads}
-    return ReservedLabels(spec.domains, suffixes, globs, spec.hints, readers, workloads)
+    return ReservedLabels(
+        domains=spec.domains,
+        suffixes=tuple(f".{domain}" for domain in spec.domains),
+        allowed=allowed_keys(spec, workloads, _rules(facts)),
+        hints=spec.hints,
+        readers=readers,
+        workloads=workloads,
+        nevers=tuple(without_templates(spec.match, workloads)),
+    )
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:

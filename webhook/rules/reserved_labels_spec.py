@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from webhook.policy.common import Glob, Model, NonEmpty, PolicySpec
 from webhook.policy.meanings import Shape
 
+_DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"
+
 
 def _no_domain(text: str) -> str:
+    meant = text.strip().lower()
+    if re.fullmatch(_DOMAIN, meant):
+        return f"{text!r} is no domain, which has neither capitals nor white space: write {meant}"
     return f"{text!r} is no domain: write it alone, as coreweave.com; what is below it is reserved with it"
 
 
-Domain = Annotated[
-    str,
-    Shape(
-        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+",
-        "a domain alone, as acme.example",
-        _no_domain,
-    ),
-]
+Domain = Annotated[str, Shape(_DOMAIN, "a domain alone, as acme.example", _no_domain)]
 
 
 class AllowedLabelsSpec(Model):

@@ -255,4 +255,5 @@ KIND: Final = PolicyKind(
     order=2,
     template_outcome=Outcome.DENY,
     counts_replicas=True,
+    pods_alone=True,
 )

@@ -65,7 +65,7 @@ def driver(case: Case, name: str) -> Violation:
 
 def bare_pod(case: Case) -> Violation:
     """Nobody makes it again."""
-    name = case.name or case.pod.metadata.generateName.rstrip("-") or "NAME"
+    name = case.pod.metadata.generateName.rstrip("-") or case.name or "NAME"
     return Violation(
         reason="nothing makes this Pod again: when its spot node is reclaimed, it is gone for good",
         field="metadata.ownerReferences",

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, StrictInt, model_validator
 
 from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
 from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
+from webhook.policy.fields import PODS
 from webhook.policy.meanings import at_least_one
 from webhook.policy.terms import Enforcement
 
@@ -65,6 +66,8 @@ class FindingsSpec(Model):
 
 class SpotSuitabilitySpec(PolicySpec):
     """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [PODS]})
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.WARN,

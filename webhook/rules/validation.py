@@ -115,6 +115,8 @@ def _no_result(error: EvaluationError, of: _Condition, subject: Subject, context
         why, remedy = context.view.why_unknown, context.view.remedy
     elif error.unknown == "request.userInfo":
         why, remedy = "Nothing says who asks.", "pass --user and --group"
+    elif error.unknown == "oldObject":
+        why, remedy = "Nothing says what the object was before.", "pass the object as it is in the cluster with --state"
     else:
         why = "Of the namespace of the request only the name is known."
         remedy = "pass the namespace's manifest with --state" if context.offline else ""
@@ -191,7 +193,7 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:
             for number, each in enumerate(spec.validations)
         ),
         needs=Needs(pools="pools" in compiler.names, namespaces="namespaceObject" in compiler.names),
-        nevers=tuple(without_result(compiler.compiled, spec.match, facts)),
+        nevers=(*compiler.doubts.values(), *without_result(compiler.compiled, spec.match, facts)),
     )
 
 

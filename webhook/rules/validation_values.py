@@ -51,6 +51,8 @@ def _shown(subject: Subject, context: Context) -> dict[str, Any]:
         "namespaceObject": None,
         "pools": NOT_KNOWN,
     }
+    if context.offline and old is None and subject.operation == "UPDATE":
+        values["oldObject"] = NOT_KNOWN
     if user.username:
         values["request.userInfo"] = about["userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
     if request.namespace and request.kind != _NAMESPACE:  # which is said to be in itself
@@ -71,7 +73,7 @@ def _about(subject: Subject) -> dict[str, Any]:
         "subResource": request.sub_resource,
         "name": "" if subject.template else request.name,
         "namespace": request.namespace,
-        "dryRun": request.dry_run,
+        "dryRun": bool(request.dry_run),
     }
     return {key: value for key, value in about.items() if value not in ("", None)}
 

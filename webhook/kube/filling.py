@@ -1,0 +1,50 @@
+"""Filling in plain JSON in place: what has the wrong type is passed over."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from webhook.kube.quantity import canonical_quantity
+
+JSON: TypeAlias = Any
+"""A value of a manifest that nobody has judged yet."""
+
+
+def canonical(quantities: JSON, names: tuple[str, ...] | None = None) -> None:
+    """Write quantities in their canonical form: all of a mapping, or those with these names."""
+    for name in quantities.keys() if names is None else quantities.keys() & names:
+        quantities[name] = canonical_quantity(quantities[name])
+
+
+def fill(target: JSON, defaults: dict[str, JSON]) -> None:
+    """Set what is not there, or an empty string."""
+    for key, default in defaults.items():
+        there = target.get(key)
+        if there is None or there == "":
+            target[key] = {} if isinstance(default, dict) else default
+        if isinstance(default, dict) and isinstance(target[key], dict):
+            fill(target[key], default)
+
+
+def fill_empty(target: JSON, defaults: dict[str, JSON]) -> None:
+    """Set what is not there, or is zero or empty."""
+    target.update({key: default for key, default in defaults.items() if not target.get(key)})
+
+
+def fill_if_there(parent: JSON, field: str, defaults: dict[str, JSON]) -> None:
+    """`fill` the mapping in a field, where there is one."""
+    if isinstance(target := parent.get(field), dict):
+        fill(target, defaults)
+
+
+def mapping(value: JSON, *path: str) -> JSON:
+    """The mapping at the path; another, empty one where there is none."""
+    for field in path:
+        value = value.get(field) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def items_of(parent: JSON, field: str) -> list[JSON]:
+    """The mappings in a list; nothing where there is no list."""
+    items = parent.get(field)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
