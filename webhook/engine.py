@@ -322,7 +322,7 @@ class _Evaluation:
                 self.trace.say("%s", said)
                 self._record(policy.name, said)
                 return False
-            self.trace.say("not exempt, by %s.%s: %s", exemption.name, failing, exemption)
+            self.trace.say('not exempt by %s "%s": its part %s does not hold', exemption.name, exemption, failing)
         return True
 
     @cached_property

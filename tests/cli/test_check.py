@@ -534,3 +534,22 @@ spec:
     done = run("check", "-o", "json", write("all.yaml", text), "--policies", policies)
     said = [(result["name"], result["reason"]) for result in done.json["results"]]
     assert said == [("team-b", "no owner"), ("team-", "no owner")]
+
+
+def test_an_update_of_an_object_that_nobody_knows_decides_nothing_about_changes(run: Run, write: Write) -> None:
+    write(
+        "policy.yaml",
+        "apiVersion: spotgate.dev/v1\nkind: Validation\nmetadata: {name: keeps-labels}\nspec:\n"
+        "  match: {resourceRules: [{apiGroups: [''], resources: [configmaps], operations: [CREATE, UPDATE]}]}\n"
+        "  validations: [{expression: 'oldObject == null || object.metadata.labels == oldObject.metadata.labels'}]\n",
+    )
+    write("now.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {app: web}}\n")
+    write("old.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {app: shop}}\n")
+    unknown = run("check", "--policies", "policy.yaml", "--operation", "UPDATE", "now.yaml", "-o", "json")
+    (result,) = unknown.json["results"]
+    assert (result["outcome"], result["detail"]) == ("indeterminate", "Nothing says what the object was before.")
+    assert result["fix"] == "pass the object as it is in the cluster with --state"
+    changed = run("check", "--policies", "policy.yaml", "--operation", "UPDATE", "--state", "old.yaml", "now.yaml")
+    assert changed.code == 1
+    created = run("check", "--policies", "policy.yaml", "now.yaml", "-o", "json")
+    assert created.json["results"] == []

@@ -176,7 +176,7 @@ COUNTED = """
 def test_params_are_written_out_in_match_conditions(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     many = "object.spec.containers.size() > params.most && 'params.most' != \"x\""
     found, _ = exported(document("Validation", "a", COUNTED.format(PODS, f"[{{name: many, expression: {many}}}]")))
-    params = "({'most': dyn(3), 'names': dyn([dyn('a'), dyn(1)])})"
+    params = "(dyn({'most': dyn(3), 'names': dyn([dyn('a'), dyn(1)])}))"
     assert conditions(found["a.objects"])["many"] == many.replace("params.most &&", f"{params}.most &&")
     template = found["a.templates.deployments.apps"]
     assert "object.spec.template.spec.containers.size()" in conditions(template)["many"]

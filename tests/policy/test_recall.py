@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +17,7 @@ from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.recall import Recall, cache_folder
 
-if TYPE_CHECKING:
-    from pathlib import Path
+EXAMPLES = Path(__file__).parents[2] / "examples" / "policies"
 
 POLICY = """\
 apiVersion: spotgate.dev/v1
@@ -78,8 +77,9 @@ def test_what_was_validated_once_needs_no_models_any_more(policy: Path) -> None:
     assert "pydantic" not in imports(policy, pod)
 
 
-def test_all_documents_come_back_as_they_were(kept: Path) -> None:
-    fresh, again = (load_bundle(recalled_in=kept) for _ in range(2))
+@pytest.mark.parametrize("policies", [SHIPPED, EXAMPLES], ids=["shipped", "examples"])
+def test_all_documents_come_back_as_they_were(kept: Path, policies: Path) -> None:
+    fresh, again = (load_bundle([policies], recalled_in=kept) for _ in range(2))
 
     assert again.hash == fresh.hash
     assert [(each.kind, each.name, each.document) for each in again.documents] == [

@@ -47,7 +47,7 @@ ITSELF: Final = "the object itself"
 _LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS}
 """How the last words of a policy begin that does not look, or looks away."""
 
-_NOT_EXEMPT: Final = "not exempt, by "
+_NOT_EXEMPT: Final = "not exempt by "
 
 
 class Said(msgspec.Struct, frozen=True):
