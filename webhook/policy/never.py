@@ -92,8 +92,11 @@ class Ground(msgspec.Struct, frozen=True):
         own = {plural for of, plural in self.namespaced if group in {"*", of}}
         return own | {each.plural for each in built_in_resources(group)}
 
-    def why_no_group(self, group: str) -> str:
-        """Why nothing is in this API group; empty: something may be. One of custom resources has a dot in its name."""
+    def why_no_group(self, group: str, resources: Sequence[str]) -> str:
+        """Why nothing is in this API group; empty: something may be. One of custom resources has a dot in its name.
+
+        ``compute.coreweave.cloud`` is the domain of CoreWeave's labels, and ``nodepools`` are in ``.com``.
+        """
         if group in GONE:
             return f"never matches: Kubernetes has no API group {group} any more"
         known = {*built_in_groups(), *(of for of, _ in self.namespaced)}
@@ -101,7 +104,16 @@ class Ground(msgspec.Struct, frozen=True):
             return ""
         if "." not in group:
             return f"never matches: there is no API group {group}{did_you_mean(group, known)}"
-        meant = next((each for each in sorted(known) if len(each) >= LONG and is_misspelt(group, each)), "")
+        domain = group.rpartition(".")[0]
+        meant = next(
+            (
+                each
+                for each in sorted(known)
+                if (len(each) >= LONG and is_misspelt(group, each))
+                or (each.rpartition(".")[0] == domain and self.plurals(each).issuperset(resources))
+            ),
+            "",
+        )
         return f"matches nothing that is known: API group {group}, did you mean `{meant}`?" if meant else ""
 
 

@@ -44,7 +44,7 @@ def _in_rule(rule: ResourceRuleSpec, ground: Ground) -> Iterator[Never]:
     """What is wrong with a rule by itself: with its groups, with each resource, with operations and names."""
     groups = []
     for number, group in enumerate(rule.api_groups):
-        if why := ground.why_no_group(group):
+        if why := ground.why_no_group(group, rule.resources):
             yield Never(("apiGroups", number), why + (_elsewhere(rule.resources[0]) if group in GONE else ""))
         else:
             groups.append(group)
