@@ -252,7 +252,7 @@ def conclude(run: Run) -> None:
             run.line(f"  {surprise}", "red")
     else:
         run.line(f"All {len(EXAMPLES)} examples went as expected.", "bold green")
-    check = f"{SPOTGATE.relative_to(ROOT) if SPOTGATE.is_relative_to(ROOT) else SPOTGATE} check {HERE.name}/"
+    check = f"{SPOTGATE.relative_to(ROOT) if SPOTGATE.is_relative_to(ROOT) else SPOTGATE} check {HERE.name}/*.yaml"
     steps = {
         "make serve": "the same, and the webhook stays for reviews of your own",
         check: "the same policies on files, without a cluster: for a pipeline",
