@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
 from webhook.globs import Globs
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import served_versions
 from webhook.policy.terms import OPERATIONS
 from webhook.rules.protocol import NO_NEEDS, Mutator, Particulars, Validator
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
 """Never touched, whatever a policy says: a webhook that stops these stops the recovery of the cluster."""
-
-NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 _MEMO: Final = 4096
 """What is remembered at most: routes of resources that only wildcard rules match, and namespaces of a route. A cluster

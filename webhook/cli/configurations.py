@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.provider import sizers_by_resource
 from webhook.context import Phase
-from webhook.index import NAMESPACE_NAME_LABEL
+from webhook.globs import is_glob
 from webhook.kube.pod import MIRROR_ANNOTATION
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import resource_matches
 from webhook.policy.terms import OPERATIONS
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
@@ -105,7 +106,7 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
 
 def namespaces_left_to_the_server(bundle: Bundle) -> list[str]:
     """System namespaces, as globs, that a configuration can't leave out: spotgate lets them pass itself."""
-    globs = filter(_is_glob, bundle.index.system_namespaces.patterns)
+    globs = filter(is_glob, bundle.index.system_namespaces.patterns)
     return [glob for glob in globs if not _PREFIX_GLOB.fullmatch(glob)]
 
 
@@ -163,11 +164,7 @@ def _request(operation: str, group: str, path: str) -> Request:
 def _versions(policies: Iterable[Policy], operation: str, group: str, path: str) -> Iterator[str]:
     for policy in policies:
         for rule in policy.rules:
-            if (
-                {operation, "*"} & set(rule.operations)
-                and {group, "*"} & set(rule.api_groups)
-                and any(resource_matches(pattern, path) for pattern in rule.resources)
-            ):
+            if rule.names(operation, group, path):
                 yield from rule.api_versions
 
 
@@ -193,13 +190,9 @@ def _is_named_by_another(path: str, paths: list[str]) -> bool:
     return any(other != path and resource_matches(other, path) for other in paths)
 
 
-def _is_glob(name: str) -> bool:
-    return bool(set("*?[") & set(name))
-
-
 def without_system_namespaces(bundle: Bundle) -> JSON:
     """A selector of all namespaces but the system namespaces, as far as those have no globs."""
-    names = dict.fromkeys(each for each in bundle.index.system_namespaces.patterns if not _is_glob(each))
+    names = dict.fromkeys(each for each in bundle.index.system_namespaces.patterns if not is_glob(each))
     labels: dict[str, list[str]] = {NAMESPACE_NAME_LABEL: list(names)}
     for label in bundle.index.system_namespace_labels:
         labels.setdefault(label.key, []).append(label.value)

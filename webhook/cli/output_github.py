@@ -20,8 +20,8 @@ _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice
 _SHOWN_AT_MOST: Final = 10
 """Annotations of each kind that GitHub shows of a step."""
 
-_IN_MESSAGES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
-_IN_PROPERTIES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+_IN_MESSAGES: Final = str.maketrans({"%": "%25", "\n": "%0A"})
+_IN_PROPERTIES: Final = str.maketrans({"%": "%25", ":": "%3A", ",": "%2C"})
 
 
 def render(report: Report) -> str:

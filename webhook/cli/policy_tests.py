@@ -204,8 +204,9 @@ class Runner:
         if self._update and not file.resolve().is_relative_to(folder.resolve()):
             text = f"--update writes only in the folder of the test, {folder}, and below it"
             raise case.cannot_run(case.at("expect", "golden"), text)
-        whose = self._goldens.setdefault(file.resolve(), f"{case.test.name}: {case.spec.name}")
-        if self._update and whose != f"{case.test.name}: {case.spec.name}":
+        own = f"{case.test.name}: {case.spec.name}"
+        whose = self._goldens.setdefault(file.resolve(), own)
+        if self._update and whose != own:
             text = f"{file} is what comes of another case ({whose}); give this one a file of its own"
             raise case.cannot_run(case.at("expect", "golden"), text)
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.cluster.protocol import ClusterView
-from webhook.index import NAMESPACE_NAME_LABEL
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.kube.defaults import VOLUMES
 from webhook.kube.filling import JSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _TCP: Final = {"protocol": "TCP"}
 
@@ -146,7 +146,7 @@ def _derive_limits(limit_range: JSON) -> None:
 def _derive_namespace(namespace: JSON) -> None:
     metadata = mapping(namespace, "metadata")
     if name := metadata.get("name"):
-        metadata["labels"] = {**mapping(metadata, "labels"), _NAMESPACE_NAME_LABEL: name}
+        metadata["labels"] = {**mapping(metadata, "labels"), NAMESPACE_NAME_LABEL: name}
 
 
 def _derive_network_policy(policy: JSON) -> None:

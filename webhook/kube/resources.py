@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CRD_GROUP: Final = "apiextensions.k8s.io"
 CRD_KIND: Final = "CustomResourceDefinition"
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""The API server gives it to each Namespace."""
 
 
 class Resource(msgspec.Struct, frozen=True):

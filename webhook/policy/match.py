@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from webhook.globs import Globs
 from webhook.kube.resources import resource_named, versions_of
@@ -192,6 +192,24 @@ def resource_matches(pattern: str, path: str) -> bool:
     resource, _, subresource = pattern.partition("/")
     name, _, of_name = path.partition("/")
     return resource in {"*", name} and subresource in {"*", of_name}
+
+
+class Naming(Protocol):
+    """A resource rule, as it is written or compiled."""
+
+    @property
+    def api_groups(self) -> tuple[str, ...]:
+        """With ``*`` for all."""
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Patterns, as `resource_matches` takes them."""
+
+
+def is_named(rule: Naming, group: str, path: str) -> bool:
+    """Does the rule name the resource, on whatever operation?"""
+    in_group = group in rule.api_groups or "*" in rule.api_groups
+    return in_group and any(resource_matches(pattern, path) for pattern in rule.resources)
 
 
 def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]:

@@ -17,7 +17,7 @@ from webhook.kube.resources import (
     versions_of,
 )
 from webhook.policy.errors import did_you_mean
-from webhook.policy.match import resource_matches, served_versions
+from webhook.policy.match import is_named, served_versions
 from webhook.policy.never import LONG, Never, is_misspelt
 from webhook.policy.terms import OPERATIONS
 
@@ -217,8 +217,7 @@ def _is_served(versions: Sequence[str], group: str, resource: str) -> bool:
 def _takes_out(other: ResourceRuleSpec, rule: ResourceRuleSpec, group: str, resource: str, operation: str) -> bool:
     named = set(rule.resource_names)
     return (
-        not {"*", group}.isdisjoint(other.api_groups)
-        and any(resource_matches(pattern, resource) for pattern in other.resources)
+        is_named(other, group, resource)
         and not {"*", operation}.isdisjoint(other.operations)
         and (set(rule.api_versions) <= set(other.api_versions) or _is_served(other.api_versions, group, resource))
         and (not other.resource_names or (bool(named) and named <= set(other.resource_names)))

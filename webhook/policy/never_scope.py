@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.globs import Globs, covers, is_glob
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import SAME_OBJECT, service_account
 from webhook.policy.never import Never
 from webhook.policy.never_rules import never_in_rules
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 _NAMESPACE: Final = re.compile(r"([a-z0-9*?-]|\[.[^]]*\])+")
 """A glob that may match the name of a namespace."""
-
-_NAME: Final = "kubernetes.io/metadata.name"
-"""The label by which the API server names every namespace."""
 
 
 def never_matching(match: MatchSpec, places: Places, ground: Ground) -> Iterator[Never]:
@@ -133,11 +131,15 @@ def _is_out_of_sight(glob: str, match: MatchSpec, ground: Ground) -> bool:
 def _selected_by_name(match: MatchSpec, ground: Ground) -> str:
     """Why no namespace has a name that both ``namespaces`` and ``namespaceSelector`` take; empty: one may."""
     namespaces = match.namespaces
-    required = [(operator, values) for key, operator, values in _requirements(match.namespace_selector) if key == _NAME]
+    required = [
+        (operator, values)
+        for key, operator, values in _requirements(match.namespace_selector)
+        if key == NAMESPACE_NAME_LABEL
+    ]
     selected = [values for operator, values in required if operator == "In"]
     left_out = set().union(*(values for operator, values in required if operator == "NotIn"))
     if any(operator == "DoesNotExist" for operator, _ in required):
-        return f"every namespace has the label {_NAME}"
+        return f"every namespace has the label {NAMESPACE_NAME_LABEL}"
     if selected:
         names = sorted(set.intersection(*selected) - left_out)
         include, exclude = Globs(namespaces.include or ("*",)), Globs(namespaces.exclude)

@@ -29,11 +29,12 @@ from webhook.capacity.provider import readers_by_resource
 from webhook.capacity.query import Query
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
+from webhook.policy.match import is_named
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules_checks import Check, FieldRule, ResourceChecks, Text
 from webhook.rules.node_pool_rules_karpenter import GROUP, RESOURCE, Diversity, Karpenter
 from webhook.rules.node_pool_rules_pools import PoolChecks
-from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged, is_named
+from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

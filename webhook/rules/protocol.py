@@ -11,7 +11,7 @@ import msgspec
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
-from webhook.policy.match import resource_matches
+from webhook.policy.match import is_named
 from webhook.policy.terms import OPERATIONS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
-    from webhook.policy.common import MatchSpec, PolicySpec, ResourceRuleSpec
+    from webhook.policy.common import MatchSpec, PolicySpec
     from webhook.policy.never import Never
     from webhook.review import Request
 
@@ -174,12 +174,6 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.scope == "Namespaced" and not asked.in_namespace:
             return "scope is Namespaced, and it is cluster-scoped"
         return ""
-
-
-def is_named(rule: ResourceRule | ResourceRuleSpec, group: str, path: str) -> bool:
-    """Does the rule name the resource, on whatever operation?"""
-    in_group = group in rule.api_groups or "*" in rule.api_groups
-    return in_group and any(resource_matches(pattern, path) for pattern in rule.resources)
 
 
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from webhook.globs import Globs
 from webhook.policy.errors import SpecError, did_you_mean
+from webhook.policy.match import is_named
 from webhook.policy.never import Never
-from webhook.rules.protocol import is_named
 from webhook.rules.reserved_labels_own import PODS
 
 if TYPE_CHECKING:

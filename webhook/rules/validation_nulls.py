@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from webhook.cel.foresight import FAILING, Foreseen
 from webhook.kube.resources import operations_on, resource_named
 from webhook.policy.errors import SpecError, SpecErrors
-from webhook.policy.match import resource_matches
+from webhook.policy.match import is_named
 from webhook.policy.never import Never
 from webhook.policy.terms import OPERATIONS
 from webhook.rules.protocol import Particulars
@@ -119,8 +119,6 @@ def _situations(match: MatchSpec, facts: Facts) -> Iterator[_Situation]:
 
 def _is_excluded(match: MatchSpec, operation: str, group: str, resource: str) -> bool:
     return any(
-        {operation, "*"} & set(rule.operations)
-        and {group, "*"} & set(rule.api_groups)
-        and any(resource_matches(pattern, resource) for pattern in rule.resources)
+        not {operation, "*"}.isdisjoint(rule.operations) and is_named(rule, group, resource)
         for rule in match.exclude_resource_rules
     )
