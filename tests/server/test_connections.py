@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import gc
 import re
 import socket
 import ssl
@@ -11,12 +13,18 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
-from tests.server.harness import PATIENCE, SHORT, eventually, review
+from tests.server.harness import PAIR, PATIENCE, SHORT, eventually, review
+from webhook.server.connections import Acceptor, Server
 from webhook.server.limits import LIMITS, Limits
+from webhook.server.metrics import Metrics
+from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aiohttp import web
 
     from tests.server.conftest import Start
     from tests.server.harness import Served
@@ -304,3 +312,29 @@ def test_I7_a_request_with_another_behind_its_body_is_two_requests(start: Start)
             received += client.recv(65536)
     assert received.startswith(b"HTTP/1.1 200 OK")
     assert b"HTTP/1.1 404 " in received
+
+
+@pytest.mark.parametrize("turns", range(20))
+def test_L3_a_client_that_comes_at_the_moment_of_the_end_is_parted_with(turns: int) -> None:
+    async def end_after(turns: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(0)
+            acceptor = Acceptor(
+                listener, Server(_unexpected, Metrics(), SHORT), lambda: ServingCertificate(PAIR).context
+            )
+            accepting = asyncio.create_task(acceptor.accept())
+            await asyncio.sleep(0.01)
+            with socket.create_connection(listener.getsockname(), timeout=PATIENCE) as client:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                accepting.cancel()
+                await asyncio.wait([accepting])
+                await acceptor.close()
+                assert await asyncio.to_thread(is_cut, client)
+
+    uvloop.run(end_after(turns))
+    gc.collect()  # a socket that was forgotten is a warning, and so an error
+
+
+async def _unexpected(_: web.BaseRequest) -> web.StreamResponse:
+    raise AssertionError

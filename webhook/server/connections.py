@@ -169,14 +169,18 @@ class Acceptor:
     async def accept(self) -> None:
         """Accept until cancelled."""
         while True:
+            await self._readable()
             try:
-                client, _ = await self._loop.sock_accept(self._listener)
+                client, _ = self._listener.accept()
+            except BlockingIOError:  # another process was faster
+                continue
             except OSError as error:
                 # A client that left again, or the system's limits: never the end of accepting.
                 log.warning("a connection could not be accepted", error=error.strerror)
                 self._evict()
                 await asyncio.sleep(_ACCEPT_PAUSE)
                 continue
+            client.settimeout(0)
             if len(self) >= self._limits.connections and not self._evict():
                 self._metrics.cut("all busy")
                 client.close()
@@ -184,6 +188,18 @@ class Acceptor:
             handshake = self._loop.create_task(self._welcome(client))
             self._handshakes[handshake] = self._loop.time()
             handshake.add_done_callback(partial(self._handshake_ends, client))
+
+    async def _readable(self) -> None:
+        """Wait for a client, and leave it where it is.
+
+        Not ``loop.sock_accept``: cancelled at the wrong moment, it has taken a client that nobody knows of.
+        """
+        there = asyncio.Event()
+        self._loop.add_reader(self._listener, there.set)
+        try:
+            await there.wait()
+        finally:
+            self._loop.remove_reader(self._listener)
 
     def _handshake_ends(self, client: socket.socket, handshake: asyncio.Task[None]) -> None:
         self._handshakes.pop(handshake, None)

@@ -70,7 +70,7 @@ class Address(NamedTuple):
         """A listening socket. Raises OSError."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         listener = socket.create_server(self, family=family, backlog=_BACKLOG)
-        listener.setblocking(False)  # noqa: FBT003 - socket's signature
+        listener.settimeout(0)
         return listener
 
 
@@ -271,7 +271,7 @@ async def _serve_as_worker(
 ) -> int:
     stop = Stop()
     stop.on_signals()
-    listener.setblocking(False)  # noqa: FBT003 - it came as blocking
+    listener.settimeout(0)  # it came as blocking
     cluster = await _cluster(options)
     worker = Worker(
         listener, parts.certificate, parts.reloader, options.limits, cluster, record=options.record, alone=False

@@ -104,8 +104,8 @@ class Supervisor:
     async def _live(self, number: int) -> int | None:
         """One worker from birth to death; its exit code."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        ours.setblocking(False)  # noqa: FBT003 - socket's signature
-        theirs.setblocking(False)  # noqa: FBT003
+        ours.settimeout(0)
+        theirs.settimeout(0)
         process = multiprocessing.get_context("spawn").Process(
             target=self._target, args=(theirs,), name=f"spotgate-worker-{number}", daemon=True
         )
