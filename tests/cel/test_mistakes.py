@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from webhook.capacity.pool import CapacityType, Gpu
 from webhook.cel import ExpressionError, language
-from webhook.cel.reads import KNOWN_FIELDS
+from webhook.cel.reads import KNOWN_FIELDS, KNOWN_VALUES
 from webhook.cel.text import Text
+from webhook.kube.tolerations import EFFECTS
+from webhook.policy.terms import OPERATIONS
 
 HAS = (
     "`has` takes a field, as in `has(object.spec.x)`; of a key, write `'a' in object.metadata.labels`, of a variable, "
@@ -24,6 +27,8 @@ TEMPLATES = "`{{ }}` is of templates (Helm, Go): an expression names values as t
 IN_BRACKETS = "a key with `%s` in it is written in brackets: `labels['example.com/name']`"
 OF_THE_REQUEST = "only operation, kind, resource, subResource, name, namespace, userInfo, dryRun"
 OF_A_POOL = "only " + ", ".join(KNOWN_FIELDS["pools[]"])
+
+AN_OPERATION = "only 'CREATE', 'UPDATE', 'DELETE', 'CONNECT'"
 
 # The mistake is where the mark is.
 MISTAKES = [
@@ -76,6 +81,19 @@ MISTAKES = [
     (
         "pools.filter(p, true).all(x, x.taints.exists(t, ^t.keey == 'a'))",
         "there is no `t.keey`, only key, value, effect",
+    ),
+    # words
+    ("request.operation == ^'Create'", f"`request.operation` is never `Create`, {AN_OPERATION}"),
+    ('^"create" != request.operation', f"`request.operation` is never `create`, {AN_OPERATION}"),
+    ("request.operation in ['CREATE', ^'PATCH']", f"`request.operation` is never `PATCH`, {AN_OPERATION}"),
+    (
+        "pools.filter(p, p.gpu == 'yes').exists(p, p['capacity'] == ^'Spot')",
+        "`p.capacity` is never `Spot`, only 'spot', 'on-demand', 'both', 'unknown'",
+    ),
+    ("pools.exists(p, ^p.gpu == true)", "`p.gpu` is a string, only 'yes', 'no', 'any', 'unknown'"),
+    (
+        "pools.all(p, p.taints.all(t, t.effect != ^'NoExec'))",
+        "`t.effect` is never `NoExec`, only 'NoSchedule', 'PreferNoSchedule', 'NoExecute'",
     ),
     # operators
     ("object.x ^= 1", "`=` is not expected here: to compare, write `==`"),
@@ -177,3 +195,26 @@ def test_a_mistake_is_told_where_it_is(marked: str, problem: str) -> None:
         compiled(marked.replace("^", "", 1))
     assert str(error.value) == problem
     assert error.value.offset == (marked.index("^") if "^" in marked else None)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "pools.all(p, p.capacity != '' && p.gpu != null)",
+        "request.operation == object.metadata.name",
+        "object.spec.operation == 'Create' && object.capacity in ['Spot']",
+        "pools.all(p, p.labels['capacity'] == 'Spot')",
+        "[request.operation, 'Create'].size() == 2",
+    ],
+)
+def test_other_comparisons_are_no_mistakes(expression: str) -> None:
+    compiled(expression)
+
+
+def test_the_words_are_those_that_there_are() -> None:
+    assert {field: set(words) for field, words in KNOWN_VALUES.items()} == {
+        "request.operation": set(OPERATIONS),
+        "pools[].capacity": set(CapacityType),
+        "pools[].gpu": set(Gpu),
+        "pools[].taints[].effect": set(EFFECTS),
+    }

@@ -25,7 +25,7 @@ from webhook.cel.foresight import Foreseen, foresee
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.meter import TOO_LONG, UNDER_WAY, Budget, metered
 from webhook.cel.mistakes import refused, wrong_type
-from webhook.cel.reads import asked, check_fields, hidden, names, paths
+from webhook.cel.reads import asked, check_fields, check_values, hidden, names, paths
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
@@ -246,8 +246,10 @@ class CelCpp:
         kind = expression.return_type().name()
         if wanted and kind != wanted:
             raise wrong_type(kind, wanted, text)
-        compiled = _Expression(self, expression, read_tree(expression.serialize()), wanted)
+        tree = read_tree(expression.serialize())
+        compiled = _Expression(self, expression, tree, wanted)
         check_fields(compiled.paths, text)
+        check_values(tree, compiled.paths, text)
         self._try(compiled)
         return compiled
 

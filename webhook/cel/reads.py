@@ -31,6 +31,14 @@ KNOWN_FIELDS: Final = {
 }
 """What is known of the request and its namespace, less than a ValidatingAdmissionPolicy is shown; and of node pools."""
 
+KNOWN_VALUES: Final = {
+    "request.operation": ("CREATE", "UPDATE", "DELETE", "CONNECT"),
+    "pools[].capacity": ("spot", "on-demand", "both", "unknown"),
+    "pools[].gpu": ("yes", "no", "any", "unknown"),
+    "pools[].taints[].effect": ("NoSchedule", "PreferNoSchedule", "NoExecute"),
+}
+"""What these fields can be."""
+
 _ELSEWHERE: Final = {
     "request.object": "object",
     "request.oldObject": "oldObject",
@@ -87,6 +95,21 @@ def asked(node: Node) -> Iterator[Path]:
                 yield _path(each, scope)
             case Call("@in", (Const(str(key)), of)):
                 yield _below(_path(of, scope), key)
+
+
+def compared(node: Node) -> Iterator[tuple[Path, Const]]:
+    """What it compares with a literal, and with which: ``x == 'a'``, ``x in ['a']``."""
+    for each, scope in _below_in(node, {}):
+        match each:
+            case Call("_==_" | "_!=_", (one, other)):
+                pairs = [(one, other), (other, one)]
+            case Call("@in", (one, Make(parts))):
+                pairs = [(one, part) for part in parts]
+            case _:
+                continue
+        for value, literal in pairs:
+            if isinstance(literal, Const) and not literal.null and (path := _path(value, scope)):
+                yield path, literal
 
 
 def _below_in(node: Node, scope: Mapping[str, Path]) -> Iterator[tuple[Node, Mapping[str, Path]]]:
@@ -154,6 +177,25 @@ def check_fields(read: Mapping[Path, str], text: str) -> None:
             known = () if elsewhere else KNOWN_FIELDS[of]
             problem, offset = f"there is no `{written}`", offset_of(written, text)
             raise ExpressionError(problem, path[-1], known=known, hint=hint, offset=offset)
+
+
+def check_values(node: Node, read: Mapping[Path, str], text: str) -> None:
+    """What can only be one of a few words, and is compared with another, is a mistake: it never is that.
+
+    Raises:
+        ExpressionError: there is one.
+    """
+    for path, literal in compared(node):
+        known, written = KNOWN_VALUES.get(shown_path(path), ()), read.get(path, "")
+        if not known or literal.value in {*known, ""}:  # to ask whether it is empty does no harm
+            continue
+        only = f", only {', '.join(map(repr, known))}"
+        if not isinstance(literal.value, str):
+            raise ExpressionError(f"`{written}` is a string{only}", offset=offset_of(written, text))
+        at = [offset_of(f"{quote}{literal.value}{quote}", text) for quote in "'\""]
+        offset = next((each for each in at if each is not None), None)
+        problem = f"`{written}` is never `{literal.value}`"
+        raise ExpressionError(problem, literal.value, known=known, hint=only, offset=offset)
 
 
 def shown_path(path: Path) -> str:
