@@ -14,7 +14,7 @@ from webhook.capacity.provider import sizers_by_resource
 from webhook.globs import Globs
 from webhook.policy.document import EXEMPTION
 from webhook.policy.never import Ground, Never, Rule
-from webhook.policy.never_scope import exempts_all, never_exempting, never_matching
+from webhook.policy.never_scope import exempts_all, groups_as_users, never_exempting, never_matching, users_as_groups
 from webhook.policy.terms import Enforcement
 from webhook.rules.protocol import Doubtful
 
@@ -98,6 +98,8 @@ class _Linter:
             yield from _told(policy, (), self._nevers.get(policy.name, ()))
             yield from _told(policy, (), _false_conditions(policy))
             yield from _told(policy, (), _never_denied(policy))
+            if policy.spec.break_glass is not None:
+                yield from _told(policy, ("breakGlass",), users_as_groups(policy.spec.break_glass.groups))
             for number, entry in enumerate(policy.spec.exempt):
                 yield from self._exempt(policy, ("exempt", number), entry, [policy])
         for document in self._documents:
@@ -118,6 +120,7 @@ class _Linter:
             yield document.problem(("spec", *path, "expires"), f"warning: {text}")
             if self._today > spec.expires:
                 return
+        yield from _told(document, path, (*groups_as_users(spec.users), *users_as_groups(spec.groups)))
         never = [never_exempting(spec, each.spec.match, self._places[each.name], self._ground) for each in policies]
         if never and all(never):
             yield from _told(document, path, never[:1])

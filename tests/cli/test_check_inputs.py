@@ -190,10 +190,11 @@ def test_pipe_in_a_folder_is_not_waited_for(check: Check, write: Write) -> None:
 
 
 def test_folders_are_read_with_all_below_in_a_stable_order(check: Check, write: Write) -> None:
-    for name in ("d/b/2.yml", "d/b/1.yaml", "d/a.json", "d/c.txt", "d/.hidden.yaml", "d/.git/x.yaml", "d/a/z.yaml"):
+    passed_over = ("d/c.txt", "d/.hidden.yaml", "d/.git/x.yaml")
+    for name in ("d/b/2.yml", "d/b/1.yaml", "d/a.json", "d/a/z.yaml", "d/e.YAML", *passed_over):
         write(name, POD)
     files = [result["file"] for result in check("d").json["results"]]
-    assert files == ["d/a.json", "d/a/z.yaml", "d/b/1.yaml", "d/b/2.yml"]
+    assert files == ["d/a.json", "d/e.YAML", "d/a/z.yaml", "d/b/1.yaml", "d/b/2.yml"]
 
 
 def test_file_given_twice_is_judged_once(check: Check, write: Write) -> None:

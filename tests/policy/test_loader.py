@@ -166,6 +166,15 @@ def test_policy_tests_and_hidden_files_are_passed_over(tmp_path: Path) -> None:
     assert not problems
 
 
+@pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.YAML", "sub/a.json"])
+def test_policy_files_are_known_by_their_name(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(HEAD)
+    (tmp_path / "notes.txt").write_text("not: a policy")
+    assert policy_files([tmp_path]) == [file]
+
+
 def test_a_mounted_configmap_is_read_once(tmp_path: Path) -> None:
     data = tmp_path / "..2026_11_21"
     data.mkdir()

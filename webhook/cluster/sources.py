@@ -182,7 +182,7 @@ def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
 
 def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
     """The same of a file, whose name says what is in it."""
-    return path.name.endswith(SUFFIXES) and is_wanted(path, top, ignored)
+    return path.name.lower().endswith(SUFFIXES) and is_wanted(path, top, ignored)
 
 
 def _holds_helm_templates(folder: Path) -> bool:

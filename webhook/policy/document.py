@@ -108,6 +108,6 @@ def policy_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _is_policy_file(file: Path, folder: Path) -> bool:
-    if file.suffix not in SUFFIXES or file.name in _NO_POLICIES or not file.is_file():
+    if file.suffix.lower() not in SUFFIXES or file.name in _NO_POLICIES or not file.is_file():
         return False
     return not any(part.startswith(".") or part == "tests" for part in file.relative_to(folder).parts)

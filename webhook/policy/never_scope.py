@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _NAMESPACE: Final = re.compile(r"([a-z0-9*?-]|\[.[^]]*\])+")
 """A glob that may match the name of a namespace."""
 
+_GROUPS: Final = re.compile(r"system:(serviceaccounts|masters|authenticated|unauthenticated|nodes)(:.*)?")
+_SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+:[^:]+)")
+"""What Kubernetes itself calls groups and users; https://kubernetes.io/docs/reference/access-authn-authz/rbac/"""
+
 
 def never_matching(match: MatchSpec, places: Places, ground: Ground) -> Iterator[Never]:
     """What of ``match`` never matches, or restricts nothing.
@@ -68,6 +72,21 @@ def never_exempting(exempt: ExemptSpec, match: MatchSpec, places: Places, ground
             )
             return Never(("users",), text)
     return None
+
+
+def groups_as_users(users: Sequence[str]) -> Iterator[Never]:
+    """Names of Kubernetes' groups where users are named: no user has one."""
+    for number, name in enumerate(users):
+        if _GROUPS.fullmatch(name):
+            yield Never(("users", number), f"never holds: {name} is a group; name it under `groups`")
+
+
+def users_as_groups(groups: Sequence[str]) -> Iterator[Never]:
+    """Names of Kubernetes' users where groups are named: no group has one."""
+    for number, name in enumerate(groups):
+        if account := _SERVICE_ACCOUNT.fullmatch(name):
+            why = f"{name} is a user: `serviceAccounts: [{account[1]}]` of an exemption names it"
+            yield Never(("groups", number), f"never holds: {why}")
 
 
 def exempts_all(exempt: ExemptSpec, match: MatchSpec, places: Places) -> bool:
