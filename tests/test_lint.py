@@ -238,6 +238,27 @@ def test_an_exemption_that_holds_for_one_of_its_policies_is_no_warning(tmp_path:
     assert said(tmp_path, match("namespaces: {include: [team-a]}"), other, exemption) == []
 
 
+@pytest.mark.parametrize(
+    ("reserved", "left", "found"),
+    [
+        ("", "[a.example]", ["leftToReservedLabels[0]"]),
+        ("{domains: [a.example]}", "[a.example, b.a.example, xa.example]", ["leftToReservedLabels[2]"]),
+        ("{domains: [b.a.example]}", "[a.example]", ["leftToReservedLabels[0]"]),
+        ("{domains: [a.example], enforcement: off}", "[a.example]", ["leftToReservedLabels[0]"]),
+    ],
+)
+def test_labels_that_are_left_to_a_policy_that_is_not_there(
+    tmp_path: Path, reserved: str, left: str, found: list[str]
+) -> None:
+    head = "apiVersion: spotgate.dev/v1\nkind: {}\nmetadata: {{name: {}}}\nspec: {}\n"
+    documents = [head.format("EvictionStrategy", "strategy", f"{{leftToReservedLabels: {left}}}")]
+    if reserved:
+        documents.append(head.format("ReservedLabels", "labels", reserved))
+    told = said(tmp_path, *documents)
+    assert [line.split()[1] for line in told] == [f"spec.{each}:" for each in found]
+    assert all("misspelt ones are found by nobody" in line for line in told)
+
+
 @pytest.mark.parametrize("kind", ["EvictionStrategy", "SpotSuitability"])
 @pytest.mark.parametrize(
     ("spec", "told"),

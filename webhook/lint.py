@@ -40,6 +40,8 @@ _TOO_MANY: Final = {
 }
 """What the API server would call for, by API group. The cluster lives on these, and the webhook itself too."""
 
+_RESERVED_LABELS: Final = "ReservedLabels"
+
 _ALL: Final = frozenset({"*", "*/*", "*/status"})
 """Other subresources (``*/scale``) are asked for seldom."""
 
@@ -91,6 +93,13 @@ class _Linter:
         rules: dict[str, object] = {policy.name: policy.validator for policy in bundle.policies}
         self._nevers = {name: rule.nevers for name, rule in rules.items() if isinstance(rule, Doubtful)}
 
+        self._reserved = tuple(
+            f".{domain}"
+            for each in self._documents
+            if each.kind == _RESERVED_LABELS and each.spec.enforcement is not Enforcement.OFF
+            for domain in each.spec.domains
+        )
+
     def warnings(self) -> Iterator[Problem]:
         policies = [each for each in self._documents if each.is_policy and each.spec.enforcement is not Enforcement.OFF]
         for policy in policies:
@@ -98,6 +107,7 @@ class _Linter:
             yield from _told(policy, (), self._nevers.get(policy.name, ()))
             yield from _told(policy, (), _false_conditions(policy))
             yield from _told(policy, (), _never_denied(policy))
+            yield from _told(policy, (), self._left_to_nobody(policy))
             if policy.spec.break_glass is not None:
                 yield from _told(policy, ("breakGlass",), users_as_groups(policy.spec.break_glass.groups))
             for number, entry in enumerate(policy.spec.exempt):
@@ -107,6 +117,13 @@ class _Linter:
                 names = Globs(document.spec.policies)
                 named = [policy for policy in policies if names.match(policy.name)]
                 yield from self._exempt(document, (), document.spec, named)
+
+    def _left_to_nobody(self, policy: PolicyDocument) -> Iterator[Never]:
+        """Domains of an EvictionStrategy in which nobody speaks of misspelt labels."""
+        for number, domain in enumerate(getattr(policy.spec, "left_to_reserved_labels", ())):
+            if not f".{domain}".endswith(self._reserved):
+                text = f"no {_RESERVED_LABELS} policy judges labels of {domain}: misspelt ones are found by nobody"
+                yield Never(("leftToReservedLabels", number), text)
 
     def _exempt(
         self,
