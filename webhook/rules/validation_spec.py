@@ -28,7 +28,9 @@ def _is_no_keyword(name: str) -> str:
 
 
 ExpressionText = Annotated[str, Shape(SOMETHING, "a CEL expression", lambda _: "the expression is empty")]
-Line = Annotated[str, Shape(r"\s*(\S([^\n]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")]
+Line = Annotated[
+    str, Shape(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")
+]
 Identifier = Annotated[str, Shape(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")]
 
 
