@@ -17,7 +17,7 @@ from webhook.decision import Decision, Finding, Outcome, Violation
 from webhook.engine import decide, needs
 from webhook.globs import Globs
 from webhook.index import Index, Policy
-from webhook.kube.pod import Toleration
+from webhook.kube.pod import OwnerReference, Toleration
 from webhook.kube.templates import TemplatePath, Workload
 from webhook.patch import Operation
 from webhook.policy.common import ExemptSpec, MatchSpec
@@ -92,13 +92,17 @@ def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
     return Policy(name=name, **{**defaults, **changes})
 
 
-DEPLOYMENTS = Workload("apps", "Deployment", "deployments", "apps/v1", "ReplicaSet", (TemplatePath("spec.template"),))
+DEPLOYMENTS = Workload(
+    "apps",
+    "Deployment",
+    "deployments",
+    (TemplatePath("spec.template"),),
+    OwnerReference(kind="ReplicaSet", apiVersion="apps/v1"),
+)
 RAY = Workload(
     "ray.io",
     "RayCluster",
     "rayclusters",
-    "ray.io/v1",
-    "RayCluster",
     (TemplatePath("spec.head.template"), TemplatePath("spec.workers[*].template")),
 )
 

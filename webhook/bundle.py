@@ -22,6 +22,7 @@ from webhook.capacity.compile import compile_provider
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
+from webhook.kube.pod import OwnerReference
 from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
 from webhook.policy.document import EXEMPTION, FACTS, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
@@ -302,8 +303,7 @@ def _workloads(document: PolicyDocument) -> Iterable[Workload]:
             group=item.group,
             kind=item.kind,
             resource=item.resource,
-            owner_api_version=owner.api_version if owner else item.group,
-            owner_kind=owner.kind if owner else item.kind,
             paths=tuple(TemplatePath(text) for text in item.templates),
+            pod_owner=OwnerReference(kind=owner.kind, apiVersion=owner.api_version) if owner is not None else None,
             labels=tuple(CarriedLabels(TemplatePath(each.path), each.of) for each in item.labels),
         )

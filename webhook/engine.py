@@ -237,7 +237,7 @@ class _Evaluation:
                 self._say_of_template(found, "the request leaves it as it is: it is not judged again")
                 continue
             try:
-                pod = pod_of(found, workload, namespace=self.request.namespace, name=self.request.name)
+                pod = pod_of(found, workload, self.request)
             except MalformedObjectError as error:
                 if self.context.offline:
                     raise

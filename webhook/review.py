@@ -30,6 +30,16 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
     version: str = ""
     kind: str = ""
 
+    @property
+    def api_version(self) -> str:
+        """As a manifest has it: ``apps/v1``, ``v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_kind(self) -> str:
+        """``Deployment.apps``, ``Pod``."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
     """The resource the request goes to; never with a subresource."""

@@ -216,9 +216,9 @@ def thing_that_changes(subject: JSON, part: JSON | None) -> tuple[JSON, JSON | N
     if workload is None:
         return subject, part
     template, metadata = subject["spec"]["template"], subject["metadata"]
-    owner = {"apiVersion": workload.owner_api_version, "kind": workload.owner_kind, "controller": True, "uid": "u"}
-    if workload.owner_kind == kind:
-        owner["apiVersion"] = api_version
+    owner = {"apiVersion": api_version, "kind": kind, "controller": True, "uid": "u"}
+    if workload.pod_owner is not None:
+        owner |= {"apiVersion": workload.pod_owner.apiVersion, "kind": workload.pod_owner.kind}
     about = {**template.get("metadata", {}), "name": "made", "namespace": metadata["namespace"]}
     about["ownerReferences"] = [{**owner, "name": metadata["name"]}]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template["spec"]}

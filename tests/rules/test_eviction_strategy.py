@@ -176,6 +176,7 @@ def test_the_only_toleration_is_removed() -> None:
     [
         (workload("StatefulSet", of=template(metadata={"labels": INTERRUPTIBLE})), "the Pods of a StatefulSet hold state"),
         (labelled(INTERRUPTIBLE) | {"metadata": {"name": "x", "labels": INTERRUPTIBLE, "ownerReferences": owned_by("PyTorchJob", "kubeflow.org/v1")}}, "the Pods of a PyTorchJob work in step"),
+        (labelled(INTERRUPTIBLE) | {"metadata": {"name": "x", "labels": INTERRUPTIBLE, "ownerReferences": owned_by("StatefulSet", "apps/v1")}}, "the Pods of a StatefulSet hold state"),
         (workload("Job", "batch/v1", of=template(metadata={"labels": INTERRUPTIBLE}), completionMode="Indexed", parallelism=4), "the Pods of an indexed Job work in step"),
         (workload("Job", "batch.volcano.sh/v1alpha1", of={}, tasks=[{"template": template(metadata={"labels": INTERRUPTIBLE})}]), "the Pods of a Job work in step"),
     ],
@@ -269,6 +270,16 @@ def test_an_update_is_judged_where_it_changes_something_about_eviction() -> None
     assert said(both, old=both) == []
     assert said(pod(metadata={"labels": {"app": "web", **INTERRUPTIBLE, **GRACEFUL}}), old=both) == []
     assert said(labelled(GRACEFUL, tolerations=[EVICT]), old=labelled(GRACEFUL))
+    assert said(pod(metadata={"annotations": GRACEFUL}), old=pod(metadata={"annotations": {"a": "b"}}))
+    assert said(pod(metadata={"annotations": GRACEFUL | {"a": "b"}}), old=pod(metadata={"annotations": GRACEFUL})) == []
+
+
+@pytest.mark.parametrize(("kind", "api_version"), [("ReplicationController", "v1"), ("ReplicaSet", "apps/v1")])
+def test_kinds_are_named_with_their_group_and_those_of_the_core_group_without(kind: str, api_version: str) -> None:
+    owned = {"name": "x", "labels": INTERRUPTIBLE, "ownerReferences": owned_by(kind, api_version)}
+    named = kind if api_version == "v1" else f"{kind}.apps"
+    assert said(pod(metadata=owned), stateful=[named])
+    assert said(pod(metadata=owned), stateful=[f"{kind}.example.com"]) == []
 
 
 # Its page

@@ -332,7 +332,7 @@ PORT = {"ports": [{"containerPort": 8080}]}
         (("Job", "batch.volcano.sh/v1alpha1"), {"resources": GPU}, 270, False),
         (("PyTorchJob", "kubeflow.org/v1"), {"resources": GPU}, 270, False),
         (("MPIJob", "kubeflow.org/v2beta1"), {"resources": GPU}, 270, False),
-        (("TFJob", "kubeflow.org"), {"resources": GPU}, 270, False),
+        (("TFJob", "kubeflow.org/v1"), {"resources": GPU}, 270, False),
         (("PyTorchJob", "kubeflow.org/v1"), {}, 60, True),
         (("PyTorchJob", "example.com/v1"), {"resources": GPU}, 60, True),
         (("RayCluster", "ray.io/v1"), {"resources": GPU}, 60, True),

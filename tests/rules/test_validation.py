@@ -507,12 +507,29 @@ def test_a_template_is_judged_as_the_pod_it_will_become() -> None:
     expressions = (
         "object.kind == 'Pod' && object.apiVersion == 'v1' && object.metadata.labels.app == 'web'",
         f"object.metadata.namespace == '{NAMESPACE}' && !has(object.metadata.name) && oldObject == null",
-        "object.metadata.ownerReferences[0].kind == 'ReplicaSet'",
         "object.spec.containers[0].image == 'registry.example/app:1'",
         "request.operation == 'CREATE' && request.resource.resource == 'pods' && request.kind.kind == 'Pod'",
         "!has(request.name) && request.userInfo.username == 'jane'",
     )
     assert said(deployment, *expressions) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "owner"),
+    [
+        ("Deployment", "apps/v1", "apps/v1 ReplicaSet"),
+        ("StatefulSet", "apps/v1", "apps/v1 StatefulSet"),
+        ("Job", "batch/v1", "batch/v1 Job"),
+        ("ReplicationController", "v1", "v1 ReplicationController"),
+        ("PyTorchJob", "kubeflow.org/v1", "kubeflow.org/v1 PyTorchJob"),
+    ],
+)
+def test_a_template_is_owned_as_its_pods_will_be(kind: str, api_version: str, owner: str) -> None:
+    of: Any = workload(kind, api_version, of=template(metadata={"labels": {"app": "web"}}))
+    if kind == "PyTorchJob":
+        of["spec"] = {"pytorchReplicaSpecs": {"Master": {"template": of["spec"]["template"]}}}
+    own = "object.metadata.ownerReferences.map(o, [o.apiVersion, o.kind, o.name, string(o.controller)].join(' '))"
+    assert said(of, f"{own} == ['{owner} web true']") == []
 
 
 def test_a_template_is_shown_with_the_defaults_of_the_pod_it_will_become() -> None:

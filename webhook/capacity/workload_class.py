@@ -32,7 +32,7 @@ def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str
     owner = pod.controller
     if owner is None:
         return STATELESS, "no controller owns it"
-    trains = owner.kind == "Job" or training_operators.match(f"{owner.kind}.{owner.apiVersion.partition('/')[0]}")
+    trains = owner.kind == "Job" or training_operators.match(owner.group_kind)
     if gpu and trains:
         return CHECKPOINTING, f"a {owner.kind} owns it, and it requests GPUs"
     if owner.kind == "Job":

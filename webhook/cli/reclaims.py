@@ -79,9 +79,7 @@ def _pods(traced: Traced, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
     both = (list(workload.templates(decode_object(raw))) for raw in (traced.before, request.object))
     for templates in zip(*both, strict=True):
         try:
-            written, injected = (
-                pod_of(each, workload, namespace=request.namespace, name=request.name) for each in templates
-            )
+            written, injected = (pod_of(each, workload, request) for each in templates)
         except MalformedObjectError:
             continue  # it is said by the engine
         yield field_path(templates[0].path), written, injected

@@ -31,6 +31,16 @@ class OwnerReference(msgspec.Struct, frozen=True):
     apiVersion: str = ""
     controller: bool | None = None
 
+    @property
+    def group(self) -> str:
+        """The API group; empty: the core group."""
+        return self.apiVersion.rpartition("/")[0]
+
+    @property
+    def group_kind(self) -> str:
+        """``ReplicaSet.apps``, ``ReplicationController``."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
 
 class ObjectMeta(msgspec.Struct):
     """Metadata of any object."""

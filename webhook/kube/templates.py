@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.documents import field_path
 from webhook.kube.pod import OwnerReference, pod_from_template
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.kube.pod import Pod
+    from webhook.review import Request
 
 _SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
 
@@ -89,16 +91,15 @@ class Workload(msgspec.Struct, frozen=True):
     """A kind of workload and its templates.
 
     Attributes:
-        owner_api_version: with ``owner_kind`` the controller that its Pods name.
+        pod_owner: the controller that its Pods name, if that is not the workload itself.
         labels: beside those of its templates.
     """
 
     group: str
     kind: str
     resource: str
-    owner_api_version: str
-    owner_kind: str
     paths: tuple[TemplatePath, ...]
+    pod_owner: OwnerReference | None = None
     labels: tuple[CarriedLabels, ...] = ()
 
     def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
@@ -107,21 +108,19 @@ class Workload(msgspec.Struct, frozen=True):
             yield from path.find(value)
 
 
-def pod_of(found: FoundTemplate, workload: Workload, *, namespace: str, name: str) -> Pod:
+def pod_of(found: FoundTemplate, workload: Workload, request: Request) -> Pod:
     """The Pod that a pod template will become, owned as its workload's Pods are.
 
     Args:
         found: the template.
         workload: the kind of object it is in.
-        namespace: of that object.
-        name: of that object.
+        request: about that object.
 
     Raises:
         MalformedObjectError: it can't be read as one.
     """
     pod = pod_from_template(found.value, field_path(found.path))
-    pod.metadata.namespace = namespace
-    pod.metadata.ownerReferences = [
-        OwnerReference(kind=workload.owner_kind, apiVersion=workload.owner_api_version, name=name, controller=True)
-    ]
+    pod.metadata.namespace = request.namespace
+    itself = OwnerReference(kind=request.kind.kind, apiVersion=request.kind.api_version)
+    pod.metadata.ownerReferences = [replace(workload.pod_owner or itself, name=request.name, controller=True)]
     return pod

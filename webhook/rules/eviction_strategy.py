@@ -101,6 +101,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         old = subject.old_pod if subject.operation == "UPDATE" else None
         return old is not None and (
             self._alike(old.labels) == self._alike(subject.pod.labels)
+            and self.keys.intersection(old.annotations) == self.keys.intersection(subject.pod.annotations)
             and old.spec.tolerations == subject.pod.spec.tolerations
         )
 
@@ -242,10 +243,9 @@ def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> boo
 def _kinds(subject: Subject) -> tuple[str, ...]:
     """What the Pod belongs to, as ``Kind.group``: its controller, and the workload that its template is in."""
     owner = subject.pod.controller
-    kinds = [] if owner is None else [f"{owner.kind}.{owner.apiVersion.partition('/')[0]}"]
+    kinds = [] if owner is None else [owner.group_kind]
     if subject.template:
-        kind = subject.request.kind
-        kinds.append(f"{kind.kind}.{kind.group}" if kind.group else kind.kind)
+        kinds.append(subject.request.kind.group_kind)
     return tuple(kinds)
 
 

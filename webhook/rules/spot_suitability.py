@@ -151,12 +151,11 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _is_told(self, controller: OwnerReference) -> bool:
         """Is a template of that controller judged, so that its author hears of it, and this need not be said again?"""
-        group = controller.apiVersion.rpartition("/")[0]
-        return (group, controller.kind) in self.told
+        return (controller.group, controller.kind) in self.told
 
     def _replicas(self, subject: Subject, around: Surroundings) -> int | None:
         """How many Pods of this template there are to be; None: that is no question."""
-        if not subject.template or not self.replicated.match(_kind(subject)):
+        if not subject.template or not self.replicated.match(subject.request.kind.group_kind):
             return None
         return 1 if around.spec.replicas is None else around.spec.replicas
 
@@ -169,7 +168,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         elif not subject.template and not pod.metadata.ownerReferences:
             yield "bare_pod", findings.bare_pod(case)
         elif case.serves:
-            stateful = self.stateful.match(_kind(subject))
+            stateful = self.stateful.match(subject.request.kind.group_kind)
             claim = "" if stateful else writable_claim(pod)
             if case.replicas == 1 and (stateful or claim):
                 yield "stateful_singleton", findings.stateful_singleton(case, claim)
@@ -216,12 +215,6 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
                 yield "termination_handler", findings.termination_handler(index, container.image)
 
 
-def _kind(subject: Subject) -> str:
-    """``Kind.group``; for the core group only the kind."""
-    kind = subject.request.kind
-    return f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-
-
 def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     providers = facts.providers
     facts.expect_provider(spec.provider)
@@ -229,10 +222,9 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     told: set[tuple[str, str]] = set()
     if spec.controller_created == "warn":
         for workload in facts.workloads:
-            told |= {
-                (workload.group, workload.kind),
-                (workload.owner_api_version.partition("/")[0], workload.owner_kind),
-            }
+            told.add((workload.group, workload.kind))
+            if workload.pod_owner is not None:
+                told.add((workload.pod_owner.group, workload.pod_owner.kind))
     return SpotSuitability(
         spec=spec,
         levels={name: Outcome[level.upper()] for name, level in levels.items()},
