@@ -9,8 +9,9 @@ import pytest
 
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
-from webhook.engine import TEMPLATES_AT_MOST, VIOLATIONS_AT_MOST, decide
+from webhook.engine import VIOLATIONS_AT_MOST, decide
 from webhook.kube.pod import CONTAINERS_AT_MOST
+from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.review import decode_review
 
 if TYPE_CHECKING:

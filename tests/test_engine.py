@@ -139,6 +139,7 @@ def mutate(index: Index, request: Request, **changes: Any) -> Decision:
     return decide(request, index, replace(Context(phase=Phase.MUTATE, now=NOW), **changes))
 
 
+EVERYTHING = ResourceRule(api_groups=("",), resources=("*/*",), operations=("*",))
 POD = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a"}]}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a"}]}}
 DEPLOYMENT: dict[str, Any] = {"metadata": {"name": "web"}, "spec": {"replicas": 1, "template": TEMPLATE}}
@@ -387,12 +388,11 @@ def test_a_service_account_is_exempt_by_namespace_and_name(user: str, *, let_thr
 def test_labels_exempt_nobody_where_they_come_with_the_request_and_not_with_the_object(
     resource: str, operation: str, *, let_through: bool
 ) -> None:
-    everything = ResourceRule(api_groups=("",), resources=("*/*",), operations=("*",))
     for selector in (
         {"matchLabels": {"app": "web"}},
         {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
     ):
-        exempting = index(policy(Says(), rules=(everything,), exemptions=(exempt(objectSelector=selector),)))
+        exempting = index(policy(Says(), rules=(EVERYTHING,), exemptions=(exempt(objectSelector=selector),)))
         sent = {"metadata": {"labels": {"app": "web"}}}
         asked = request(sent, resource=resource, operation=operation)
         assert (not validate(exempting, asked).findings) is let_through
@@ -492,6 +492,14 @@ def test_the_parts_of_match_restrict(parts: dict[str, Any], *, looks: bool) -> N
 def test_an_unknown_namespace_has_only_its_name() -> None:
     by_name = match(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "team-a"}})
     assert validate(index(policy(Says(), matcher=by_name)), request(POD)).findings
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
+def test_a_namespace_is_selected_by_its_own_labels_where_the_request_has_them(operation: str) -> None:
+    by_label = policy(Says(), rules=(EVERYTHING,), matcher=match(namespaceSelector={"matchLabels": {"tier": "batch"}}))
+    namespace = {"metadata": {"name": "team-b", "labels": {"tier": "batch"}}}
+    decision = validate(index(by_label), request(namespace, resource="namespaces", operation=operation))
+    assert bool(decision.findings) is (operation != "CONNECT")
 
 
 BATCH = {"matchLabels": {"tier": "batch"}}

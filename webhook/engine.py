@@ -20,7 +20,7 @@ from webhook.documents import field_path
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import Pod, pod_from_template
-from webhook.kube.templates import pod_of
+from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.kube.workload import surroundings_of
 from webhook.patch import Recorder, pointer
 from webhook.policy.match import namespace_of
@@ -45,9 +45,6 @@ ENGINE: Final = "spotgate"
 
 VIOLATIONS_AT_MOST: Final = 100
 """Of one policy on one object. Nobody reads more, and a request must not buy seconds of a worker with 60,000 labels."""
-
-TEMPLATES_AT_MOST: Final = 256
-"""Pod templates of one object. The largest RayClusters have some ten worker groups."""
 
 
 def needs(request: Request, index: Index, phase: Phase) -> Needs:
@@ -348,7 +345,7 @@ class _Evaluation:
     def _namespace_labels(self) -> Mapping[str, str]:
         """As in Kubernetes, a Namespace that is made or changed has those that it will have."""
         if self._is_of_namespace:
-            return next(self.subject.labels())
+            return next(self.subject.labels(), {})
         return self.index.namespace_labels(self.request.namespace, self.context.view)
 
     def _record(self, policy: str, said: str) -> None:

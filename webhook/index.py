@@ -14,7 +14,7 @@ from webhook.context import Phase
 from webhook.globs import Globs
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import served_versions
-from webhook.policy.terms import OPERATIONS
+from webhook.review import OPERATIONS
 from webhook.rules.protocol import NO_NEEDS, Mutator, Particulars, Validator
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def matches_templates(self) -> bool:
         """May it look at the Pods that are made of pod templates?"""
         return self.matches(*_POD) and any(rule.names(*_POD) and not rule.unfit(_TEMPLATE) for rule in self.rules)
+
+    def judges_templates(self) -> bool:
+        """Does it judge pod templates, as the Pods that they become?"""
+        excluded = any(each.names(*_POD) and not each.unfit(_TEMPLATE) for each in self.exclude)
+        return self.matches_templates() and not excluded
 
     def leaves_out(self, operation: str, group: str, path: str) -> bool:
         """Does it exclude all requests of this kind?"""

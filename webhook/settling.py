@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from webhook.decision import Finding, Outcome
 from webhook.patch import pointer
+from webhook.policy.terms import BREAK_GLASS
 from webhook.review import is_null
 from webhook.subject import decode_metadata
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from webhook.review import Request
     from webhook.subject import Judged
 
-BREAK_GLASS: Final = "spotgate.dev/break-glass"
 
 _ACCOUNT: Final = "system:serviceaccount:kube-system:"
 

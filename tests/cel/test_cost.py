@@ -112,6 +112,14 @@ def test_it_is_refused_on_an_object_made_for_it_and_not_on_a_small_one(expressio
         assert refused(expression, values(small), 10) == 0
 
 
+def test_a_negative_number_gives_no_time_back() -> None:
+    over = values(HOSTILE)
+    expensive = "object.words.distinct().size() > 0"
+    assert refused(expensive, over) == 1
+    assert refused("lists.range(-9000000000000).size() == 0", over) == 0
+    assert refused(expensive, over) == 1
+
+
 def test_params_count_with_their_length() -> None:
     bound = {"params": json.dumps({"big": ["x" * 3] * 1200})}
     assert refused("params.big.all(p, object.words.exists(x, x == p))", values(HOSTILE), bound=bound) == 0  # rounds

@@ -9,7 +9,7 @@ from webhook.cel import ExpressionError, language
 from webhook.cel.reads import KNOWN_FIELDS, KNOWN_VALUES
 from webhook.cel.text import Text
 from webhook.kube.tolerations import EFFECTS
-from webhook.policy.terms import OPERATIONS
+from webhook.review import OPERATIONS
 
 HAS = (
     "`has` takes a field, as in `has(object.spec.x)`; of a key, write `'a' in object.metadata.labels`, of a variable, "
@@ -28,6 +28,7 @@ IN_BRACKETS = "a key with `%s` in it is written in brackets: `labels['example.co
 OF_THE_REQUEST = "only operation, kind, resource, subResource, name, namespace, userInfo, dryRun"
 OF_A_POOL = "only " + ", ".join(KNOWN_FIELDS["pools[]"])
 
+TAKEN = "`%s` is what expressions are shown: another name is needed here"
 AN_OPERATION = "only 'CREATE', 'UPDATE', 'DELETE', 'CONNECT'"
 
 # The mistake is where the mark is.
@@ -82,6 +83,11 @@ MISTAKES = [
         "pools.filter(p, true).all(x, x.taints.exists(t, ^t.keey == 'a'))",
         "there is no `t.keey`, only key, value, effect",
     ),
+    # names of items
+    ("object.spec.containers.all(^object, has(object.image))", TAKEN % "object"),
+    ("object.x.transformList(i, ^oldObject, oldObject) == []", TAKEN % "oldObject"),
+    ("object.?x.optMap(^namespaceObject, true).orValue(true)", TAKEN % "namespaceObject"),
+    ("object.x.exists(x, x.y.exists_one(^request, request.operation == 'CREATE'))", TAKEN % "request"),
     # words
     ("request.operation == ^'Create'", f"`request.operation` is never `Create`, {AN_OPERATION}"),
     ('^"create" != request.operation', f"`request.operation` is never `create`, {AN_OPERATION}"),

@@ -151,6 +151,7 @@ RIGHT = "object.spec.containers.size() < 9"
         ("object.kind == 'Pod'", {"a.objects"}, "a: pod templates: it reads more"),
         ("[object].size() == 1", {"a.objects"}, "a: pod templates: it reads more"),
         ("request.operation == 'CREATE'", {"a.objects"}, "a: pod templates: it reads more"),
+        ("object.spec.x == 'the object' // of a request", {"a.objects", "a.templates"}, "pod templates of rayclusters"),
         ("request.namespace != 'x' || oldObject == null", {"a.objects", "a.templates"}, "pod templates of rayclusters"),
     ],
 )
@@ -297,6 +298,7 @@ def test_exemptions_hold_for_service_accounts_of_two_parts_and_by_labels_for_obj
         "{serviceAccounts: ['*:deployer'], reason: r}",
         "{serviceAccounts: ['ci:deployer'], reason: r}",
         "{objectSelector: {matchLabels: {a: b}}, reason: r}",
+        "{users: [jane], objectSelector: {}, reason: r}",
     )
     spec = """
       match: {resourceRules: [{apiGroups: [''], resources: [%s], operations: ['*']}]}
@@ -313,6 +315,7 @@ def test_exemptions_hold_for_service_accounts_of_two_parts_and_by_labels_for_obj
     assert exempt["exempt-2"] == "!(request.userInfo.username in ['system:serviceaccount:ci:deployer'])"
     assert exempt["exempt-3"].startswith("!(request.?subResource.orValue('') in ['', 'approval', ")
     assert f" && {labelled}" in exempt["exempt-3"]
+    assert exempt["exempt-4"] == "!(request.userInfo.username in ['jane'])"
     assert conditions(found["pods.objects"])["exempt-1"].startswith(f"!({labelled}")
 
 

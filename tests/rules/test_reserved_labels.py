@@ -13,18 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.conftest import FakeSubject, request_for
-from webhook import settling
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.patch import move, removal
 from webhook.policy.errors import SpecError
-from webhook.policy.terms import Enforcement
+from webhook.policy.terms import BREAK_GLASS, Enforcement
 from webhook.review import GroupVersionKind, GroupVersionResource, MalformedObjectError
 from webhook.rules.protocol import Facts
 from webhook.rules.reserved_labels import KIND, ReservedLabels
-from webhook.rules.reserved_labels_own import BREAK_GLASS
 from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 POLICIES = Path(__file__).parents[2] / "policies"
@@ -445,7 +443,6 @@ def test_own_keys_that_have_an_effect_are_not_mentioned() -> None:
 
 
 def test_break_glass_has_no_effect_in_a_pod_template() -> None:
-    assert BREAK_GLASS == settling.BREAK_GLASS
     (violation,) = judge(of_own(annotations={BREAK_GLASS: "why"}, template=True))
     assert violation.reason == (
         "annotation spotgate.dev/break-glass has no effect on a pod template, only on the object that is applied"

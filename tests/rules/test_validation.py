@@ -9,7 +9,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -25,12 +25,14 @@ from webhook.bundle import load_bundle
 from webhook.cel.reads import KNOWN_FIELDS
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
-from webhook.decision import Finding, Outcome
+from webhook.decision import SILENCE, Finding, Outcome
 from webhook.engine import decide, needs
 from webhook.policy.errors import PolicyErrors
 from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.validation_compiler import Compiler
 from webhook.rules.validation_spec import ValidationSpec
+from webhook.rules.validation_values import values_of
+from webhook.subject import Judged
 
 JSON = dict[str, Any]
 
@@ -437,6 +439,7 @@ def test_the_user_is_the_same_however_it_is_read(expression: str) -> None:
 def test_the_rest_of_the_request_is_known_without_the_user() -> None:
     expressions = (
         "request.operation == 'CREATE' && request.?operation.orValue('') == 'CREATE'",
+        "request['operation'] == 'CREATE' && request[?'operation'].orValue('') == 'CREATE'",
         "!has(request.subResource) && request.kind.kind == 'Pod'",
         "object.kind == 'Pod' || request.userInfo.username == 'root' || has(request.userInfo)",
     )
@@ -456,6 +459,29 @@ def test_pools_are_plain_values() -> None:
         "type(pools[0].labels) == map && type(pools[0].zones) == list",
     )
     assert said(pod(), *expressions, view=view_of(pool)) == []
+
+
+def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
+    class Seeing:
+        """A language that keeps the node pools that it is shown."""
+
+        def __init__(self) -> None:
+            self.pools: list[Any] = []
+
+        def values(self, values: JSON, *_: Any) -> object:
+            self.pools.append(values["pools"])
+            return object()
+
+    pods = GroupVersionResource("", "v1", "pods")
+    request = Request(uid="u", operation="CREATE", kind=GroupVersionKind(), resource=pods)
+    seeing = Seeing()
+    one, other = view_of(cks_pool("gpu-spot")), view_of(cks_pool("gpu-spot"))
+    for view in (one, one, other):
+        context = Context(phase=Phase.VALIDATE, now=NOW, view=view)
+        values_of(Judged(request, SILENCE), context, cast("cel.Language", seeing), pools=True)
+    first, again, changed = seeing.pools
+    assert first is again is not changed
+    assert first == changed != []
 
 
 def test_unknown_pools_are_no_pass_and_no_accusation() -> None:
@@ -741,10 +767,23 @@ def test_without_the_library_the_policy_is_refused(tmp_path: Path, monkeypatch: 
     )
 
 
-def test_the_library_is_imported_only_for_policies_of_this_kind() -> None:
-    code = "import sys; from webhook.bundle import load_bundle; load_bundle(); print('cel_expr_python' in sys.modules)"
+def test_what_only_this_kind_needs_is_imported_when_such_a_policy_is_loaded_and_not_by_a_request(
+    tmp_path: Path,
+) -> None:
+    spec = {"match": PODS, "validations": [{"expression": "true"}]}
+    own = {"apiVersion": "spotgate.dev/v1", "kind": "Validation", "metadata": {"name": "own"}, "spec": spec}
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(own))
+    code = f"""
+import sys
+from pathlib import Path
+from webhook.bundle import load_bundle
+for paths in ([], [Path({str(file)!r})]):
+    load_bundle(paths)
+    print(*sorted({{"cel_expr_python", "jsonpatch"}} & set(sys.modules)))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "False\n"
+    assert done.stdout == "\ncel_expr_python jsonpatch\n"
 
 
 # The page

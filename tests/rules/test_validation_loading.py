@@ -402,6 +402,40 @@ def test_only_what_the_api_server_asks_about_counts(tmp_path: Path) -> None:
     assert loading(tmp_path, match=match, validations=[{"expression": "object.x == 1"}]) == []
 
 
+@pytest.mark.parametrize(
+    ("resources", "group", "warned"),
+    [
+        (["tokenreviews"], "authentication.k8s.io", []),
+        (["pods/log"], "", []),
+        (["pods/exec"], "", []),
+        (["pods/eviction"], "", []),
+        (["pods"], "", [" on DELETE"]),
+    ],
+)
+def test_operations_that_there_are_not_of_the_resource_do_not_count(
+    tmp_path: Path, resources: list[str], group: str, warned: list[str]
+) -> None:
+    told = in_match(tmp_path, ["*"], "object.spec.x == 1", resources=resources, apiGroups=[group])
+    assert [each.partition("never has a result")[2].partition(",")[0] for each in told if "a result" in each] == warned
+
+
+@pytest.mark.parametrize(
+    ("excluded", "said"),
+    [
+        ({}, ": `object` is null on DELETE"),
+        ({"scope": "Namespaced"}, ": `object` is null on DELETE"),
+        ({"scope": "Cluster"}, " on DELETE"),
+        ({"resourceNames": ["legacy"]}, " on DELETE"),
+        ({"apiVersions": ["v1beta1"]}, " on DELETE"),
+    ],
+)
+def test_only_a_rule_that_excludes_all_such_requests_takes_them_out(tmp_path: Path, excluded: JSON, said: str) -> None:
+    rule = {"apiGroups": ["apps"], "resources": ["deployments"], "operations": ["UPDATE", "DELETE"]}
+    match = {"resourceRules": [rule], "excludeResourceRules": [{**rule, "operations": ["UPDATE"], **excluded}]}
+    told = loading(tmp_path, match=match, validations=[{"expression": "object.x == 1"}])
+    assert [each.partition("never has a result")[2].partition(",")[0] for each in told if "a result" in each] == [said]
+
+
 def test_cluster_scoped_objects_have_no_namespace(tmp_path: Path) -> None:
     expression = "namespaceObject.metadata.name == 'a'"
     never = (

@@ -278,7 +278,7 @@ class _Estimate:
 def _literal(literal: Const, times: float) -> Value:
     value = literal.value
     if isinstance(value, int):
-        return Value(number=value if value <= ROUNDS_AT_MOST else inf, total=times * _VALUE, again=times)
+        return Value(number=max(value, 0) if value <= ROUNDS_AT_MOST else inf, total=times * _VALUE, again=times)
     return string(len(value.encode()) if value else 0, times)
 
 

@@ -108,7 +108,7 @@ class _Foresight:
     def _compared(self, call: Call) -> Foreseen | None:
         """``request.operation == 'CREATE'``, and the like."""
         match call:
-            case Call("_==_" | "_!=_" | "@in", (left, Const(str(named)))) if left == _OPERATION:
+            case Call("_==_" | "_!=_", (left, Const(str(named)))) if left == _OPERATION:
                 same = named == self._operation
             case Call("_==_" | "_!=_", (Const(str(named)), right)) if right == _OPERATION:
                 same = named == self._operation

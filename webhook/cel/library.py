@@ -25,7 +25,7 @@ from webhook.cel.foresight import Foreseen, foresee
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.meter import TOO_LONG, UNDER_WAY, Budget, metered
 from webhook.cel.mistakes import refused, wrong_type
-from webhook.cel.reads import asked, check_fields, check_values, hidden, names, paths
+from webhook.cel.reads import asked, check_fields, check_loops, check_values, hidden, names, paths
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
@@ -248,6 +248,7 @@ class CelCpp:
             raise wrong_type(kind, wanted, text)
         tree = read_tree(expression.serialize())
         compiled = _Expression(self, expression, tree, wanted)
+        check_loops(tree, text)
         check_fields(compiled.paths, text)
         check_values(tree, compiled.paths, text)
         self._try(compiled)

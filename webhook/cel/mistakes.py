@@ -54,7 +54,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("hasSuffix", "endswith", "has_suffix"), "endsWith"),
     **dict.fromkeys(("include", "includes"), "contains"),
     **dict.fromkeys(("user", "userInfo"), "request.userInfo"),
-    **dict.fromkeys(("operation", "dryRun"), "request.operation"),
+    "operation": "request.operation",
     "dryRun": "request.dryRun",
     "namespace": "request.namespace",
 }

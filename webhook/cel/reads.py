@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cel import ExpressionError
 from webhook.cel.text import shown_name
-from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children
+from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children, walk
+from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -32,7 +33,7 @@ KNOWN_FIELDS: Final = {
 """What is known of the request and its namespace, less than a ValidatingAdmissionPolicy is shown; and of node pools."""
 
 KNOWN_VALUES: Final = {
-    "request.operation": ("CREATE", "UPDATE", "DELETE", "CONNECT"),
+    "request.operation": OPERATIONS,
     "pools[].capacity": ("spot", "on-demand", "both", "unknown"),
     "pools[].gpu": ("yes", "no", "any", "unknown"),
     "pools[].taints[].effect": ("NoSchedule", "PreferNoSchedule", "NoExecute"),
@@ -66,10 +67,10 @@ def names(node: Node, variables: Collection[str]) -> Iterator[str]:
 def hidden(node: Node) -> Iterator[str]:
     """What is read of a part of the request that has a name of its own, and not by that name."""
     match node:
-        case Ident("request") | Call("_?._", (Ident("request"), Const("userInfo"))):
+        case Ident("request") | Call("_?._" | "_[_]" | "_[?_]", (Ident("request"), Const("userInfo"))):
             yield "request.userInfo"
             return
-        case Select(Ident("request")) | Call("_?._", (Ident("request"), Const(str()))):
+        case Select(Ident("request")) | Call("_?._" | "_[_]" | "_[?_]", (Ident("request"), Const(str()))):
             return
     for child in children(node):
         yield from hidden(child)
@@ -161,6 +162,21 @@ def offset_of(written: str, text: str) -> int | None:
     """Where in the text of an expression this is written, in characters."""
     found = re.search(rf"(?<![\w.]){re.escape(written)}(?!\w)", text)
     return found.start() if found is not None else None
+
+
+def check_loops(node: Node, text: str) -> None:
+    """An item that is named as one of what expressions are shown would be read as that.
+
+    Raises:
+        ExpressionError: there is one.
+    """
+    shown = {"object", "oldObject", "request", "namespaceObject", "pools"}
+    for each in walk(node):
+        if isinstance(each, Loop) and (taken := shown.intersection((*each.variables, each.accumulator))):
+            name = min(taken)
+            found = re.search(rf"\(\s*(?:\w+\s*,\s*)?({name})\s*,", text)
+            problem = f"`{name}` is what expressions are shown: another name is needed here"
+            raise ExpressionError(problem, offset=found.start(1) if found else None)
 
 
 def check_fields(read: Mapping[Path, str], text: str) -> None:

@@ -124,6 +124,11 @@ def shown_name(name: str) -> str:
     return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else _OR_EMPTY_OF.get(name, name)
 
 
+def without_strings(expression: str) -> str:
+    """An expression with nothing where it has strings and comments."""
+    return _WORDS.sub(lambda found: "" if found["raw"] or found["skip"] else found[0], expression)
+
+
 def substituted(expression: str, names: Mapping[str, str]) -> str:
     """An expression in which other expressions stand for some of its names; without comments, to be part of others.
 

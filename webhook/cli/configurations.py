@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.provider import sizers_by_resource
+from webhook.capacity.provider import pool_resources
 from webhook.context import Phase
 from webhook.globs import is_glob
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import resource_matches
-from webhook.policy.terms import OPERATIONS
-from webhook.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.review import OPERATIONS, GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -65,9 +64,8 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
         client_config: of every webhook; its Service gets the path.
     """
     validated = asked_of(bundle, Phase.VALIDATE)
-    sizing = sizers_by_resource(bundle.providers.values())
-    sized = {*sizing, *((each.group, each.resource) for each in bundle.readers)}
-    about_pools = {(group, resource) for own, resource in sized for group in (own, "*")}
+    resources = pool_resources(bundle.providers.values())
+    about_pools = {(group, each.plural) for each in resources for group in (each.group, "*")}
     pools = {key: asked for key, asked in validated.items() if (key[0], key[1].partition("/")[0]) in about_pools}
     others = {key: asked for key, asked in validated.items() if key not in pools}
     selector = without_system_namespaces(bundle)

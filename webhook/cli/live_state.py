@@ -22,7 +22,7 @@ from webhook.cluster.files import DEFAULT_NAMESPACE, view_of
 from webhook.cluster.protocol import UnusableCredentialsError
 from webhook.cluster.reading import read_cluster
 from webhook.policy.errors import Problem
-from webhook.policy.terms import OPERATIONS
+from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

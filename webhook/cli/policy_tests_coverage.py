@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from webhook.bundle import DEFAULT_NAMESPACE
+from webhook.bundle import OWN_NAMESPACE
 from webhook.index import Index
 from webhook.policy.match import Exemption
-from webhook.policy.terms import OPERATIONS, Enforcement
+from webhook.policy.terms import Enforcement
+from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -115,7 +116,7 @@ class Watch:
         chosen = [policy for policy in bundle.policies if names is None or policy.name in names]
         self._reached = {policy.name: Reached() for policy in chosen}
         watched = [_watched(policy, self._reached[policy.name]) for policy in chosen]
-        self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, DEFAULT_NAMESPACE)
+        self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
     def taken(self) -> dict[str, Reached]:
         """What has been reached since the last time."""

@@ -44,7 +44,7 @@ def parts(source: Source) -> Iterator[Part]:
                 _add(source, own, rule, group, path)
     for places, of in own.items():
         yield _part(source, of[0][0], places, [rule for _, rule in of], template=False)
-    if not source.judges_templates():
+    if not source.policy.judges_templates():
         return
     templates: _Group = {}
     allowed = _allowed(source, _PODS)

@@ -14,8 +14,8 @@ from webhook.decision import Outcome
 from webhook.globs import Globs, is_glob
 from webhook.policy.document import EXEMPTION
 from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, resource_matches
-from webhook.rules.protocol import Particulars
-from webhook.settling import BREAK_GLASS, BUILT_IN_CONTROLLERS, NEVER_DENIED
+from webhook.policy.terms import BREAK_GLASS
+from webhook.settling import BUILT_IN_CONTROLLERS, NEVER_DENIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,8 +39,6 @@ _USER: Final = "request.userInfo.username"
 _HAS_ITS_OBJECT: Final = f"request.?subResource.orValue('') in {literal(sorted(SAME_OBJECT))}"
 OWN: Final = "spotgate.dev/"
 """What the names of spotgate's conditions begin with."""
-_POD: Final = ("CREATE", "", "pods")
-_TEMPLATE: Final = Particulars("v1", "", in_namespace=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +104,6 @@ class Source:
             if self.bundle.index.system_namespaces.match(each):
                 path = ("match", "namespaces", "include", number)
                 self.leave_out(path, f"{each} is a system namespace, and left alone")
-
-    def judges_templates(self) -> bool:
-        """Does it judge pod templates as the Pods that they become?"""
-        excluded = any(each.names(*_POD) and not each.unfit(_TEMPLATE) for each in self.policy.exclude)
-        return self.policy.matches_templates() and not excluded
 
     def constraints(self, part: Part) -> JSON:
         """``matchConstraints``. The system namespaces are left out as they are in the webhook configurations."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.cel.text import Text, substituted
+from webhook.cel.text import Text, substituted, without_strings
 from webhook.cli.vap_cel import literal
 from webhook.cli.vap_matching import JSON, OWN, Part, as_rule
 from webhook.rules.protocol import ResourceRule
@@ -38,7 +38,7 @@ def parts(source: Source) -> Iterator[Part]:
     if not kept:
         return
     yield export.part("objects", [as_rule(each) for each in source.policy.rules], kept, {})
-    if source.judges_templates():
+    if source.policy.judges_templates():
         yield from export.of_templates(kept)
 
 
@@ -159,8 +159,9 @@ def _written(validation: JSON, given: Mapping[str, str], guard: str) -> JSON:
 
 
 def _names_more(expression: str) -> bool:
+    names = without_strings(expression)
     return any(
-        not what.match(expression, found.end())
+        not what.match(names, found.end())
         for name, what in _ON_TEMPLATES.items()
-        for found in re.finditer(rf"(?<![\w.]){name}\b", expression)
+        for found in re.finditer(rf"(?<![\w.]){name}\b", names)
     )

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.documents import LIMITS
+from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from webhook.documents import Document
     from webhook.globs import Globs
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
 STDIN: Final = "-"
 _PAGE: Final = 64 * 1024
 _NEVER: Final = frozenset({"node_modules"})

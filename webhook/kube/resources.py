@@ -84,7 +84,7 @@ def subresources_of(group: str, plural: str) -> list[str]:
     return [subresource for resource, subresource in paths if plural in {"*", resource}]
 
 
-def operations_on(group: str, subresource: str, plural: str = "*") -> frozenset[str] | None:
+def operations_on(group: str, subresource: str, plural: str) -> frozenset[str] | None:
     """The operations that the API server asks webhooks about; None: they are not known.
 
     Args:

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
+from webhook.kube.versions import VERSION, parse_version
 from webhook.policy.errors import shown
 from webhook.policy.fields import (
     KIND,
@@ -46,6 +47,14 @@ def _date_text(value: object) -> object:
     return value
 
 
+def _parsed_version(value: object) -> tuple[int, int]:
+    if isinstance(value, float):
+        raise ValueError(f'write it in quotes, as "1.34": YAML reads {value} as a number')  # noqa: TRY004 - pydantic
+    if not isinstance(value, str):
+        raise ValueError(f'expected a version in quotes, as "1.34"; got {shown(value)}')  # noqa: TRY004 - pydantic
+    return parse_version(value)
+
+
 GLOB: Final = Shape(
     r"[^\s\[]+|[^\s\[]*\[\S[^\s\]]*\]\S*", "a glob: no white space, and no `[` that is not closed", problem_with
 )
@@ -60,6 +69,18 @@ Date = Annotated[
         {"type": "string", "format": "date", "pattern": f"^{_DATE}$", "patternErrorMessage": "expected 2027-01-31"}
     ),
 ]
+KubernetesVersion = Annotated[
+    tuple[int, int],
+    BeforeValidator(_parsed_version),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": f"^{VERSION}$",
+            "patternErrorMessage": 'expected a version in quotes, as "1.34"',
+        }
+    ),
+]
+"""(major, minor)"""
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
 Flag = StrictBool
 NonEmpty = Annotated[str, Field(min_length=1)]
@@ -212,6 +233,11 @@ class MatchSpec(Model):
     )
 
 
+def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None:
+    """One that selects everything is as good as none."""
+    return selector if selector != LabelSelectorSpec() else None
+
+
 _WHOM: Final = at_least_one(
     *("users", "groups", "serviceAccounts", "namespaces", "names"),
     objectSelector={"properties": {"matchLabels": {"maxProperties": 0}, "matchExpressions": {"maxItems": 0}}},
@@ -230,7 +256,7 @@ class ExemptSpec(Model):
     )
     namespaces: tuple[Glob, ...] = Field(default=(), description="Namespaces of the object (globs).")
     names: tuple[Glob, ...] = Field(default=(), description="Names of the object (globs).")
-    object_selector: LabelSelectorSpec | None = Field(
+    object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = Field(
         default=None, description="Labels of the object, as it will be; on DELETE as it was."
     )
     reason: Annotated[str, Shape(SOMETHING, "a reason", lambda _: "say why, for whoever reads the audit log")] = Field(
@@ -241,8 +267,7 @@ class ExemptSpec(Model):
     @model_validator(mode="after")
     def _says_whom(self) -> Self:
         parts = (self.users, self.groups, self.service_accounts, self.namespaces, self.names)
-        selective = self.object_selector is not None and self.object_selector != LabelSelectorSpec()
-        if not any(parts) and not selective:
+        if not any(parts) and self.object_selector is None:
             raise ValueError(
                 "name at least one of users, groups, serviceAccounts, namespaces, names, objectSelector (not empty)"
             )

@@ -19,7 +19,7 @@ from webhook.kube.resources import (
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import is_named, served_versions
 from webhook.policy.never import LONG, Never, is_misspelt
-from webhook.policy.terms import OPERATIONS
+from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

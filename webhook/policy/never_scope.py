@@ -54,7 +54,7 @@ def never_exempting(exempt: ExemptSpec, match: MatchSpec, places: Places, ground
     """Why an exemption lets nothing through that the policy looks at; None: it may. Its last day does not count."""
     if key := _contradiction(exempt.object_selector):
         return Never(("objectSelector",), f"never holds: no value of label {key} meets all that is required of it")
-    if _is_selective(exempt.object_selector) and match.resource_rules:
+    if exempt.object_selector is not None and match.resource_rules:
         paths = [path for rule in match.resource_rules for path in rule.resources]
         if SAME_OBJECT.isdisjoint(path.partition("/")[2].replace("*", "") for path in paths):
             text = f"never holds: the labels that come with {', '.join(paths)} are not those of the resource"
@@ -97,11 +97,7 @@ def exempts_all(exempt: ExemptSpec, match: MatchSpec, places: Places) -> bool:
     ):
         return False
     whoever = all("*" in globs for globs in (exempt.users, exempt.groups, exempt.names) if globs)
-    return whoever and not _is_selective(exempt.object_selector) and not exempt.service_accounts
-
-
-def _is_selective(selector: LabelSelectorSpec | None) -> bool:
-    return selector is not None and bool(selector.match_labels or selector.match_expressions)
+    return whoever and exempt.object_selector is None and not exempt.service_accounts
 
 
 def _without_namespaces(match: MatchSpec) -> Iterator[Never]:

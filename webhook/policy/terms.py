@@ -7,7 +7,8 @@ from typing import Final
 
 API_VERSION: Final = "spotgate.dev/v1"
 
-OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+BREAK_GLASS: Final = "spotgate.dev/break-glass"
+"""The annotation by which those whom a policy's ``breakGlass`` names override a denial; its value is the reason."""
 
 
 class Enforcement(StrEnum):

@@ -12,7 +12,7 @@ from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
 from webhook.policy.match import is_named
-from webhook.policy.terms import OPERATIONS
+from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

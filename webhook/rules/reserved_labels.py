@@ -32,11 +32,12 @@ from webhook.capacity.provider import readers_by_resource
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.kube.pod import pod_from_template
+from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.patch import move, removal
 from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
 from webhook.rules.reserved_labels_effect import allowed_keys, without_templates
-from webhook.rules.reserved_labels_own import PLACES_AT_MOST, PODS, mapping, own_keys_of_object, own_keys_of_pod
+from webhook.rules.reserved_labels_own import PODS, mapping, own_keys_of_object, own_keys_of_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -134,9 +135,9 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         """Those in labels that a workload gives to Pods, or to what it makes, outside its pod templates."""
         for carried in workload.labels:
             before = {each.identity: each.value for each in carried.path.find(old)}
-            places = list(islice(carried.path.find(value), PLACES_AT_MOST + 1))
-            if len(places) > PLACES_AT_MOST:
-                raise MalformedObjectError(f"more than {PLACES_AT_MOST} maps of labels", carried.path.text)
+            places = list(islice(carried.path.find(value), TEMPLATES_AT_MOST + 1))
+            if len(places) > TEMPLATES_AT_MOST:
+                raise MalformedObjectError(f"more than {TEMPLATES_AT_MOST} maps of labels", carried.path.text)
             for each in places:
                 there = before.get(each.identity, {})
                 yield from self._added(subject, carried.resource, each.path, each.value, there)
@@ -145,7 +146,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
     ) -> Iterator[_Found]:
         """Those in pod templates that are not shown to rules, as they can't be read as Pods: their labels can be."""
-        for found in islice(workload.templates(value), PLACES_AT_MOST):  # with more of them it is refused
+        for found in islice(workload.templates(value), TEMPLATES_AT_MOST):  # with more of them it is refused
             labels = _labels(found.value)
             if not self._reserved(labels) or _is_pod(found.value):
                 continue

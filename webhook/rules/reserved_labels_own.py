@@ -18,8 +18,10 @@ from webhook.capacity.workload_class import CLASS_LABEL
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.kube.pod import Pod
+from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.patch import move
 from webhook.policy.errors import did_you_mean
+from webhook.policy.terms import BREAK_GLASS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -30,10 +32,6 @@ if TYPE_CHECKING:
 
 PODS: Final = "pods"
 PREFIX: Final = "spotgate.dev/"
-BREAK_GLASS: Final = f"{PREFIX}break-glass"
-"""The engine reads it on the object of the request. What is in a pod template comes with a controller's request."""
-PLACES_AT_MOST: Final = 256
-"""Of one kind in one workload, as many as the engine takes pod templates."""
 
 _CLOSE: Final = 0.8
 """How alike two names must be for one to be renamed to the other: ``capcity`` and ``capacity`` are (0.93)."""
@@ -129,7 +127,7 @@ def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any
     for carried in workload.labels:
         place = _TEMPLATE if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)
         before = {each.identity: each.value for each in carried.path.find(old)}
-        for found in islice(carried.path.find(value), PLACES_AT_MOST):
+        for found in islice(carried.path.find(value), TEMPLATES_AT_MOST):
             there = before.get(found.identity, {})
             yield from _without_effect(place, "labels", found.value, there, path=found.path)
 
@@ -137,12 +135,12 @@ def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any
 def _keys_of_pods(workload: Workload, value: Mapping[str, Any]) -> set[str]:
     """Keys of labels and annotations that its Pods have: there they have their effect."""
     keys: set[str] = set()
-    for found in islice(workload.templates(value), PLACES_AT_MOST):
+    for found in islice(workload.templates(value), TEMPLATES_AT_MOST):
         metadata = mapping(found.value.get("metadata"))
         keys.update(mapping(metadata.get("labels")), mapping(metadata.get("annotations")))
     for carried in workload.labels:
         if carried.resource == PODS:
-            keys.update(*(found.value for found in islice(carried.path.find(value), PLACES_AT_MOST)))
+            keys.update(*(found.value for found in islice(carried.path.find(value), TEMPLATES_AT_MOST)))
     return keys
 
 

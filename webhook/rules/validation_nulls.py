@@ -10,14 +10,14 @@ from webhook.kube.resources import operations_on, resource_named
 from webhook.policy.errors import SpecError, SpecErrors
 from webhook.policy.match import is_named
 from webhook.policy.never import Never
-from webhook.policy.terms import OPERATIONS
+from webhook.review import OPERATIONS
 from webhook.rules.protocol import Particulars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.cel import Expression
-    from webhook.policy.common import MatchSpec
+    from webhook.policy.common import MatchSpec, ResourceRuleSpec
     from webhook.rules.protocol import Facts, Subject
 
 
@@ -111,14 +111,22 @@ def _situations(match: MatchSpec, facts: Facts) -> Iterator[_Situation]:
             plural, _, subresource = resource.partition("/")
             known = resource_named(group, plural)
             namespaced = known.namespaced if known is not None else custom.get((group, plural), True)
-            asked = operations_on(group, subresource) if "*" not in group + resource else None
+            asked = operations_on(group, subresource, plural) if "*" not in group + resource else None
             for operation in OPERATIONS if "*" in rule.operations else rule.operations:
-                if operation in (asked or OPERATIONS) and not _is_excluded(match, operation, group, resource):
-                    yield _Situation(operation, in_namespace=namespaced and rule.scope != "Cluster")
+                situation = _Situation(operation, in_namespace=namespaced and rule.scope != "Cluster")
+                if operation in (OPERATIONS if asked is None else asked) and not any(
+                    _takes_out(each, situation, group, resource) for each in match.exclude_resource_rules
+                ):
+                    yield situation
 
 
-def _is_excluded(match: MatchSpec, operation: str, group: str, resource: str) -> bool:
-    return any(
-        not {operation, "*"}.isdisjoint(rule.operations) and is_named(rule, group, resource)
-        for rule in match.exclude_resource_rules
+def _takes_out(rule: ResourceRuleSpec, situation: _Situation, group: str, resource: str) -> bool:
+    """Does one of ``excludeResourceRules`` take out all such requests?"""
+    whole = not rule.resource_names and "*" in rule.api_versions
+    scopes = {"*", "Namespaced" if situation.in_namespace else "Cluster"}
+    return (
+        whole
+        and rule.scope in scopes
+        and not {situation.operation, "*"}.isdisjoint(rule.operations)
+        and is_named(rule, group, resource)
     )
