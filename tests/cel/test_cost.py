@@ -193,6 +193,12 @@ def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
     assert refused(expression, values_of(subject, context, language(), pools=True)) == 1
 
 
+def test_node_pools_are_measured_once_and_not_for_each_object() -> None:
+    pools: list[JSON] = [{"name": "gpu-spot"}]
+    one, again, changed = (language().values({"pools": each}) for each in (pools, pools, [*pools]))
+    assert one.pools is again.pools is not changed.pools  # type: ignore[attr-defined]
+
+
 # What a team writes, on what a cluster has
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from webhook.capacity.pool import CapacityType, Gpu
 from webhook.cel import ExpressionError, language
-from webhook.cel.reads import KNOWN_FIELDS, KNOWN_VALUES
+from webhook.cel.checks import KNOWN_FIELDS, KNOWN_VALUES
 from webhook.cel.text import Text
 from webhook.kube.tolerations import EFFECTS
 from webhook.review import OPERATIONS
@@ -28,6 +30,7 @@ IN_BRACKETS = "a key with `%s` in it is written in brackets: `labels['example.co
 OF_THE_REQUEST = "only operation, kind, resource, subResource, name, namespace, userInfo, dryRun"
 OF_A_POOL = "only " + ", ".join(KNOWN_FIELDS["pools[]"])
 
+OPTIONAL = "what is optional never equals what is not: write `.orValue(...)` behind it"
 TAKEN = "`%s` is what expressions are shown: another name is needed here"
 AN_OPERATION = "only 'CREATE', 'UPDATE', 'DELETE', 'CONNECT'"
 
@@ -88,6 +91,11 @@ MISTAKES = [
     ("object.x.transformList(i, ^oldObject, oldObject) == []", TAKEN % "oldObject"),
     ("object.?x.optMap(^namespaceObject, true).orValue(true)", TAKEN % "namespaceObject"),
     ("object.x.exists(x, x.y.exists_one(^request, request.operation == 'CREATE'))", TAKEN % "request"),
+    # optional values
+    ("object.metadata.labels^[?'k'] != 'spot'", OPTIONAL),
+    ("'spot' == object.metadata.labels^[?\"k\"]", OPTIONAL),
+    ("object.a^[?'x'].b == 1", OPTIONAL),
+    ("object.containers.all(c, object.metadata^[?'k'] == c.x)", OPTIONAL),
     # words
     ("request.operation == ^'Create'", f"`request.operation` is never `Create`, {AN_OPERATION}"),
     ('^"create" != request.operation', f"`request.operation` is never `create`, {AN_OPERATION}"),
@@ -224,3 +232,62 @@ def test_the_words_are_those_that_there_are() -> None:
         "pools[].gpu": set(Gpu),
         "pools[].taints[].effect": set(EFFECTS),
     }
+
+
+PARAMS = {
+    "max": "1GB",
+    "ok": "1Gi",
+    "limit": "3",
+    "number": 3,
+    "fraction": 1.5,
+    "flag": True,
+    "soon": "5m",
+    "list": ["a"],
+    "deep": {"x": "y"},
+}
+CONVERT_ONE = "compares a string with a number: write one as the other"
+
+
+def with_params(expression: str) -> None:
+    text = Text(expression)
+    language().compile(text.text, bool, {"params": f"dyn({json.dumps(PARAMS)})", **text.bound})
+
+
+@pytest.mark.parametrize(
+    ("marked", "problem"),
+    [
+        ("^quantity('1GB').isLessThan(quantity('1Gi'))", "`quantity('1GB')` never has a result: '1GB' is no quantity"),
+        ("true && ^quantity( params.max ) != quantity('1')", "`quantity(params.max)` never has a result: '1GB' is no quantity"),
+        ('^duration("5min") > duration("1s")', "`duration('5min')` never has a result: a string is no duration, as 90s or 1h30m"),
+        ("^timestamp('2027-01-31') > timestamp('2026-01-01T00:00:00Z')", "`timestamp('2027-01-31')` never has a result: a string is no timestamp, as 2026-11-21T10:00:00Z"),
+        ("object.x == ^int(params.max)", "`int(params.max)` never has a result: cannot convert string to int"),
+        ("^ip('10.0.0').family() == 4", "`ip('10.0.0')` never has a result: '10.0.0' does not appear to be an IPv4 or IPv6 address"),
+        ("^params.limit > 3", f"`params.limit > 3` {CONVERT_ONE}"),
+        ("object.x || ^params.deep.x==1", f"`params.deep.x == 1` {CONVERT_ONE}"),
+        ("^3 <= params.limit", "`3 <= params.limit` compares a number with a string: write one as the other"),
+        ("^params.limit.exists(s, s == object.x)", "`params.limit` is a string, and has no items"),
+        ("object.x in ^params.number", "`params.number` is a number, and has no items"),
+        ("object.x.all(^params, params == 1)", TAKEN % "params"),
+    ],
+)  # fmt: skip
+def test_what_never_has_a_result_whatever_the_object_is_a_mistake(marked: str, problem: str) -> None:
+    with pytest.raises(ExpressionError) as error:
+        with_params(marked.replace("^", "", 1))
+    assert str(error.value) == problem
+    assert error.value.offset == marked.index("^")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "int(params.limit) > 3 && quantity(params.ok).isLessThan(quantity('2Gi')) && duration(params.soon) > duration('1s')",
+        "params.number > 2 && params.fraction < 2.0 && params.number < 2.5 && params.fraction == 1",
+        "object.x in params.list && params.list.all(x, x == 'a') && 'x' in params.deep && params.flag == true",
+        "[params].all(p, p.limit == '3') && params.?limit.orValue('') == '3' && params.number + 1 > 2",
+        "quantity(object.x).isLessThan(quantity('1'))",
+        "object.labels[?'k'] == optional.of('spot') && object.a[?0] == object.b[?0] && object.?x.?y == optional.none()",
+        "object.labels[?'k'].orValue('') == 'spot'",
+    ],
+)
+def test_what_may_have_a_result_is_none(expression: str) -> None:
+    with_params(expression)

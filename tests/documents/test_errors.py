@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from webhook.documents import Document, DocumentError, Limits, read_documents
 
+IN_THE_LINE_BELOW = "write `expression: >-`, and the expression in the line below it"
 SYNTAX = "correct the indentation, quotes or brackets there or just above"
 TABS = "indent with spaces: YAML takes no tabs there"
 TEMPLATE = "render it first, with 'helm template' for example, and pass what comes out"
@@ -44,6 +45,10 @@ def error(text: str | bytes, limits: Limits | None = None) -> str:
         ("a: !!set {x}\n", "1:4: tag 'tag:yaml.org,2002:set' is not for Kubernetes; remove it"),
         ("a: !!str [x]\n", "1:4: tag 'tag:yaml.org,2002:str' is not for Kubernetes; remove it"),
         ("a: !!binary aGk=\n", "1:4: tag 'tag:yaml.org,2002:binary' is not for Kubernetes; remove it"),
+        ("- expression: !has(x)\n", f"1:15: tag '!has(x)' is not for Kubernetes; {IN_THE_LINE_BELOW}"),
+        ("- expression: 'a' in object.x\n", f"1:19: did not find expected key while parsing a block mapping; {IN_THE_LINE_BELOW}"),
+        ("  messageExpression: >- 'a'\n", "1:25: did not find expected comment or line break while scanning a block scalar; "
+            + IN_THE_LINE_BELOW.replace("expression:", "messageExpression:")),
         ("a: !!int x\n", "1:4: 'x' is no int; correct the value, or remove the tag"),
         ("a: !!bool 1\n", "1:4: '1' is no bool; correct the value, or remove the tag"),
         ("a: .nan\n", "1:4: nan is no JSON; write a finite number, or quote it"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.documents import DocumentError, read_documents
+from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
     from webhook.documents import JSONValue
@@ -200,6 +202,15 @@ JSON = st.recursive(
 @given(st.dictionaries(TEXTS, JSON, max_size=4), st.sampled_from([None, 2]), st.booleans())
 def test_json_reads_back(value: dict[str, JSONValue], indent: int | None, ascii_only: bool) -> None:  # noqa: FBT001
     assert read(json.dumps(value, indent=indent, ensure_ascii=ascii_only)) == [value]
+
+
+# A key that goes over several lines has no way to be written in YAML that every reader takes.
+KEYS = st.sampled_from(YES) | TEXTS.filter(lambda text: not re.search("[\n\r\x85\u2028\u2029]", text))
+
+
+@given(st.dictionaries(KEYS, st.sampled_from(NO) | TEXTS | NUMBERS | st.lists(TEXTS), max_size=4), st.booleans())
+def test_what_is_written_for_people_reads_back(value: dict[str, JSONValue], flow: bool) -> None:  # noqa: FBT001
+    assert read(dump(value, flow=flow)) == [value]
 
 
 # PyYAML quotes for YAML 1.1's words; what only kubectl takes for more than text (y, 08, 1e3) is quoted by default_style.

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from webhook.policy.common import KindGlob, PolicySpec
-from webhook.policy.document import PolicyDocument, policy_files
+from webhook.policy.document import PolicyDocument, passed_over, policy_files
 from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
 from webhook.policy.loader import load_documents
 
@@ -146,6 +146,18 @@ def test_a_name_given_twice_is_said_of_a_document_with_other_mistakes_too(tmp_pa
     assert any("'example' is also the name of Example at" in problem.text for problem in problems)
 
 
+@pytest.mark.parametrize("word", ["y", "n", "on", "off", "Yes", "TRUE"])
+def test_a_key_that_yaml_reads_as_a_boolean_is_refused(tmp_path: Path, word: str) -> None:
+    selector = "spec: {match: {objectSelector: {matchLabels: {%s: a, b: c}}}}\n"
+    _, (problem,) = load(tmp_path, a=HEAD + selector % word)
+    read = "true" if word in {"y", "on", "Yes", "TRUE"} else "false"
+    assert str(problem).endswith(
+        f"spec.match.objectSelector.matchLabels.{read}: YAML reads the key `{word}` as `{read}`; put it in quotes"
+    )
+    assert load(tmp_path, a=HEAD + selector % f'"{word}"')[1] == []
+    assert load(tmp_path, a=HEAD + selector % "true")[1] == []
+
+
 def test_documents_without_a_name_have_no_name_in_common(tmp_path: Path) -> None:
     nameless = HEAD.replace("name: example", "")
     _, problems = load(tmp_path, a=nameless, b=nameless)
@@ -184,6 +196,57 @@ def test_a_mounted_configmap_is_read_once(tmp_path: Path) -> None:
     loaded, problems = load(tmp_path)
     assert [policy.name for policy in loaded] == ["example"]
     assert not problems
+
+
+def test_a_link_to_nothing_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "gone.yaml").symlink_to("/nowhere/gone.yaml")
+    (tmp_path / ".#edited.yaml").symlink_to("jane@host.4711")  # as Emacs locks a file
+    _, problems = load(tmp_path, a=HEAD)
+    text = "can't be read: it is a link to /nowhere/gone.yaml, which is not there; mend the link or remove it"
+    assert list(map(str, problems)) == [f"{tmp_path}/gone.yaml: {text}"]
+
+
+def test_a_link_to_a_folder_is_said_where_what_is_in_it_is_not_read(tmp_path: Path) -> None:
+    top, elsewhere = tmp_path / "policies", tmp_path / "elsewhere"
+    for folder in (top / "own", top / ".hidden", elsewhere):
+        folder.mkdir(parents=True)
+    for name, target in (("inside", "own"), ("around", "."), ("hidden", ".hidden"), ("shared", "../elsewhere")):
+        (top / name).symlink_to(target)
+    (top / "own" / "shared").symlink_to("../../elsewhere")
+    (top / ".hidden" / "shared").symlink_to("../../elsewhere")
+    said = [str(each) for each in passed_over([top], KINDS)]
+    text = "warning: is a link to a folder, and is not followed; name it too, if its policies are meant"
+    text += ": --policies can be given again"
+    assert said == [f"{top / name}: {text}" for name in ("hidden", "own/shared", "shared")]
+    assert not list(passed_over([top, elsewhere, top / "hidden"], KINDS))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (HEAD, 2),
+        (f"kind: PolicyTest\napiVersion: spotgate.dev/v1\n---\n{HEAD}", 5),
+        ('kind: "Example" # mine\napiVersion: "spotgate.dev/v1"\n', 1),
+        (HEAD.replace("\n", "\r\n"), 2),
+        ("apiVersion: spotgate.dev/v1\nkind: PolicyTest\n", None),
+        ("apiVersion: spotgate.dev/v1\n---\nkind: Example\n", None),
+        (
+            "apiVersion: spotgate.dev/v1\nkind: PolicyTest\nspec:\n  apiVersion: spotgate.dev/v1\n  kind: Example\n",
+            None,
+        ),
+        ("apiVersion: apps/v1\nkind: Example\n", None),
+        ("\xff{", None),
+    ],
+)
+def test_a_policy_among_tests_is_said_to_be_no_policy(tmp_path: Path, content: str, line: int | None) -> None:
+    file = tmp_path / "team" / "tests" / "state" / "policy.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content.encode("latin-1"))
+    (file.parent / "notes.txt").write_text(HEAD)
+    text = "this Example is not loaded: what is in a folder named tests is for tests; move it, if it is meant"
+    said = [str(each) for each in passed_over([tmp_path], KINDS)]
+    assert said == ([f"{file}:{line}:1: kind: warning: {text}"] if line else [])
+    assert not list(passed_over([tmp_path, file], KINDS)), "it is read"
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:

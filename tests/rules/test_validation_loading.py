@@ -263,7 +263,7 @@ def test_params_that_nobody_wrote_are_refused_with_where_to_write_them(tmp_path:
         "params.?minimum.orValue(0.5) < 1 && !params[?'minimum'].hasValue() && params.?x.?y.z == optional.none()",
         "!('minimum' in params) || params.minimum > 1",
         "!has(params.a.x) && 'x' in params.a || params.a.all(k, !has(params.a.b.k))",
-        "object.list.all(params, params.x == 1)",
+        "object.?a.b.c == optional.of(1) && object.a[?'b']['c'] == optional.none()",
         "object.params.x == 1 && object.?params.x.hasValue() && 'params.x' != ''",
     ],
 )

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from webhook.caching import identity_cache
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_REMEMBERED: Final = 4
+"""Values kept measured: the newest node pools, and those of requests under way."""
 _LOOKED_AT: Final = 50_000
 """Values that are looked at one by one, which takes 20 ms. Of more, each field may be as large as all of them."""
 
@@ -105,6 +109,12 @@ class Shown:
         if self.values > _LOOKED_AT:
             return None
         return _fields(self._values, 1 if self._json.isascii() else 4)
+
+
+@identity_cache(maxsize=_REMEMBERED)
+def measured(value: object) -> Shown:
+    """One value that many objects are judged with: what was measured of it is remembered."""
+    return Shown([value])
 
 
 _ABSENT: Final = Field()

@@ -10,6 +10,7 @@ What must be known of it (0.1.3), and is kept from everybody else:
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import product
 from math import inf
@@ -18,14 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
+from webhook.cel.checks import check
+from webhook.cel.constants import check_constants
 from webhook.cel.cost import BUDGET_NS, Cost
-from webhook.cel.extent import Shown
+from webhook.cel.extent import Shown, measured
 from webhook.cel.failures import failed
 from webhook.cel.foresight import Foreseen, foresee
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.meter import TOO_LONG, UNDER_WAY, Budget, metered
 from webhook.cel.mistakes import refused, wrong_type
-from webhook.cel.reads import asked, check_fields, check_loops, check_values, hidden, names, paths
+from webhook.cel.reads import asked, hidden, names, paths
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
@@ -115,7 +118,7 @@ class _Values:
     def __init__(self, activation: cel.Activation, values: Mapping[str, Any]) -> None:
         self.activation = activation
         self.shown = Shown(value for name, value in values.items() if name != "pools")
-        self.pools = Shown([values.get("pools")])
+        self.pools = measured(values.get("pools"))
         self.budget = Budget(BUDGET_NS)
         self.unknown = frozenset(name for name, value in values.items() if value is NOT_KNOWN)
 
@@ -248,11 +251,18 @@ class CelCpp:
             raise wrong_type(kind, wanted, text)
         tree = read_tree(expression.serialize())
         compiled = _Expression(self, expression, tree, wanted)
-        check_loops(tree, text)
-        check_fields(compiled.paths, text)
-        check_values(tree, compiled.paths, text)
+        check(tree, compiled.paths, text)
+        check_constants(tree, text, self._why_not)
         self._try(compiled)
         return compiled
+
+    def _why_not(self, function: str, value: str) -> str:
+        converted = self._environment.compile(f"dyn({function}({json.dumps(value, ensure_ascii=False)})) == 1")
+        try:
+            _Expression(self, converted, read_tree(converted.serialize()), "BOOL").evaluate(self._nothing)
+        except EvaluationError as error:
+            return str(error)
+        return ""
 
     def _try(self, compiled: _Expression) -> None:
         """A function that has no implementation is found when the expression is made ready to run."""

@@ -35,6 +35,7 @@ Places: TypeAlias = "array[int]"
 
 _OPEN: Final = object()
 _TEMPLATE: Final = re.compile(r"""^[^"'#\n]*\{[{%]""", re.MULTILINE)
+_EXPRESSION: Final = re.compile(r"[ {-]*(\w*[eE]xpression): *([^ |>]|[|>][-+]? *\S)")
 _TAG: Final = "tag:yaml.org,2002:"
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
@@ -276,7 +277,14 @@ class YAMLReader:
             raise self._error(mark, problem, "flatten it: no Kubernetes object is so deep")
 
     def _unknown_tag(self, event: Event) -> DocumentError:
-        return self._error(event.start_mark, f"tag {event.tag!r} is not for Kubernetes", "remove it")
+        fix = self._fix_of_expression(event.start_mark) or "remove it"
+        return self._error(event.start_mark, f"tag {event.tag!r} is not for Kubernetes", fix)
+
+    def _fix_of_expression(self, mark: yaml.Mark) -> str:
+        """What mends an expression that YAML reads as something else than a text; empty: there is none in the line."""
+        line = self._text[self._text.rfind("\n", 0, mark.index) + 1 :].partition("\n")[0]
+        found = _EXPRESSION.match(line)
+        return f"write `{found[1]}: >-`, and the expression in the line below it" if found else ""
 
     def _bad_syntax(self, mark: yaml.Mark, problem: str) -> DocumentError:
         if _TEMPLATE.search(self._text):
@@ -284,7 +292,8 @@ class YAMLReader:
             return self._error(mark, f"{problem}: this looks like a template ('{{{{ ... }}}}')", fix)
         if self._text[mark.index : mark.index + 1] == "\t":
             return self._error(mark, problem, "indent with spaces: YAML takes no tabs there")
-        return self._error(mark, problem, "correct the indentation, quotes or brackets there or just above")
+        fix = self._fix_of_expression(mark) or "correct the indentation, quotes or brackets there or just above"
+        return self._error(mark, problem, fix)
 
     def _error(self, mark: yaml.Mark, problem: str, fix: str) -> DocumentError:
         return DocumentError(self._file, *line_and_column(self._text, mark.index), problem, fix)

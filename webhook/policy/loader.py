@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from webhook.documents import Document, DocumentError, field_path, read_documents
 from webhook.policy.common import Metadata
 from webhook.policy.document import PolicyDocument
-from webhook.policy.errors import Problem, did_you_mean, shown
+from webhook.policy.errors import Problem, did_you_mean, shown, unreadable
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ M = TypeVar("M", bound=BaseModel)
 
 _LONGEST: Final = 300
 """Characters of a mistake's text: what is quoted in it may be long."""
+
+_BOOLEANS: Final = frozenset({"true", "false"})
+"""What the keys ``y``, ``on``, ``n`` and others become, as kubectl reads YAML."""
+_WORD: Final = re.compile(r"\w+")
 
 _TESTS: Final = frozenset({"PolicyTest"})
 """Kinds that may lie beside policies and are none."""
@@ -45,7 +50,7 @@ def load_documents(
         try:
             documents = read_documents(file.read_bytes(), str(file))
         except OSError as error:
-            problems.append(Problem(str(file), 0, 0, "", f"can't be read: {error.strerror or error}"))
+            problems.append(unreadable(str(file), error))
             continue
         except DocumentError as error:
             problems.append(Problem(error.file, error.line, error.column, "", f"{error.problem}; {error.fix}"))
@@ -76,6 +81,9 @@ def validate_document(
         return None
     if kind in _TESTS and kind not in kinds:
         return None
+    for path in _keys(value, ()):
+        if path[-1] in _BOOLEANS and (word := _unquoted(document, path)) != path[-1]:
+            problem(path, f"YAML reads the key `{word}` as `{path[-1]}`; put it in quotes")
     for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
         problem((key,), f"unknown field `{key}`{did_you_mean(key, ('metadata', 'spec'))}")
     metadata = validate_model(Metadata, value.get("metadata", {}), ("metadata",), problem)
@@ -94,6 +102,23 @@ def validate_document(
         problem(("kind",), f"{unknown}; there are: {known}")
     name = metadata.name if metadata is not None else ""
     return PolicyDocument(str(kind), name, spec, document, frozenset(faulty))
+
+
+def _keys(value: object, path: FieldPath) -> Iterator[FieldPath]:
+    """Where all keys are."""
+    for step, member in (
+        value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    ):
+        if isinstance(value, dict):
+            yield (*path, step)
+        yield from _keys(member, (*path, step))
+
+
+def _unquoted(document: Document, path: FieldPath) -> str:
+    """A key as it is written; one in quotes as it is read."""
+    line, column = document.position(path)
+    found = _WORD.match(document.source.split("\n")[line - document.line], column - 1)
+    return found[0] if found is not None else str(path[-1])
 
 
 def _stranger_hint(value: Mapping[str, Any], kinds: Mapping[str, type[BaseModel]]) -> str:
