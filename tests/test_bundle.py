@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook.bundle import load_bundle
+from webhook.bundle import load_bundle, policy_kinds
 from webhook.policy.errors import PolicyErrors
+
+if TYPE_CHECKING:
+    from webhook.rules.protocol import PolicyKind
 
 PROVIDERS = Path(__file__).parents[1] / "policies" / "providers"
 HEAD = "apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
@@ -59,6 +64,13 @@ def test_fault_in_a_provider_makes_no_policy_wrong_that_names_it(tmp_path: Path)
     found = mistakes(tmp_path, PROVIDER + "spec: {title: Own}", FALLBACK + "spec: {requireByProvider: {own: gpu}}")
     assert found
     assert {line for line, _ in found} == {4}
+
+
+@pytest.mark.parametrize("kind", policy_kinds().values(), ids=lambda kind: kind.name)
+def test_a_kind_says_what_it_writes_exactly_where_it_changes_pods(kind: PolicyKind) -> None:
+    module = sys.modules[kind.compile.__module__]
+    own = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    assert any(hasattr(each, "mutate") for each in own) == bool(kind.writes)
 
 
 PODS_ALONE = 'this kind looks at Pods alone: write apiGroups: [""] and resources: [pods]; the pod templates of workloads are judged with them'

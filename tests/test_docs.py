@@ -20,13 +20,14 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for found, text in BLOCK.findall((ROOT / page).read_text()) if found == language]
 
 
-def test_a_policy_kind_is_one_module(
+def test_a_policy_kind_is_two_modules_that_are_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (module,) = blocks("docs/adding-a-policy-kind.md", "python")
+    model, rule = blocks("docs/adding-a-policy-kind.md", "python")
     (policy,) = blocks("docs/adding-a-policy-kind.md", "yaml")
     (tmp_path / "rules").mkdir()
-    (tmp_path / "rules" / "priority_class.py").write_text(module)
+    (tmp_path / "rules" / "priority_class_spec.py").write_text(model)
+    (tmp_path / "rules" / "priority_class.py").write_text(rule)
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "team.yaml").write_text(policy)
     monkeypatch.setattr(webhook.rules, "__path__", [*webhook.rules.__path__, str(tmp_path / "rules")])
@@ -43,7 +44,8 @@ def test_a_policy_kind_is_one_module(
         )
     finally:
         bundle.policy_kinds.cache_clear()
-        sys.modules.pop("webhook.rules.priority_class", None)
+        for module in ("webhook.rules.priority_class", "webhook.rules.priority_class_spec"):
+            sys.modules.pop(module, None)
     assert exit_code == 1
     printed = capsys.readouterr().out
     assert "the Pod has no priority class (at spec.template.spec.priorityClassName)" in printed

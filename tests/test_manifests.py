@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from webhook.bundle import DEFAULT_NAMESPACE, SHIPPED, load_bundle
+from webhook.bundle import OWN_NAMESPACE, SHIPPED, load_bundle
 from webhook.capacity.provider import sizers_by_resource
 from webhook.cli import main
 from webhook.policy.document import policy_files
@@ -44,8 +44,8 @@ def test_the_configmap_holds_every_shipped_policy_file() -> None:
 
 def test_the_namespace_is_the_one_that_is_never_touched() -> None:
     (namespace,) = documents("namespace.yaml")
-    assert namespace["metadata"]["name"] == DEFAULT_NAMESPACE
-    assert load_bundle().index.system_namespaces.match(DEFAULT_NAMESPACE)
+    assert namespace["metadata"]["name"] == OWN_NAMESPACE
+    assert load_bundle().index.system_namespaces.match(OWN_NAMESPACE)
 
 
 def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:

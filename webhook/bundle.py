@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 import webhook.rules
 from webhook.capacity.compile import compile_provider
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
-from webhook.kube.pod import OwnerReference
-from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
-from webhook.policy.document import EXEMPTION, FACTS, policy_files
+from webhook.policy.document import EXEMPTION, FACTS, passed_over, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.match import Exemption, Matcher
 from webhook.policy.recall import Recall
 from webhook.policy.terms import Enforcement
+from webhook.policy.workloads import workloads_in
 from webhook.rules.protocol import Asking, Facts, Mutator, PolicyKind, ResourceRule, Validator
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from webhook.capacity.reader import PoolReader
     from webhook.policy.common import ExemptSpec, PolicySpec, ResourceRuleSpec
     from webhook.policy.document import PolicyDocument
-    from webhook.policy.facts import WorkloadTemplatesSpec
 
 SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
 """The policies that ship with spotgate: beside the packages, in a checkout as in site-packages."""
 
 _SHIPPED_FACTS: Final = (SHIPPED / "providers", SHIPPED / "workloads.yaml")
 
-DEFAULT_NAMESPACE: Final = "spotgate-system"
+OWN_NAMESPACE: Final = "spotgate-system"
+"""Where spotgate itself runs, unless it is told otherwise."""
 
 
 @cache
@@ -83,11 +83,13 @@ class Bundle(msgspec.Struct, frozen=True):
         index: the compiled policies.
         hash: of all files it was made of; the same files give the same hash.
         documents: policies, exemptions and facts as they were written.
+        passed_over: warnings of what lies beside them and is none of them.
     """
 
     index: Index
     hash: str
     documents: tuple[PolicyDocument, ...]
+    passed_over: tuple[Problem, ...] = ()
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -121,14 +123,14 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", recalled
     recall = Recall(recalled_in, [*facts_files, *files]) if recalled_in is not None else None
     problems: list[Problem] = []
     recalled = recall.documents() if recall is not None else None
-    if recalled is not None:
-        return _bundle(recalled, problems, own_namespace)
-    where = ", ".join(map(str, paths or (SHIPPED,)))
-    documents = _validated(files, facts_files, where, problems)
+    documents = recalled
+    if documents is None:
+        where = ", ".join(map(str, paths or (SHIPPED,)))
+        documents = _validated(files, facts_files, where, problems)
     bundle = _bundle(documents, problems, own_namespace)
-    if recall is not None:
+    if recall is not None and recalled is None:
         recall.keep(documents)
-    return bundle
+    return replace(bundle, passed_over=tuple(passed_over(paths, {*FACTS, EXEMPTION, *policy_kinds()})))
 
 
 def _validated(
@@ -164,13 +166,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
     providers = {
         each.name: compile_provider(each.name, each.spec) for each in documents if each.kind == "CapacityProvider"
     }
-    workloads = {
-        (item.group, item.kind): item
-        for each in documents
-        if each.kind == "WorkloadTemplates"
-        for item in _workloads(each)
-    }
-    facts = Facts(providers, tuple(workloads.values()))
+    facts = Facts(providers, workloads_in(documents, problems))
     written = [each for each in documents if each.kind in policy_kinds()]
     exemptions = [each for each in documents if each.kind == EXEMPTION]
     problems += _naming_nothing(exemptions, names)
@@ -192,7 +188,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
     if problems:
         raise PolicyErrors(problems)
 
-    namespace = own_namespace or os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE
+    namespace = own_namespace or os.environ.get("POD_NAMESPACE") or OWN_NAMESPACE
     policies.sort(key=lambda policy: (policy_kinds()[policy.kind].order, policy.kind, policy.name))
     return Bundle(
         index=Index(policies, facts.workloads, providers, namespace),
@@ -293,17 +289,3 @@ def _hash(documents: Iterable[PolicyDocument]) -> str:
     for each in sorted(documents, key=lambda document: (document.kind, document.name)):
         digest.update(orjson.dumps(each.document.value, option=orjson.OPT_SORT_KEYS))
     return digest.hexdigest()[:16]
-
-
-def _workloads(document: PolicyDocument) -> Iterable[Workload]:
-    spec: WorkloadTemplatesSpec = document.spec
-    for item in spec.workloads:
-        owner = item.pod_owner
-        yield Workload(
-            group=item.group,
-            kind=item.kind,
-            resource=item.resource,
-            paths=tuple(TemplatePath(text) for text in item.templates),
-            pod_owner=OwnerReference(kind=owner.kind, apiVersion=owner.api_version) if owner is not None else None,
-            labels=tuple(CarriedLabels(TemplatePath(each.path), each.of) for each in item.labels),
-        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec.structs import replace
 
-from webhook.capacity.provider import sizers_by_resource
+from webhook.capacity.provider import pool_resources
 from webhook.globs import Globs
 from webhook.policy.document import EXEMPTION
 from webhook.policy.never import Ground, Never, Rule
@@ -41,6 +41,7 @@ _TOO_MANY: Final = {
 """What the API server would call for, by API group. The cluster lives on these, and the webhook itself too."""
 
 _RESERVED_LABELS: Final = "ReservedLabels"
+"""Named here, as EvictionStrategy's policies leave labels to it, and no policy knows of others as it is compiled."""
 
 _ALL: Final = frozenset({"*", "*/*", "*/status"})
 """Other subresources (``*/scale``) are asked for seldom."""
@@ -51,14 +52,13 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
     refused = [
         replace(each, text=f"warning: `webhook-config` refuses the policy: {each.text}") for each in too_wide(bundle)
     ]
-    return sorted([*_Linter(bundle, today).warnings(), *refused])
+    return sorted([*_Linter(bundle, today).warnings(), *refused, *bundle.passed_over])
 
 
 def too_wide(bundle: Bundle) -> Iterator[Problem]:
     """Rules for every resource of an API group, where a webhook that is called for all of it can stop a cluster."""
-    sizers = sizers_by_resource(bundle.providers.values())
-    pools = {*(group for group, _ in sizers), *(each.group for each in bundle.readers)}
-    of_pools = {group: f"all of {group}, where node pools are judged with failurePolicy Fail" for group in pools}
+    groups = {each.group for each in pool_resources(bundle.providers.values())}
+    of_pools = {group: f"all of {group}, where node pools are judged with failurePolicy Fail" for group in groups}
     of_any = {"*": "every resource", **of_pools}
     for policy in bundle.documents:
         if not policy.is_policy or policy.spec.enforcement is Enforcement.OFF:
@@ -75,14 +75,13 @@ def too_wide(bundle: Bundle) -> Iterator[Problem]:
 class _Linter:
     def __init__(self, bundle: Bundle, today: date) -> None:
         index = bundle.index
-        sizers = sizers_by_resource(bundle.providers.values()).values()
+        pools = pool_resources(bundle.providers.values())
         self._today = today
         self._documents = bundle.documents
         self._ground = Ground(
             namespaced={
-                **{(each[0].group, each[0].resource): True for each in sizers},
                 **dict.fromkeys(index.workloads, True),
-                **{(each.group, each.resource): each.namespaced for each in bundle.readers},
+                **{(each.group, each.plural): each.namespaced for each in pools},
             },
             system_namespaces=index.system_namespaces.patterns,
         )

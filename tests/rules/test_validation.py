@@ -22,7 +22,7 @@ from tests.pools import cks_pool, view_of
 from tests.rules.judged import CLUSTER, NAMESPACE, index_of, judged, pod, template, warned, workload
 from webhook import cel
 from webhook.bundle import load_bundle
-from webhook.cel.reads import KNOWN_FIELDS
+from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
 from webhook.decision import SILENCE, Finding, Outcome

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from webhook.kube.resources import Resource
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from webhook.capacity.fallback import Need
     from webhook.capacity.pool import Pool, Taint
@@ -138,3 +140,13 @@ def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], t
             if reader.sizer is not None:
                 found.setdefault((reader.sizer.group, reader.sizer.resource), []).append(reader.sizer)
     return {key: tuple(sizers) for key, sizers in sorted(found.items())}
+
+
+def pool_resources(providers: Collection[Provider]) -> list[Resource]:
+    """The resources that are node pools, and those that say the size of some."""
+    sizers = (each[0] for each in sizers_by_resource(providers).values())
+    readers = (each.any for each in readers_by_resource(providers).values())
+    return [
+        *(Resource(each.group, each.kind, each.resource, namespaced=True) for each in sizers),
+        *(Resource(each.group, each.kind, each.resource, each.namespaced) for each in readers),
+    ]

@@ -5,11 +5,11 @@ Worked out once for each state of the node pools, so that a Pod is only compared
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.caching import identity_cache
 from webhook.capacity.pool import CapacityType, Gpu
 from webhook.capacity.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.kube.affinity import Answer
@@ -133,32 +133,14 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     taints: tuple[tuple[Taint, str], ...]
 
 
-class _Same:
-    """Equal to nothing but the same object, which it keeps alive."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:  # noqa: ANN401 - it is only compared
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
 def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
     """The capacity that a view shows, to those who know these providers."""
-    return _supply(_Same(view.pools), _Same(providers))
+    return _supply(view.pools, providers)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _supply(same_pools: _Same, same_providers: _Same) -> Supply:
-    providers: Mapping[str, Provider] = same_providers.value
-    pools: tuple[Pool, ...] = tuple(
-        pool for pool in same_pools.value or () if not pool.cluster and pool.provider in providers
-    )
+@identity_cache(maxsize=_REMEMBERED)
+def _supply(all_pools: tuple[Pool, ...] | None, providers: Mapping[str, Provider]) -> Supply:
+    pools = tuple(pool for pool in all_pools or () if not pool.cluster and pool.provider in providers)
     marks = {provider.name: _marks(provider) for provider in providers.values()}
     every_mark = frozenset().union(*marks.values())
 
@@ -166,7 +148,7 @@ def _supply(same_pools: _Same, same_providers: _Same) -> Supply:
         return _spot_nodes(provider, pool, every_mark - marks[provider.name])
 
     spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
-    known = same_pools.value is not None
+    known = all_pools is not None
     seen = {pool.provider for pool in pools}
     described = {key for each in providers.values() for reader in each.readers for key in reader.known_labels}
     given = frozenset(key for pool in spot for key in pool.labels) - described - EVERY_NODE_HAS - every_mark

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final
 
-from webhook.bundle import DEFAULT_NAMESPACE
+from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.manifest_text import as_block
 from webhook.cli.options import add_policies, read_policies, resource_name
+from webhook.cli.terminal import complain, printable
 from webhook.cli.vap import export
 from webhook.context import utc_now
 from webhook.lint import too_wide
@@ -43,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
         "--namespace",
         metavar="NAME",
         type=resource_name,
-        default=DEFAULT_NAMESPACE,
+        default=OWN_NAMESPACE,
         help="where spotgate is, which they leave alone; default: %(default)s",
     )
 
@@ -56,8 +56,9 @@ def run(options: Namespace) -> int:
     exported, left_out = export(bundle, utc_now().date())
     print(f"# Exported by `spotgate export vap` from policies {bundle.hash}.")
     for problem in left_out:
-        print(problem, file=sys.stderr)
-        print(f"# Not as the webhook has it: {problem.text}" + (f" ({problem.field})" if problem.field else ""))
+        where = f" ({problem.field})" if problem.field else ""
+        complain(str(problem))
+        print(printable(f"# Not as the webhook has it: {problem.text}{where}"))
     for each in exported:
         print(f"---\n{as_block(each)}", end="")
     return FINE

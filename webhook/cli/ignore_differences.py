@@ -5,23 +5,13 @@ Source: https://argo-cd.readthedocs.io/en/stable/user-guide/diffing/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from webhook.policy.terms import Enforcement
+from webhook.bundle import policy_kinds
+from webhook.decision import Outcome
 
 if TYPE_CHECKING:
     from webhook.bundle import Bundle
-
-_WRITTEN: Final = {
-    "SpotPlacement": (".spec.affinity", ".spec.nodeSelector", ".spec.tolerations"),
-    "GracefulTermination": (
-        # Where only preStop was added to it, all of it goes: what would be left of it is not in Git.
-        '.spec.containers[] | select((.lifecycle // {} | keys) == ["preStop"]) | .lifecycle',
-        ".spec.containers[].lifecycle.preStop",
-        ".spec.terminationGracePeriodSeconds",
-    ),
-}
-"""By policy kind, the fields of a Pod that it may write, as path expressions of jq."""
 
 
 def ignore_differences(bundle: Bundle) -> list[dict[str, Any]]:
@@ -29,10 +19,6 @@ def ignore_differences(bundle: Bundle) -> list[dict[str, Any]]:
 
     Pods alone: the webhook leaves workloads as they are, and Argo CD does not compare the Pods that these make.
     """
-    kinds = {
-        policy.kind
-        for policy in bundle.documents
-        if policy.is_policy and policy.spec.enforcement in {Enforcement.DENY, Enforcement.WARN}
-    }
-    written = [path for kind, paths in _WRITTEN.items() if kind in kinds for path in paths]
-    return [{"group": "", "kind": "Pod", "jqPathExpressions": written}] if written else []
+    kinds = dict.fromkeys(policy.kind for policy in bundle.policies if policy.enforcement is not Outcome.AUDIT)
+    written = dict.fromkeys(path for kind in kinds for path in policy_kinds()[kind].writes)
+    return [{"group": "", "kind": "Pod", "jqPathExpressions": list(written)}] if written else []

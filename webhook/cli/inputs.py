@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.provider import pool_resources
 from webhook.cli.duplicates import Places
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging import Judge, written_identity
@@ -21,12 +21,13 @@ from webhook.cli.progress import Progress
 from webhook.cli.project import folder_of
 from webhook.cluster.files import view_of
 from webhook.cluster.manifests import Manifests, read_manifests, read_sources
-from webhook.cluster.sources import Ignored, find_sources, printable
+from webhook.cluster.sources import Ignored, find_sources
 from webhook.context import Context, Phase, utc_now
 from webhook.documents import Document
 from webhook.globs import Globs
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_GROUP, CRD_KIND
+from webhook.policy.errors import printable
 from webhook.policy.terms import API_VERSION
 from webhook.review import UserInfo
 
@@ -143,11 +144,7 @@ class Court:
 
     def _pool_kinds(self) -> set[tuple[str, str]]:
         """Groups and kinds of node pools, and of what says their sizes."""
-        providers = self.bundle.providers.values()
-        return {
-            *((each.any.group, each.any.kind) for each in readers_by_resource(providers).values()),
-            *((each[0].group, each[0].kind) for each in sizers_by_resource(providers).values()),
-        }
+        return {(each.group, each.kind) for each in pool_resources(self.bundle.providers.values())}
 
     def judge_alone(self) -> Judged:
         """Read and judge everything in this process."""

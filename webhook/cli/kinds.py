@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from webhook.capacity.provider import sizers_by_resource
+from webhook.capacity.provider import pool_resources
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, resource_of, resource_of_crd
 
 if TYPE_CHECKING:
@@ -26,13 +26,11 @@ class Kinds:
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest]) -> None:
         workloads = bundle.index.workloads.values()
-        sizers = sizers_by_resource(bundle.providers.values()).values()
         crds = (each.value for each in manifests if (each.group, each.kind) == (CRD_GROUP, CRD_KIND))
         self._known = {
             (each.group, each.kind): each
             for each in (
-                *(Resource(each.group, each.kind, each.resource, each.namespaced) for each in bundle.readers),
-                *(Resource(each[0].group, each[0].kind, each[0].resource, namespaced=True) for each in sizers),
+                *pool_resources(bundle.providers.values()),
                 *(Resource(each.group, each.kind, each.resource, namespaced=True) for each in workloads),
                 *filter(None, map(resource_of_crd, crds)),
             )

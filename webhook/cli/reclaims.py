@@ -13,6 +13,7 @@ from webhook.cli.timeline import timeline_of
 from webhook.documents import field_path
 from webhook.kube.pod import decode_pod
 from webhook.kube.templates import pod_of
+from webhook.policy.terms import Enforcement
 from webhook.review import MalformedObjectError, decode_object, is_null
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod
 
-_PLACING: Final = frozenset({"GracefulTermination", "SpotPlacement"})
-"""Policy kinds that say which Pods of theirs target spot."""
+_TOLERATING: Final = "tolerating_is_targeting"
+"""A field of the policies that ask which Pods target spot."""
 
 
 class NoTimeline(msgspec.Struct, frozen=True):
@@ -43,7 +44,8 @@ def reclaims(traced: Traced, bundle: Bundle, view: ClusterView) -> Iterator[Time
     """The reclaim of each Pod that the request makes."""
     budgets = Budgets(bundle.providers)
     labels = view.namespaces.get(traced.request.namespace, {})
-    specs = [each.spec for each in bundle.documents if each.kind in _PLACING]
+    policies = [each.spec for each in bundle.documents if each.is_policy and hasattr(each.spec, _TOLERATING)]
+    specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
     for where, written, pod in _pods(traced, bundle):
         target = target_of(
             written,

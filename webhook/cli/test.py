@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.bundle import DEFAULT_NAMESPACE
+from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import read_policies
 from webhook.cli.policy_tests import Runner, read_tests
 from webhook.cli.policy_tests_coverage import coverage
-from webhook.cli.policy_tests_output import FORMATS, Report
-from webhook.cli.terminal import plain
+from webhook.cli.policy_tests_output import FORMATS, Report, show
+from webhook.cli.terminal import complain
 from webhook.context import utc_now
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def configure(parser: ArgumentParser) -> None:
         default=[],
         help="policy files, or a folder of them; can be given again; default: those among DIR, else the shipped ones",
     )
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: %(default)s")
+    parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
     parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
     parser.add_argument("--update", action="store_true", help="write golden files instead of comparing with them")
     parser.add_argument("--watch", action="store_true", help="again whenever a file changes, until Ctrl-C")
@@ -84,7 +84,7 @@ def _run_and_go_on(options: Namespace) -> None:
     try:
         _run(options)
     except CannotJudgeError as error:
-        print(error, file=sys.stderr)
+        complain(*str(error).split("\n"))
     print(f"Waiting for changes in {', '.join(map(str, options.paths))} ...", flush=True)
 
 
@@ -92,21 +92,25 @@ def _run(options: Namespace) -> int:
     tests = read_tests(options.paths)
     problems = sorted(tests.problems)
     paths = options.policies or (options.paths if tests.brings_policies else [])
-    bundle = read_policies(paths, own_namespace=DEFAULT_NAMESPACE)
+    bundle = read_policies(paths, own_namespace=OWN_NAMESPACE)
     if not tests.documents and not problems:
         raise CannotJudgeError(f"{', '.join(map(str, options.paths))}: holds no PolicyTest; see spotgate test --help")
     if tests.documents and not paths:
         where = ", ".join(map(str, options.paths))
         text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
-        print(plain([[(f"{where}: warning: {text}", "")]]), file=sys.stderr)
+        complain(f"{where}: warning: {text}")
     runner = Runner(bundle, now=utc_now(), update=options.update)
     results = [result for test in tests.documents for result in runner.run(test)]
     covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
     tested = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
-    print(FORMATS[options.output](Report(tested, results, problems, covered)))
+    report = Report(tested, results, problems, covered)
+    if options.output == "table":
+        show(report)
+    else:
+        print(FORMATS[options.output](report))
     problems += [problem for result in results for problem in result.problems]
     if problems:
         sys.stdout.flush()
-        print(plain([(str(each), "")] for each in dict.fromkeys(problems)), file=sys.stderr)
+        complain(*map(str, dict.fromkeys(problems)))
         return CANNOT_JUDGE
     return FINE if all(result.passed for result in results) else FOUND

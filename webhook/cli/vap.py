@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from webhook.bundle import policy_kinds
 from webhook.cli import vap_labels, vap_pools, vap_validation
 from webhook.cli.vap_cel import with_items
 from webhook.cli.vap_matching import JSON, Source
@@ -25,13 +26,7 @@ _PARTS: Final[Mapping[str, Callable[[Source], Iterator[Part]]]] = {
     "ReservedLabels": vap_labels.parts,
     "Validation": vap_validation.parts,
 }
-_WHY_NOT: Final[Mapping[str, str]] = {
-    "EvictionStrategy": "it asks who owns a Pod, and where it can land",
-    "GracefulTermination": "it changes Pods",
-    "OnDemandFallback": "it looks up the cluster's node pools",
-    "SpotPlacement": "it changes Pods, and looks up the cluster's node pools",
-    "SpotSuitability": "it asks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
-}
+"""The kinds that Kubernetes can be told; of the others, `PolicyKind.not_exported` says why not."""
 _ACTIONS: Final = {Outcome.DENY: "Deny", Outcome.WARN: "Warn", Outcome.AUDIT: "Audit"}
 _CONDITIONS_AT_MOST: Final = 64
 """matchConditions of one policy, as Kubernetes has it."""
@@ -55,7 +50,7 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
                 exported += _documents(source, part)
         else:
             source.left_out = []  # nor are its exemptions
-            source.leave_out((), f"not exported: {_WHY_NOT.get(policy.kind, 'its kind can not be')}")
+            source.leave_out((), f"not exported: {policy_kinds()[policy.kind].not_exported}")
         left_out += source.left_out
     return exported, left_out
 

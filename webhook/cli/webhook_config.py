@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.bundle import DEFAULT_NAMESPACE
+from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.configurations import configurations, namespaces_left_to_the_server
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.ignore_differences import ignore_differences
@@ -51,7 +51,7 @@ def configure(parser: ArgumentParser) -> None:
         "--namespace",
         metavar="NAME",
         type=resource_name,
-        default=DEFAULT_NAMESPACE,
+        default=OWN_NAMESPACE,
         help="where it is; default: %(default)s",
     )
     parser.add_argument(

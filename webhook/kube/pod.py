@@ -51,7 +51,6 @@ class ObjectMeta(msgspec.Struct):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     ownerReferences: list[OwnerReference] | None = None
-    deletionTimestamp: str | None = None
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,12 +122,10 @@ class ExecAction(msgspec.Struct, frozen=True):
 
 
 class Handler(msgspec.Struct):
-    """A lifecycle handler: at most one of these is set."""
+    """A lifecycle handler: at most one of these is set, or one that is not read."""
 
     sleep: Sleep | None = None
     exec: ExecAction | None = None
-    httpGet: dict[str, Any] | None = None
-    tcpSocket: dict[str, Any] | None = None
 
 
 class Lifecycle(msgspec.Struct):
@@ -218,12 +215,6 @@ class Volume(msgspec.Struct, frozen=True):
     persistentVolumeClaim: ClaimSource | None = None
 
 
-class SchedulingGate(msgspec.Struct, frozen=True):
-    """A gate that keeps the Pod from being scheduled."""
-
-    name: str = ""
-
-
 class PodSpec(msgspec.Struct):
     """The fields of a Pod's spec that decide where it runs and how it stops."""
 
@@ -236,7 +227,6 @@ class PodSpec(msgspec.Struct):
     tolerations: list[Toleration] | None = None
     terminationGracePeriodSeconds: int | None = None
     schedulerName: str | None = None
-    schedulingGates: list[SchedulingGate] | None = None
     os: PodOS | None = None
     priorityClassName: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None

@@ -269,6 +269,7 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
 
 KIND: Final = PolicyKind(
     name="EvictionStrategy",
+    not_exported="it asks who owns a Pod, and where it can land",
     compile=_compile,
     rules=lambda _: (ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE")),),
     order=2,

@@ -32,7 +32,8 @@ def contradiction(spec: EvictionStrategySpec) -> Violation:
         reason="two eviction strategies contradict each other: which of them a node action follows is not defined",
         field=_label(interruptible),
         detail=f"{interruptible} lets the Pod be deleted at once, {graceful} makes the node wait for its grace period.",
-        fix=_labels(spec.graceful, f"keep one label, without {interruptible} or without this one"),
+        fix=f"keep one label, without {interruptible} or without this one",
+        yaml=_labels(spec.graceful),
     )
 
 
@@ -49,7 +50,8 @@ def bypassed(spec: EvictionStrategySpec, pod: Pod, index: int, taint: TaintPatte
         reason=f"{where}: the Pod may be evicted without its grace period",
         field=f"spec.tolerations[{index}]",
         detail=f"CoreWeave passes over {spec.graceful.key} for Pods that tolerate {_taint(taint)}.",
-        fix=_tolerations(f"{lead}, without `{_toleration(tolerations[index])}`", stay),
+        fix=f"{lead}, without `{_toleration(tolerations[index])}`",
+        yaml=_tolerations(stay),
     )
 
 
@@ -60,9 +62,8 @@ def interrupted_state(spec: EvictionStrategySpec, held: str) -> Violation:
         field=_label(spec.interruptible.key),
         detail="CoreWeave says never to make distributed training, single-instance databases or stateful services "
         "interruptible. Without either label they are never evicted.",
-        fix=_labels(
-            spec.graceful, f"set no label, or, if it can save its work, this instead of {spec.interruptible.key}"
-        ),
+        fix=f"set no label, or, if it can save its work, this instead of {spec.interruptible.key}",
+        yaml=_labels(spec.graceful),
     )
 
 
@@ -73,7 +74,8 @@ def grace_period(spec: EvictionStrategySpec, seconds: int) -> Violation:
         field=_GRACE,
         detail=f"CoreWeave does not wait for the full grace period of interruptible Pods, and a drain ends after "
         f"{spec.drain_timeout_seconds} s.",
-        fix=_labels(spec.graceful, f"make it gracefully interruptible, without {spec.interruptible.key}"),
+        fix=f"make it gracefully interruptible, without {spec.interruptible.key}",
+        yaml=_labels(spec.graceful),
     )
 
 
@@ -84,7 +86,8 @@ def sunk_tolerations(missing: Sequence[TaintSpec]) -> Violation:
         field="spec.tolerations",
         detail=f"Missing: {', '.join(map(_taint, missing))}. A Slurm job does not start before every Pod is gone that "
         "does not tolerate SUNK's lock.",
-        fix=_tolerations("add these", [_tolerating(taint) for taint in missing]),
+        fix="add these",
+        yaml=_tolerations([_tolerating(taint) for taint in missing]),
         remedy=tuple(Operation("/spec/tolerations/-", _toleration_of(taint)) for taint in missing),
     )
 
@@ -95,7 +98,8 @@ def other_value(label: LabelSpec, value: str, remedy: tuple[Operation, ...]) -> 
         reason=f"{label.key} says {json.dumps(value[:_SHOWN])}, not {json.dumps(label.value)}: it may have no effect",
         field=_label(label.key),
         detail=f"CoreWeave documents {json.dumps(label.value)} alone. A Pod without a strategy holds up its node.",
-        fix=_labels(label, "remove it, or write"),
+        fix="remove it, or write",
+        yaml=_labels(label),
         remedy=remedy,
     )
 
@@ -106,7 +110,8 @@ def annotation(label: LabelSpec, remedy: tuple[Operation, ...]) -> Violation:
         reason=f"{label.key} has no effect as an annotation: the Pod is never evicted, and holds up its node",
         field=f'metadata.annotations["{label.key}"]',
         detail="CoreWeave reads it among the labels.",
-        fix=_labels(label, "move it to the labels"),
+        fix="move it to the labels",
+        yaml=_labels(label),
         remedy=remedy,
     )
 
@@ -117,7 +122,8 @@ def misspelt(key: str, meant: LabelSpec, remedy: tuple[Operation, ...]) -> Viola
         reason=f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and holds up its node",
         field=_label(key),
         detail=f"CoreWeave reads {meant.key}.",
-        fix=_labels(meant, f"write this instead of {key[:_SHOWN]}"),
+        fix=f"write this instead of {key[:_SHOWN]}",
+        yaml=_labels(meant),
         remedy=remedy,
     )
 
@@ -129,7 +135,8 @@ def on_the_workload(label: LabelSpec, kind: str) -> Violation:
         field="metadata.labels",
         detail="CoreWeave reads the labels of Pods, which come from the pod template. Pods without one hold up their "
         "node.",
-        fix=_labels(label, "set it on the pod template"),
+        fix="set it on the pod template",
+        yaml=_labels(label),
     )
 
 
@@ -137,13 +144,13 @@ def _label(key: str) -> str:
     return f'metadata.labels["{key}"]'
 
 
-def _labels(label: LabelSpec, lead: str) -> str:
-    return f"{lead}:\nmetadata:\n  labels:\n    {label.key}: {json.dumps(label.value)}"
+def _labels(label: LabelSpec) -> str:
+    return f"metadata:\n  labels:\n    {label.key}: {json.dumps(label.value)}"
 
 
-def _tolerations(lead: str, items: Sequence[str]) -> str:
+def _tolerations(items: Sequence[str]) -> str:
     lines = [f"    - {item}" for item in items]
-    return "\n".join([f"{lead}:", "spec:", f"  tolerations:{'' if lines else ' []'}", *lines])
+    return "\n".join(["spec:", f"  tolerations:{'' if lines else ' []'}", *lines])
 
 
 def _taint(taint: TaintPatternSpec | TaintSpec) -> str:

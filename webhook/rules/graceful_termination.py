@@ -46,7 +46,7 @@ from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
 from webhook.rules.graceful_termination_plan import Plan
-from webhook.rules.protocol import PODS_CREATE, PolicyKind
+from webhook.rules.protocol import PODS_CREATE, PolicyKind, labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -136,6 +136,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             handler=handler,
             no_handler=no_handler,
             keeps=keeps,
+            labelled=labelled(subject),
         )
 
     def _target(self, subject: Subject, context: Context) -> Target | NotTargeting:
@@ -200,6 +201,13 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
 
 KIND: Final = PolicyKind(
     name="GracefulTermination",
+    writes=(
+        # Where only preStop was added to it, all of it goes: what would be left of it is not in Git.
+        '.spec.containers[] | select((.lifecycle // {} | keys) == ["preStop"]) | .lifecycle',
+        ".spec.containers[].lifecycle.preStop",
+        ".spec.terminationGracePeriodSeconds",
+    ),
+    not_exported="it changes Pods",
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True),

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import yaml
 
 from webhook.capacity.query import Query
 from webhook.decision import Violation
@@ -225,7 +224,7 @@ def _always_blocked(zero: _Budget, others: list[_Budget], outcome: Outcome) -> V
         {"nodes": "0", "schedule": "0 17 * * 1-4", "duration": "16h"},
         {"nodes": "0", "schedule": "0 17 * * 5", "duration": "64h"},
     ]
-    example = yaml.safe_dump({"budgets": budgets}, sort_keys=False).rstrip()
+    example = as_yaml("budgets", budgets)
     return Violation(
         reason=f"a budget of 0 nodes {_when(zero)} blocks voluntary disruption always",
         field=f"{BUDGETS.text}[{zero.index}]",

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import yaml
 
 from webhook.capacity.query import Query
 from webhook.decision import Outcome, Violation
+from webhook.documents.yaml_writer import dump
 from webhook.patch import replacement
 
 if TYPE_CHECKING:
@@ -253,4 +253,4 @@ def as_yaml(path: str, value: Any) -> str:  # noqa: ANN401 - JSON
     """The value at its place in a manifest, to copy."""
     for key in reversed(path.split(".")):
         value = {key: value}
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip()
+    return dump(value)

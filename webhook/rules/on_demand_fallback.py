@@ -304,6 +304,7 @@ def _scale_rule(group: str, resource: str, *, scale: bool) -> list[ResourceRule]
 
 KIND: Final = PolicyKind(
     name="OnDemandFallback",
+    not_exported="it looks up the cluster's node pools",
     compile=_compile,
     rules=_rules,
     needs=Needs(pools=True, fresh=True),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import yaml
 
 from webhook.capacity.pool import CapacityType, Gpu, Pool
 from webhook.decision import Outcome, Violation
+from webhook.documents.yaml_writer import dump
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Findings(msgspec.Struct, frozen=True):
                 maximum=max(1, (spot.maximum if spot.autoscaling else spot.desired) or 0),
             )
             if manifest is not None:
-                return ", for example:\n" + yaml.safe_dump(manifest, sort_keys=False).rstrip()
+                return ", for example:\n" + dump(manifest)
         return f": {_a(spot.kind)} like {_stem(spot)} that is not spot and may have at least 1 node"
 
 

@@ -72,6 +72,11 @@ class Subject(Protocol):
         """What is judged as plain JSON: the object, or the template as the Pod it will become, with all changes."""
 
 
+def labelled(subject: Subject) -> str:
+    """What has a Pod's labels and annotations where they are written, for people."""
+    return "the pod template" if subject.template else "the Pod"
+
+
 @runtime_checkable
 class Mutator(Protocol):
     """A rule that changes Pods on CREATE."""
@@ -217,9 +222,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of policy.
 
     Attributes:
-        name: the ``kind`` of its documents.
-        spec: the model of their ``spec``; None: of ``spot_placement.py`` it is ``SpotPlacementSpec`` in
-            ``spot_placement_spec.py``. There it is imported only to validate policies; models are slow to import.
+        name: the ``kind`` of its documents. The model of their ``spec`` is beside its module: of ``spot_placement.py``
+            it is ``SpotPlacementSpec`` in ``spot_placement_spec.py``.
         compile: makes the rule; it has ``mutate``, ``validate`` or both. Problems were found by the model, or are
             raised as `webhook.policy.errors.SpecError` with the field path below ``spec``, or as ``SpecErrors``.
         rules: what it matches when its ``match`` does not say, given the facts.
@@ -230,10 +234,11 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
         pods_alone: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
             that change Pods.
+        writes: the fields of a Pod that it may change, as path expressions of jq.
+        not_exported: why ``export vap`` leaves its policies out, if it does: "not exported: ..."
     """
 
     name: str
-    spec: type[PolicySpec] | None = None
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
     needs: Needs = NO_NEEDS
@@ -242,11 +247,11 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     unknown_outcome: Outcome = Outcome.WARN
     counts_replicas: bool = False
     pods_alone: bool = False
+    writes: tuple[str, ...] = ()
+    not_exported: str = "its kind can not be"
 
     def model(self) -> type[PolicySpec]:
-        """The model of ``spec``."""
-        if self.spec is not None:
-            return self.spec
+        """The model of ``spec``, which is imported only to validate policies: models are slow to import."""
         beside = import_module(f"{self.compile.__module__}_spec")
         model: type[PolicySpec] = getattr(beside, f"{self.name}Spec")
         return model

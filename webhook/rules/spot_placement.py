@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from webhook.capacity.supply import Supply
     from webhook.capacity.targeting import Target
     from webhook.context import Context
-    from webhook.decision import Trace, Violation
+    from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.rules.protocol import Facts, Subject
@@ -117,11 +117,12 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("%s: %s", pool, because)
         if not target.nodes:
             known = target.pools is not None
-            why = nowhere(pod, target, view, supply) if known else findings.pools_unknown(pod, view)
+            why = nowhere(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
             return Plan(violations=(why,))
-        return self._placed(pod, target, supply, trace)
+        return self._placed(subject, target, supply)
 
-    def _placed(self, pod: Pod, target: Target, supply: Supply, trace: Trace) -> Plan:
+    def _placed(self, subject: Subject, target: Target, supply: Supply) -> Plan:
+        pod, trace = subject.pod, subject.trace
         keeps = kept(pod)
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
@@ -131,10 +132,10 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         else:
             selectors = select(target.nodes, supply, self.labels)
             if not selectors:
-                return Plan(violations=(findings.not_told_apart(pod, target),))
+                return Plan(violations=(findings.not_told_apart(subject, target),))
             selectors = _missing_selectors(pod, selectors, preferred=target.preferred)
             if len(selectors) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(selectors) > TERMS_AT_MOST:
-                return Plan(violations=(findings.too_many_terms(pod, target, TERMS_AT_MOST // len(selectors)),))
+                return Plan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(selectors)),))
         tolerations: tuple[Toleration, ...] = ()
         if "tolerations" in keeps:
             trace.say("it keeps its tolerations")
@@ -192,6 +193,8 @@ def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
 
 KIND: Final = PolicyKind(
     name="SpotPlacement",
+    writes=(".spec.affinity", ".spec.nodeSelector", ".spec.tolerations"),
+    not_exported="it changes Pods, and looks up the cluster's node pools",
     order=0,
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),

@@ -18,6 +18,7 @@ from webhook.capacity.targeting import (
 from webhook.decision import Outcome, Violation
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.policy.errors import did_you_mean
+from webhook.rules.protocol import labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from webhook.capacity.targeting import Target
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod, Requirement, Toleration
+    from webhook.rules.protocol import Subject
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
@@ -163,7 +165,7 @@ def _unseen_pool(name: str, providers: list[Provider]) -> Violation:
         _ANNOTATION,
         "The cluster shows Nodes of them, and no object that describes a node pool; the annotation names one of those "
         f"that are seen. {UNCHANGED}",
-        f"instead of the annotation, label the Pod `{CAPACITY_LABEL}: spot` and give it the nodeSelector "
+        f"instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and the nodeSelector "
         + " or ".join(f"`{each.pool_label}: {name}`" for each in providers),
     )
 
@@ -181,27 +183,27 @@ def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
     )
 
 
-def not_told_apart(pod: Pod, target: Target) -> Violation:
+def not_told_apart(subject: Subject, target: Target) -> Violation:
     """No selector admits the Pod's pools and nothing else."""
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
     return finding(
         "the Pod targets spot, and no label tells its spot pools from the others",
-        asked_at(pod),
+        asked_at(subject.pod),
         f"It can land on {listed(where)}. {UNCHANGED}",
-        "let these pools, and no others, give their nodes one label of the same value, or name one pool: "
-        f"annotation `{NODE_POOL_ANNOTATION}`",
+        "let these pools, and no others, give their nodes one label of the same value, or annotate "
+        f"{labelled(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 
-def too_many_terms(pod: Pod, target: Target, most: int) -> Violation:
+def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
     """The selector would multiply the terms of the Pod's own affinity beyond reason."""
-    terms = len(terms_of(pod.spec))
+    terms = len(terms_of(subject.pod.spec))
     return finding(
         f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
         f"{REQUIRED}.nodeSelectorTerms",
         f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in common: "
         f"each term would become one for each provider, and at most {most} can. {UNCHANGED}",
-        f"write fewer terms, or name one pool: annotation `{NODE_POOL_ANNOTATION}`",
+        f"write fewer terms, or annotate {labelled(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 

@@ -9,6 +9,7 @@ from webhook.capacity.landing import EXCLUDED, gpu_only
 from webhook.capacity.pool import CapacityType, Gpu
 from webhook.capacity.targeting import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
 from webhook.kube.affinity import Answer, admits, refusal, terms_of
+from webhook.rules.protocol import labelled
 from webhook.rules.spot_placement_findings import (
     LISTED,
     UNCHANGED,
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod
+    from webhook.rules.protocol import Subject
 
 
-def nowhere(pod: Pod, target: Target, view: ClusterView, supply: Supply) -> Violation:
+def nowhere(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
     """The Pod targets spot, and there is no spot pool that it can land on."""
+    pod = subject.pod
+    on_demand = f"label {labelled(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
         for violation in no_such_spot_pool(named, view, supply):
@@ -45,19 +49,20 @@ def nowhere(pod: Pod, target: Target, view: ClusterView, supply: Supply) -> Viol
     for nodes in _excluded_alone(target, supply):
         field, demand = refusal(pod.spec, partial(_suits, nodes))
         if field:
-            return _excluded(pod, target, supply, field=field, demand=demand)
+            fix = f"remove the requirement, or {on_demand}"
+            return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.refused:
         return finding(
             "the Pod targets spot, and the cluster has no spot pool",
             asked_at(pod),
             f"It targets spot by {target.because}. {UNCHANGED}",
-            f"create a spot pool, or label the Pod `{CAPACITY_LABEL}: {ON_DEMAND}`",
+            f"create a spot pool, or {on_demand}",
         )
     return finding(
         "the Pod targets spot, and there is no spot pool that it can land on",
         asked_at(pod),
         f"It targets spot by {target.because}. {_reasons(target.refused)} {UNCHANGED}",
-        f"change the Pod so that it fits one of these pools, or label the Pod `{CAPACITY_LABEL}: {ON_DEMAND}`",
+        f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
 
 
@@ -87,7 +92,7 @@ def _of(refused: Iterable[tuple[Pool, str]], supply: Supply) -> Iterator[SpotNod
     yield from (nodes for nodes in supply.spot if any(nodes.pool is pool for pool in pools))
 
 
-def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str) -> Violation:
+def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
     terms = terms_of(pod.spec)
     admitted = [
         str(pool)
@@ -104,7 +109,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
         f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field,
         f"It targets spot by {target.because}, and demands `{demand}`.{wants}{closed} {UNCHANGED}",
-        f"remove the requirement, or label the Pod `{CAPACITY_LABEL}: {ON_DEMAND}`",
+        fix,
     )
 
 

@@ -241,6 +241,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
 
 KIND: Final = PolicyKind(
     name="SpotSuitability",
+    not_exported="it asks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True, budgets=True),

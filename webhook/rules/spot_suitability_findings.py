@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod, Volume
 
 _CAPACITY: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
+_ON_DEMAND: Final = f"metadata:\n  labels:\n    {CAPACITY_LABEL}: {ON_DEMAND}"
 _OWN_LABELS: Final = "spotgate.dev/"
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -60,6 +61,7 @@ def driver(case: Case, name: str) -> Violation:
         field=_CAPACITY,
         detail="Workers are made again and go on as long as it lives: they belong on spot, it belongs on demand.",
         fix=_on_demand(case, "run it on demand"),
+        yaml=_ON_DEMAND,
     )
 
 
@@ -88,6 +90,7 @@ def stateful_singleton(case: Case, claim: str) -> Violation:
         field=_CAPACITY,
         detail=f"spec.replicas is 1, and {holds}. Nobody stands in for it meanwhile, and what was not written is lost.",
         fix=_on_demand(case, "run it on demand"),
+        yaml=_ON_DEMAND,
     )
 
 
@@ -104,7 +107,7 @@ def few_replicas(case: Case, minimum: int) -> Violation:
         detail=f"spec.replicas is {case.replicas}; on spot, {minimum} or more can do without one. Where an autoscaler "
         "keeps more, its minimum belongs there.",
         fix=_fix(
-            f"raise them in the {case.workload}, or label its Pods `{CAPACITY_LABEL}: {ON_DEMAND}`",
+            f"raise them in the {case.workload}, or label its pod template `{CAPACITY_LABEL}: {ON_DEMAND}`",
             "spec:",
             f"  replicas: {minimum}",
         ),
@@ -123,8 +126,8 @@ def readiness_probe(pod: Pod) -> Violation:
         reason="no container has a readiness probe: after a reclaim, Pods get requests before they can answer",
         field=f"spec.containers[{index}].readinessProbe",
         detail="A PodDisruptionBudget counts them as healthy, too, and lets the next node be drained.",
-        fix=_fix(
-            "say when it is ready, and how long a cold start takes",
+        fix="say when it is ready, and how long a cold start takes",
+        yaml=_lines(
             "spec:",
             "  containers:",
             f"    - name: {_scalar(name)}",
@@ -195,6 +198,7 @@ def protection(case: Case, key: str, value: str) -> Violation:
         field=f'metadata.annotations["{key}"]',
         detail=f"`{key}: {value}` only keeps the autoscaler from moving the Pod.",
         fix=_on_demand(case, "let it save its work when SIGTERM comes, or run it on demand"),
+        yaml=_ON_DEMAND,
     )
 
 
@@ -206,8 +210,8 @@ def data_on_node(index: int, volume: Volume, mounts: Sequence[str]) -> Violation
         reason=f"what is written to {mounts[0][:_SHOWN]} is lost with the spot node: {holds}",
         field=f"spec.volumes[{index}].{kind}",
         detail="A reclaimed node does not come back. The replacement begins with an empty folder on another one.",
-        fix=_fix(
-            "keep it in a PersistentVolumeClaim",
+        fix="keep it in a PersistentVolumeClaim",
+        yaml=_lines(
             "spec:",
             "  volumes:",
             f"    - name: {_scalar(volume.name)}",
@@ -233,8 +237,7 @@ def termination_handler(index: int, image: str) -> Violation:
 
 
 def _on_demand(case: Case, lead: str) -> str:
-    also = "" if case.labelled else ", and remove its own choice of spot"
-    return _fix(f"{lead}{also}", "metadata:", "  labels:", f"    {CAPACITY_LABEL}: {ON_DEMAND}")
+    return lead if case.labelled else f"{lead}, and remove its own choice of spot"
 
 
 def _budget(case: Case) -> str:
@@ -263,7 +266,12 @@ def _metadata(name: str, namespace: str) -> str:
 
 
 def _fix(lead: str, *lines: str) -> str:
-    return "\n".join([f"{lead}:", *lines])
+    """For YAML that belongs in another object, or in the workload and not in its pod template."""
+    return _lines(f"{lead}:", *lines)
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
 
 
 def _scalar(text: str) -> str:

@@ -156,6 +156,8 @@ def _message(rule: _Rule, values: Values) -> str:
 
 
 def _compile(spec: ValidationSpec, facts: Facts) -> Validation:
+    import jsonpatch  # noqa: F401, PLC0415 - 10 ms that no request is to wait for: `Subject.shown` needs it
+
     try:
         of = language()
     except MissingLibraryError as error:

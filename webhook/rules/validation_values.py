@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.caching import identity_cache
 from webhook.cel import HAS_NUL, NOT_KNOWN
-from webhook.review import GroupVersionKind
+from webhook.rules.protocol import Particulars
 
 if TYPE_CHECKING:
     from webhook.capacity.pool import Pool
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _WITH_POOLS: Final = "cel with pools"
 _WITHOUT_POOLS: Final = "cel"
 _NUL: Final = b"\\u0000"
+_REMEMBERED: Final = 4
+"""States of node pools kept at hand: the newest, and those of requests under way."""
 
 
 def values_of(subject: Subject, context: Context, language: Language, *, pools: bool) -> Values:
@@ -30,7 +33,7 @@ def values_of(subject: Subject, context: Context, language: Language, *, pools: 
     if values is None:
         shown = _shown(subject, context)
         if pools and context.view.pools is not None:
-            shown["pools"] = [_plain(pool) for pool in context.view.pools]
+            shown["pools"] = _plain_pools(context.view.pools)
         part_of = len(bytes(subject.request.object)) if subject.template else 0
         values = subject.memo[memo] = language.values(shown, subject.memo.get(other), part_of)
     return values
@@ -55,7 +58,7 @@ def _shown(subject: Subject, context: Context) -> dict[str, Any]:
         values["oldObject"] = NOT_KNOWN
     if user.username:
         values["request.userInfo"] = about["userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
-    if request.namespace and request.kind != _NAMESPACE:  # which is said to be in itself
+    if Particulars.of(request).in_namespace:
         labels = view.namespaces.get(request.namespace)
         known = {"metadata": {"name": request.namespace, "labels": dict(labels or ())}}
         values["namespaceObject"] = NOT_KNOWN if labels is None else known
@@ -78,7 +81,6 @@ def _about(subject: Subject) -> dict[str, Any]:
     return {key: value for key, value in about.items() if value not in ("", None)}
 
 
-_NAMESPACE: Final = GroupVersionKind("", "v1", "Namespace")
 _POD: Final = {"group": "", "version": "v1", "kind": "Pod"}
 _PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
 
@@ -89,6 +91,11 @@ def _has_nul(value: object) -> bool:
     if isinstance(value, dict):
         return any("\0" in key or _has_nul(item) for key, item in value.items())
     return isinstance(value, list) and any(map(_has_nul, value))
+
+
+@identity_cache(maxsize=_REMEMBERED)
+def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
+    return [_plain(pool) for pool in pools]
 
 
 def _plain(pool: Pool) -> dict[str, Any]:
