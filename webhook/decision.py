@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from textwrap import indent
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from webhook.patch import Operation
 
@@ -26,6 +26,30 @@ class Outcome(IntEnum):
         return self.name.lower()
 
 
+class Verdict(StrEnum):
+    """What becomes of a request: the weightiest of its findings."""
+
+    ALLOWED = "allowed"
+    AUDITED = "audited"
+    INDETERMINATE = "indeterminate"
+    WARNED = "warned"
+    DENIED = "denied"
+
+
+_VERDICTS: Final = {
+    None: Verdict.ALLOWED,
+    Outcome.AUDIT: Verdict.AUDITED,
+    Outcome.INDETERMINATE: Verdict.INDETERMINATE,
+    Outcome.WARN: Verdict.WARNED,
+    Outcome.DENY: Verdict.DENIED,
+}
+
+
+def verdict_of(outcomes: Iterable[Outcome]) -> Verdict:
+    """What becomes of a request with findings of these outcomes."""
+    return _VERDICTS[max(outcomes, default=None)]
+
+
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """A bare finding, as a rule emits it: before enforcement, exemptions and break-glass.
 
@@ -34,6 +58,8 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         field: the offending field, as ``metadata.labels["a/b"]``, relative to what the rule was given.
         detail: what a person needs to understand it; may be empty.
         fix: what to do about it, as an instruction; may be empty.
+        yaml: what the fix has people write, relative to what the rule was given; may be empty. It is shown below the
+            fix, as it is written in the object of the request.
         outcome: the most this finding may become; the policy's enforcement can only lower it.
         unknown: the rule could not know what it needs, and does not accuse the object.
         remedy: what changes the object so that this is no longer found, relative to what the rule was given; only where
@@ -46,6 +72,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     field: str = ""
     detail: str = ""
     fix: str = ""
+    yaml: str = ""
     outcome: Outcome = Outcome.DENY
     unknown: bool = False
     remedy: tuple[Operation, ...] = ()

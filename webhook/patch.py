@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -36,6 +36,10 @@ class Operation(msgspec.Struct, frozen=True):
         return {"op": self.op, "path": self.path, "value": self.value}
 
 
+class PatchError(Exception):
+    """A patch that does not fit the value."""
+
+
 def pointer(segments: Iterable[str | int]) -> str:
     """Segments as a JSON pointer, ``~`` and ``/`` escaped (RFC 6901)."""
     return "".join(f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments)
@@ -57,14 +61,26 @@ def move(path: Iterable[str | int], to: Iterable[str | int], value: Any) -> tupl
 
 
 def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[str, Any]:
-    """The value with the operations applied; what they lead through is changed in place."""
-    patch = [operation.as_json() for operation in operations]
+    """The value with the operations applied, as `apply_json` does it."""
+    patched: dict[str, Any] = apply_json([operation.as_json() for operation in operations], value)
+    return patched
+
+
+def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value with a JSONPatch applied; what it leads through is changed in place.
+
+    Raises:
+        PatchError: what it leads through, removes or replaces is not there.
+    """
     if not patch:
         return value
     import jsonpatch  # noqa: PLC0415 - 10 ms, and few need it
+    import jsonpointer  # noqa: PLC0415
 
-    patched: dict[str, Any] = jsonpatch.apply_patch(value, patch, in_place=True)
-    return patched
+    try:
+        return jsonpatch.apply_patch(value, patch, in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        raise PatchError(str(error)) from None
 
 
 class Recorder:

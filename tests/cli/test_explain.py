@@ -75,6 +75,12 @@ def judged_by(run: Run, write: Write, policy: str, *arguments: str | Path) -> st
     return explain(run, "--policies", write("policies/policy.yaml", policy), "pod.yaml", *arguments).split("\n\n", 1)[1]
 
 
+def test_what_is_added_is_the_same_to_kubectl(run: Run, write: Write) -> None:
+    write("state.yaml", STATE.replace("gpu-spot", "'y'"))
+    said = explain(run, "--state", "state.yaml", "job.yaml")
+    assert "+ spec.template.spec.nodeSelector:\n                compute.coreweave.com/node-pool: 'y'\n" in said
+
+
 def test_a_job_on_spot_from_the_first_reason_to_the_last_second(run: Run) -> None:
     assert (
         explain(run, "--state", "state.yaml", "job.yaml")

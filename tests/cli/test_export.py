@@ -57,6 +57,16 @@ def exported(run: Run, write: Write) -> Callable[..., tuple[dict[str, JSON], str
     return export
 
 
+def test_what_is_left_out_is_said_in_one_line_whatever_is_written_in_several(exported: Callable[..., Any]) -> None:
+    shipped = (ROOT / "policies" / "providers" / "cks.yaml").read_text()
+    provider = shipped.replace("labels: spec.nodeLabels", 'labels: "merge(spec.nodeLabels,\\nspec.more)"')
+    rules = "[{apiGroups: [compute.coreweave.com], resources: [nodepools], operations: [CREATE]}]"
+    spec = f"{{domains: [example.com], match: {{resourceRules: {rules}}}}}"
+    found, said = exported(f"{provider}\n---\n", document("ReservedLabels", "labels", spec))
+    assert list(found) == ["labels.nodepools.compute.coreweave.com"]
+    assert "give their nodes: merge(spec.nodeLabels, spec.more) is no plain field\n" in said
+
+
 def test_every_policy_has_its_binding_and_a_name_of_its_own(run: Run) -> None:
     done = run("export", "vap")
     documents = list(yaml.safe_load_all(done.out))

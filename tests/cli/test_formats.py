@@ -16,6 +16,7 @@ from tests.cli.test_output import FINDING, judged
 from webhook.cli import output_github, output_policyreport, output_sarif
 from webhook.cli.report import Report
 from webhook.cli.reporting import team_of
+from webhook.documents import read_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,6 +195,14 @@ def test_github_is_told_what_it_does_not_show() -> None:
 
 
 # PolicyReport
+
+
+def test_a_report_is_the_same_to_kubectl_whatever_an_object_is_called() -> None:
+    text = output_policyreport.render(Report.of([judged(replace(FINDING, name="y", policy="1e3"))], [], skipped=0))
+    (document,) = read_documents(text.encode(), "report.yaml")
+    report: Any = document.value
+    (result,) = report["results"]
+    assert (result["policy"], result["resources"][0]["name"]) == ("1e3", "y")
 
 
 def test_a_report_is_for_each_namespace_and_takes_back_what_an_older_one_said(run: Run) -> None:

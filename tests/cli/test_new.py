@@ -46,6 +46,12 @@ def test_the_draft_of_every_kind_loads_as_it_is(run: Run, tmp_path: Path, kind: 
         )
 
 
+@pytest.mark.parametrize("name", ["y", "no", "10", "1e3", "0x1f"])
+def test_a_name_that_is_no_text_without_quotes_has_them(run: Run, tmp_path: Path, name: str) -> None:
+    run("new", "SpotPlacement", "--name", name, "-o", tmp_path / "draft.yaml")
+    assert [each.name for each in load_bundle([tmp_path]).policies] == [name]
+
+
 def test_an_exemption_beside_other_policies_is_told_which_there_are(run: Run, tmp_path: Path) -> None:
     run("new", "Exemption", "-o", tmp_path / "exemption.yaml")
     run("new", "SpotPlacement", "-o", tmp_path / "placement.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -20,7 +21,8 @@ from hypothesis import strategies as st
 
 from webhook.bundle import SHIPPED
 from webhook.cli.policy_tests_expectations import differences, golden_difference
-from webhook.policy.policy_test import ExpectSpec, Verdict
+from webhook.decision import Verdict
+from webhook.policy.policy_test import ExpectSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -352,6 +354,9 @@ spec:
         ("name: mine", "name: My Test", "expected up to 63 lower case letters"),
         ("case 1", "case 0", "2 cases are named 'case 0'; give each a name of its own"),
         ("kubernetesVersion: '1.30'", "kubernetesVersion: 1.30", 'write it in quotes, as "1.34": YAML reads 1.3'),
+        ("kubernetesVersion: '1.30'", "kubernetesVersion: 1", 'expected a version in quotes, as "1.34"; got 1'),
+        ("'1.30'", "1.3O", "kubernetesVersion: '1.3O' is no Kubernetes version; write it as 1.34"),
+        ("'1.30'", f"v1.{'9' * 5000}", "t.yaml:17:3: spec.kubernetesVersion: 'v1.99"),
         ("labels:", "label:", "unknown field `label`, did you mean `labels`?"),
         ("team: a", "team: 1", "must be a text, got 1; put it in quotes"),
     ],
@@ -592,6 +597,22 @@ def test_control_characters_of_a_test_do_not_reach_the_terminal(run: Run, write:
     assert done.code == 1
     assert "FAILED  mine: red  [31m" in done.out
     assert "\x1b" not in done.out
+
+
+def test_texts_of_a_test_are_no_commands_for_the_runner_and_turn_no_line_around(run: Run, write: Write) -> None:
+    command = "one\n::error title=x::injected\ntwo"
+    write("policies/policy.yaml", POLICY.replace("they own it", json.dumps(command)))
+    write(
+        "policies/tests/g.yaml", yaml.safe_dump({**POD, "metadata": {"name": "web", "annotations": {"note": command}}})
+    )
+    pod = {**POD, "metadata": {"name": "web", "annotations": {"note": f"{command} again"}}}
+    case = {"name": f"right to left \u202e {command}", "expect": expecting("denied", golden="g.yaml")}
+    write("policies/tests/t.yaml", policy_test(case, object=pod))
+    done = run("test", "--coverage", "policies")
+    assert done.code == 1
+    assert done.out.splitlines()[0].endswith("FAILED  mine: right to left   one ::error title=x::injected two")
+    assert not [line for line in done.out.splitlines() if line.lstrip().startswith("::")]
+    assert "\u202e" not in done.out
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "test"])

@@ -161,6 +161,10 @@ BROKEN: dict[str, tuple[str | bytes, list[str]]] = {
         'kubernetesVersion: "latest"',
         ["1:1: kubernetesVersion: 'latest' is no Kubernetes version; write it as 1.34"],
     ),
+    "a letter in the version": (
+        'kubernetesVersion: "1.2O"',
+        ["1:1: kubernetesVersion: '1.2O' is no Kubernetes version; write it as 1.34"],
+    ),
     "text for a list": ("ignore: x", ["1:1: ignore: must be a list: [x]"]),
     "bad glob": ('ignore: ["[a"]', ["1:10: ignore[0]: '[a' opens a `[` that it does not close"]),
     "missing state": ("state: [x, z]", ["1:9: state[0]: there is no 'x'", "1:12: state[1]: there is no 'z'"]),

@@ -28,7 +28,8 @@ from webhook.cli.policy_tests import read_tests
 from webhook.cli.policy_tests_case import Case
 from webhook.cli.policy_tests_expectations import differences
 from webhook.cluster.manifests import read_manifests
-from webhook.policy.policy_test import ExpectSpec, Verdict
+from webhook.decision import Verdict
+from webhook.policy.policy_test import ExpectSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook import __version__
 from webhook.cli.exits import CANNOT_JUDGE, CannotJudgeError
+from webhook.cli.terminal import complain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CANNOT_JUDGE
     except (CannotJudgeError, OSError) as error:  # OSError: the output's disk is full
-        print(error, file=sys.stderr)
+        complain(*str(error).split("\n"))
         return CANNOT_JUDGE
     except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that there are findings
         import traceback  # noqa: PLC0415

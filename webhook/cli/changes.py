@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from webhook.cli.git import base_of
 from webhook.cli.judging import written_identity
+from webhook.cli.terminal import complain
 from webhook.cluster.manifests import Manifests
 from webhook.cluster.sources import Source, is_wanted, is_wanted_file
 
@@ -63,7 +63,7 @@ class Changes:
         contents = self._base.read(sorted(sources))
         self._read([replace(sources[path], size=len(data), data=data) for path, data in contents], found)
         for problem in found.problems:
-            print(f"warning: where the branch left {ref}: {problem}", file=sys.stderr)
+            complain(f"warning: where the branch left {ref}: {problem}")
         return found.objects
 
     def touches(self, manifest: Manifest) -> bool:
@@ -90,7 +90,7 @@ class Changes:
                 gone.append(each)
                 continue
             text = f"{each.kind} {each.name} is at {place} now, outside of what was given, and is not judged"
-            print(f"{each.file}:{each.line}: warning: {text}; pass that file too", file=sys.stderr)
+            complain(f"{each.file}:{each.line}: warning: {text}; pass that file too")
         return gone
 
     def _elsewhere(self) -> Iterator[Source]:

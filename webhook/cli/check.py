@@ -16,7 +16,7 @@ from webhook.cli.parallel import judge_each
 from webhook.cli.project import take_project_file
 from webhook.cli.report import Report
 from webhook.cli.reporting import entries, titles
-from webhook.cli.terminal import plain
+from webhook.cli.terminal import complain
 from webhook.cli.writing import write_whole
 from webhook.context import utc_now
 from webhook.lint import warnings
@@ -146,7 +146,7 @@ def _put_out(report: Report, name: str, file: Path | None) -> str:
 def _finish(report: Report, problems: list[str]) -> int:
     if problems:
         sys.stdout.flush()
-        print(plain([(text, "")] for text in problems), file=sys.stderr)
+        complain(*problems)
         return CANNOT_JUDGE
     return FOUND if any(map(report.fails, report.results)) else FINE
 

@@ -11,7 +11,7 @@ from webhook.cli.explanation import explanations
 from webhook.cli.inputs import judge
 from webhook.cli.options import add_inputs, add_operation, add_rendered
 from webhook.cli.project import take_project_file
-from webhook.cli.terminal import plain
+from webhook.cli.terminal import complain
 from webhook.cli.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -71,6 +71,6 @@ def run(options: Namespace) -> int:
         raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
     if judged.problems:
         sys.stdout.flush()
-        print(plain([(str(each), "")] for each in sorted(judged.problems)), file=sys.stderr)
+        complain(*map(str, sorted(judged.problems)))
         return CANNOT_JUDGE
     return FINE

@@ -9,6 +9,7 @@ import msgspec
 from webhook.capacity.pool import Gpu
 from webhook.capacity.provider import readers_by_resource
 from webhook.capacity.sizes import resized
+from webhook.cli.terminal import counted
 from webhook.review import decode_object, is_null
 
 if TYPE_CHECKING:
@@ -77,11 +78,12 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     gpu = f"{_GPUS.get(pool.gpu, pool.gpu)}{count}{f' ({pool.gpu_type})' if pool.gpu_type else ''}"
     yield PoolFact("GPUs", gpu, source(accelerators.type, accelerators.count, accelerators.when, machine))
     yield PoolFact("instance types", pool.instance_type or _NOT_SAID, source(machine))
-    now = _NOT_SAID if pool.desired is None else _nodes(pool.desired)
+    now = _NOT_SAID if pool.desired is None else counted(pool.desired, "node")
     by = f"{pool.size.by[0]} {pool.size.by[2]}" if pool.size is not None else ""
     yield PoolFact("size", now, by or source(reader.desired))
     if pool.autoscaling:
-        most = _nodes(pool.maximum) if pool.maximum is not None else "no maximum" if pool.unlimited else _NOT_SAID
+        unbounded = "no maximum" if pool.unlimited else _NOT_SAID
+        most = unbounded if pool.maximum is None else counted(pool.maximum, "node")
         yield PoolFact("autoscaled to", most, source(reader.autoscaling, reader.maximum, reader.limits))
     else:
         yield PoolFact("autoscaled", "no", source(reader.autoscaling))
@@ -104,10 +106,6 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
 def _said_by(query: Query, value: dict[str, Any]) -> str:
     place = query.place(value)
     return f"no {place}" if place == query.field and query.written(value) is None else place
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node" if count == 1 else f"{count} nodes"
 
 
 def _listed(items: Iterable[str]) -> str:

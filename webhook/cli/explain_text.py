@@ -5,13 +5,12 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-import yaml
-
 from webhook.cli import terminal, timeline_text
 from webhook.cli.explanation import CHANGES, WORDS
 from webhook.cli.terminal import printable
 from webhook.cli.timeline import Timeline
 from webhook.decision import Outcome
+from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -110,8 +109,7 @@ def _addition(addition: Addition) -> Iterator[Line]:
 
 def as_yaml(value: object) -> str:
     """A value as YAML, in block style."""
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=_WIDTH)
-    return text.removesuffix("...\n").rstrip("\n")
+    return dump(value, width=_WIDTH)
 
 
 def _finding(finding: Finding) -> Iterator[Line]:

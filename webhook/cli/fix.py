@@ -16,13 +16,14 @@ from webhook.cli.inputs import judge
 from webhook.cli.judging import path_of
 from webhook.cli.options import add_inputs
 from webhook.cli.project import take_project_file
-from webhook.cli.terminal import plain
+from webhook.cli.terminal import complain, plain
 from webhook.cli.writing import write_whole
 from webhook.cluster.sources import STDIN
 from webhook.decision import Outcome
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.engine import ENGINE
+from webhook.patch import apply_json
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ def run(options: Namespace) -> int:
             problems.append(error.problem)
     sys.stdout.flush()
     untold = [] if judged.problems else _untold(judged)
-    for line in [*untold, *map(str, sorted(problems))]:
-        print(_shown(line), file=sys.stderr)
+    for text in [*untold, *map(str, sorted(problems))]:
+        complain(text)
     if problems:
         if judged.problems and not (options.diff or options.check):
             print("nothing was written: what can't be judged may decide what the others need", file=sys.stderr)
@@ -112,11 +113,6 @@ def _untold(judged: Judged) -> Iterator[str]:
     for (reason, fix), (first, *others) in places.items():
         more = f" (and at {len(others)} more places)" if others else ""
         yield f"{first}: indeterminate: {reason}; {fix}{more}"
-
-
-def _shown(text: str) -> str:
-    """One line of it."""
-    return plain([[(text, "")]])
 
 
 def _fix(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: bool, shows: bool) -> None:
@@ -140,7 +136,7 @@ def _fix(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: bool, 
     if shows:
         print(_difference(file, before.decode(), after.decode()), end="")
     else:
-        print(_shown(f"{file}: {'changed' if writes else 'would be changed'}"))
+        print(plain([[(f"{file}: {'changed' if writes else 'would be changed'}", "")]]))
 
 
 class ProblemError(Exception):
@@ -183,13 +179,11 @@ def _changed(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) 
 
 def _wanted(objects: list[tuple[Manifest, Judgement]]) -> list[tuple[Document, JSONValue]]:
     """Each document that has a patched object, in order, and what it is to become."""
-    import jsonpatch  # noqa: PLC0415 - most files need no patch
-
     wanted: dict[int, tuple[Document, Any]] = {}
     for manifest, judgement in objects:
         document = manifest.document
         _, value = wanted.setdefault(document.begin, (document, deepcopy(document.value)))
-        jsonpatch.apply_patch(value, list(judgement.patch), in_place=True)
+        apply_json(judgement.patch, value)
     return list(wanted.values())
 
 

@@ -18,11 +18,13 @@ from webhook.cli.fn_results import Report
 from webhook.cli.inputs import Court
 from webhook.cli.options import add_inputs
 from webhook.cli.project import take_project_file
+from webhook.cli.terminal import complain
 from webhook.cluster.manifests import Manifest, Manifests
 from webhook.cluster.sources import STDIN, Source
 from webhook.decision import Outcome
 from webhook.documents import LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
+from webhook.patch import apply_json
 from webhook.policy.errors import Problem, did_you_mean
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def run(_options: Namespace) -> int:
         changed["results"] = [*(resources.get("results") or []), *msgspec.to_builtins(report.results)]
     _answer(data, document, changed)
     for line in report.lines:
-        print(line, file=sys.stderr)
+        complain(line)
     if problems:
         return CANNOT_JUDGE
     return FOUND if report.failed else FINE
@@ -209,10 +211,8 @@ def _as_applied(manifest: Manifest) -> Manifest:
 
 def _patch(resources: dict[str, Any], objects: list[tuple[Manifest, Judgement]]) -> None:
     """Inject in the items, in place."""
-    import jsonpatch  # noqa: PLC0415 - validation needs none
-
     for _, judgement in objects:
-        jsonpatch.apply_patch(resources, list(judgement.patch), in_place=True)
+        apply_json(judgement.patch, resources)
 
 
 def _answer(data: bytes, document: Document, changed: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from webhook.engine import ENGINE, decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
-from webhook.patch import pointer
+from webhook.patch import apply_all, pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
@@ -316,12 +316,10 @@ def _lean(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
     """Change the object in place; the operations that did it, where their parents were missing with those."""
-    import jsonpatch  # noqa: PLC0415 - most objects need no patch
-
     applied = []
     for operation in operations:
         fitting = _with_parents(operation, value) if operation.op == "add" else operation
-        jsonpatch.apply_patch(value, [fitting.as_json()], in_place=True)
+        apply_all([fitting], value)
         applied.append(fitting)
     return applied
 
@@ -330,7 +328,7 @@ def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[d
     """The operations for the document of the file, which has neither the defaults nor the parents they made.
 
     Raises:
-        JsonPatchException, JsonPointerException: what they remove or replace is not there.
+        PatchError: what they remove or replace is not there.
     """
     if not operations:
         return ()

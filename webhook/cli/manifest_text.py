@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from webhook.documents.values import resolve
+from webhook.documents.yaml_writer import Dumper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,29 +14,11 @@ if TYPE_CHECKING:
 _WIDTH: Final = 1000
 """Characters of a line: expressions and certificates stay on one."""
 
-_TEXT: Final = "tag:yaml.org,2002:str"
-_NO_TEXT: Final = "tag:yaml.org,2002:value"
 
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what is there twice twice: anchors are no good in a manifest."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        del data
-        return True
-
+class _Dumper(Dumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
         """Indent lists in mappings too, as manifests mostly have it."""
         super().increase_indent(flow, False)  # noqa: FBT003
-
-    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
-        """What a plain scalar is read as; a text that is read as something else is put in quotes.
-
-        By kubectl, too, which takes `y` for true and `1e3` for a number.
-        """
-        tag: str = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
-        is_plain_text = kind is yaml.ScalarNode and implicit[0] and tag == _TEXT
-        return _NO_TEXT if is_plain_text and resolve(value) != value else tag
 
 
 def as_block(value: Mapping[str, Any]) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import load_bundle
 from webhook.cli.exits import CannotJudgeError
+from webhook.cli.terminal import complain
 from webhook.context import ASSUMED_VERSION, utc_now
 from webhook.globs import problem_with
+from webhook.kube.versions import parse_version
 from webhook.lint import warnings
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.recall import cache_folder
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from webhook.bundle import Bundle
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(\.\d+)?([-+].*)?")
 
 
 def add_operation(parser: argparse.ArgumentParser) -> None:
@@ -154,15 +154,15 @@ def resource_name(text: str) -> str:
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:
-    """(major, minor) of ``1.34``, ``v1.34.2``.
+    """What `parse_version` makes of it.
 
     Raises:
         argparse.ArgumentTypeError: it is no version.
     """
-    found = _VERSION.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no Kubernetes version; write it as 1.34")
-    return int(found[1]), int(found[2])
+    try:
+        return parse_version(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def read_policies(paths: Sequence[Path], *, own_namespace: str = "") -> Bundle:
@@ -176,5 +176,5 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "") -> Bundle:
     except PolicyErrors as errors:
         raise CannotJudgeError(str(errors)) from None
     for warning in warnings(bundle, utc_now().date()):
-        print(warning, file=sys.stderr)
+        complain(str(warning))
     return bundle

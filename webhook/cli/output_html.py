@@ -16,6 +16,7 @@ from webhook.cli import timeline_svg
 from webhook.cli.explain_html import as_field
 from webhook.cli.pages import page
 from webhook.cli.reporting import NOBODY
+from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +152,7 @@ def _verdict(report: Report) -> str:
     summary = report.summary
     denied = sum(any(result.outcome == "deny" for result in each.results) for each in report.objects)
     if denied:
-        return f"{denied} of {_count(summary.documents, 'object')} would be denied"
+        return f"{denied} of {counted(summary.documents, 'object')} would be denied"
     if report.unreadable:
         return "Not everything could be judged"
     if summary.warn or summary.indeterminate or summary.audit:
@@ -162,16 +163,12 @@ def _verdict(report: Report) -> str:
 def _summary(report: Report) -> str:
     summary = report.summary
     files = len({each.file for each in report.objects})
-    parts = [f"{_count(summary.documents, 'object')} in {_count(files, 'file')}"]
+    parts = [f"{counted(summary.documents, 'object')} in {counted(files, 'file')}"]
     if summary.patched:
         parts.append(f"{summary.patched} would be changed by the webhook")
     if summary.skipped:
         parts.append(f"{summary.skipped} skipped")
     return "; ".join(parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _rows(found: list[tuple[Judged, Result]], name_of: Callable[[tuple[Judged, Result]], str]) -> list[Row]:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from webhook.documents.yaml_writer import ReadByKubectl
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -40,8 +42,8 @@ _AT_MOST: Final = 500
 """Results in one report: with 2 KB each it stays below the 1.5 MiB that etcd takes."""
 
 
-class _Dumper(yaml.CSafeDumper):
-    """Writes texts of several lines as such."""
+class _Dumper(ReadByKubectl, yaml.CSafeDumper):
+    """Writes texts of several lines as such; in C, for there may be many."""
 
 
 def _represent(dumper: _Dumper, text: str) -> yaml.ScalarNode:

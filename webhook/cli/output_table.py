@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
 from webhook.cli.additions import addition_of
-from webhook.cli.terminal import plain, printable
+from webhook.cli.terminal import counted, plain, printable
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _patch(patch: Patch) -> Iterator[Line]:
 def _totals(report: Report) -> Line:
     summary = report.summary
     skipped = f", {summary.skipped} skipped" if summary.skipped else ""
-    line = [(f"{_count(summary.documents, 'object')}{skipped}: ", _PLAIN)]
+    line = [(f"{counted(summary.documents, 'object')}{skipped}: ", _PLAIN)]
     counts = [(outcome, getattr(summary, outcome)) for outcome in _STYLES]
     found = [(f"{number} {outcome}", _STYLES[outcome]) for outcome, number in counts if number]
     if report.unreadable:
@@ -89,12 +89,8 @@ def _totals(report: Report) -> Line:
     for index, piece in enumerate(found or [("no findings", _PLAIN)]):
         line += [(", ", _PLAIN), piece] if index else [piece]
     if summary.patched:
-        line.append((f"; {_count(summary.patched, 'object')} would be changed", _PLAIN))
+        line.append((f"; {counted(summary.patched, 'object')} would be changed", _PLAIN))
     return line
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _object(about: Result | Patch) -> str:

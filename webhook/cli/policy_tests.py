@@ -6,7 +6,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonpatch
 import msgspec
 from msgspec.structs import replace
 
@@ -20,7 +19,7 @@ from webhook.cluster.files import view_of
 from webhook.cluster.manifests import read_manifests
 from webhook.context import Context, Phase
 from webhook.documents import DocumentError
-from webhook.patch import pointer
+from webhook.patch import apply_json, pointer
 from webhook.policy.document import policy_files
 from webhook.policy.errors import did_you_mean
 from webhook.policy.loader import validate_document
@@ -224,5 +223,5 @@ def _patched(subject: Manifest, patch: tuple[dict[str, Any], ...]) -> dict[str, 
     """The object as it is written, with what is changed."""
     prefix = pointer(subject.path)
     own = [{**operation, "path": operation["path"].removeprefix(prefix)} for operation in patch]
-    patched: dict[str, Any] = jsonpatch.apply_patch(deepcopy(subject.value), own)
+    patched: dict[str, Any] = apply_json(own, deepcopy(subject.value))
     return patched

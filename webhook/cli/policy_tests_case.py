@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from webhook.cluster.manifests import Manifest
 from webhook.context import ASSUMED_VERSION
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
     from webhook.policy.policy_test import CaseSpec, PolicyTestSpec
-
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class CannotRunError(Exception):
@@ -80,8 +77,7 @@ class Case:
 
     def version(self) -> tuple[int, int]:
         """The Kubernetes version."""
-        found = _VERSION.match(self.spec.kubernetes_version or "")
-        return (int(found[1]), int(found[2])) if found else ASSUMED_VERSION
+        return self.spec.kubernetes_version or ASSUMED_VERSION
 
     def subject(self, kinds: Kinds) -> Manifest:
         """The object of the request, or what a DELETE takes away.

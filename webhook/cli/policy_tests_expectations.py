@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import TYPE_CHECKING, Any, Final
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from webhook.cli.writing import write_whole
-from webhook.decision import Outcome
+from webhook.decision import verdict_of
 from webhook.documents import read_documents
-from webhook.documents.values import resolve
-from webhook.policy.policy_test import Verdict
+from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,20 +19,8 @@ if TYPE_CHECKING:
     from webhook.documents import Path as FieldPath
     from webhook.policy.policy_test import ExpectSpec
 
-_VERDICTS: Final = {
-    Outcome.AUDIT: Verdict.AUDITED,
-    Outcome.INDETERMINATE: Verdict.INDETERMINATE,
-    Outcome.WARN: Verdict.WARNED,
-    Outcome.DENY: Verdict.DENIED,
-}
-
 Difference = tuple["FieldPath", str]
 """(what expects something else, below ``expect``; what is the matter)"""
-
-
-def verdict_of(findings: tuple[Finding, ...]) -> Verdict:
-    """What becomes of a request with these findings."""
-    return _VERDICTS[max(finding.outcome for finding in findings)] if findings else Verdict.ALLOWED
 
 
 def differences(
@@ -49,7 +34,7 @@ def differences(
         before: the object as it is written.
         after: the same, with what the policies change.
     """
-    verdict = verdict_of(findings)
+    verdict = verdict_of(finding.outcome for finding in findings)
     if verdict is not expected.outcome:
         yield ("outcome",), f"expected {expected.outcome}, got {verdict}"
     found = sorted({finding.policy for finding in findings})
@@ -132,22 +117,5 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes every text so that it is read as one: PyYAML takes a bare ``y`` for a text, and Kubernetes for true."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        del data
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = None if resolve(text) == text else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
 def _yaml(value: object) -> str:
-    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    return text
+    return f"{dump(value, width=120)}\n"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from textwrap import indent as indented
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 import orjson
 
+from webhook.cli import terminal
 from webhook.cli.output_junit import xml_text
+from webhook.cli.terminal import counted, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from webhook.cli.policy_tests import Result
     from webhook.cli.policy_tests_coverage import Covered
+    from webhook.cli.terminal import Line
     from webhook.decision import Finding
     from webhook.policy.errors import Problem
 
@@ -42,58 +43,51 @@ class Report(msgspec.Struct, frozen=True):
         return passed, len(self.results) - passed - unjudged, unjudged
 
 
-def table(report: Report) -> str:
-    """For people."""
-    return "\n".join(map(_printable, _lines(report)))
+def show(report: Report) -> None:
+    """Print it for people: in colour on a terminal that wants it, else plain."""
+    terminal.show(_lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: Report) -> Iterator[Line]:
     for result in report.results:
         if result.mismatches:
             yield from _failure(result)
-            yield ""
+            yield []
     if report.coverage is not None:
         yield from _coverage(report.coverage)
-        yield ""
+        yield []
     passed, failed, unjudged = report.count()
     counts = ((passed, "passed"), (failed, "failed"), (unjudged, "could not be judged"))
-    yield f"{_cases(len(report.results))} against {report.policies}: " + (
-        ", ".join(f"{number} {what}" for number, what in counts if number) or "nothing was tested"
-    )
+    told = ", ".join(f"{number} {what}" for number, what in counts if number) or "nothing was tested"
+    yield [(f"{counted(len(report.results), 'case')} against {report.policies}: {told}", "")]
 
 
-def _failure(result: Result) -> Iterator[str]:
-    yield f"{result.file}:{result.line}  FAILED  {result.test}: {result.case}"
+def _failure(result: Result) -> Iterator[Line]:
+    yield [(f"{result.file}:{result.line}", "bold"), ("  FAILED", "bold red"), (f"  {result.test}: {result.case}", "")]
     for each in result.mismatches:
         field = each.field.rpartition("expect.")[2]
-        yield indented(f"{each.file}:{each.line}: {field}: {each.text}", "    ")
+        yield from _indented(f"{each.file}:{each.line}: {field}: {each.text}", "    ")
     if not result.findings:
-        yield "    Nothing was found."
+        yield [("    Nothing was found.", "")]
         return
-    yield "    What was found:"
+    yield [("    What was found:", "")]
     for finding in result.findings:
-        yield indented(f"{finding.outcome}: {finding.message()}", "      ")
+        yield from _indented(f"{finding.outcome}: {finding.message()}", "      ")
 
 
-def _coverage(policies: list[Covered]) -> Iterator[str]:
-    yield "Coverage: how many cases a policy acts in, and how many objects it leaves alone"
+def _coverage(policies: list[Covered]) -> Iterator[Line]:
+    yield [("Coverage: how many cases a policy acts in, and how many objects it leaves alone", "")]
     width = max((len(each.policy) for each in policies), default=0)
     for each in policies:
-        yield f"  {each.policy:<{width}}  {each.kind}: acts {each.acted}, leaves alone {each.passed}"
+        name = f"{each.policy:<{width}}"
+        yield [(f"  {name}  {each.kind}: acts {each.acted}, leaves alone {each.passed}", "")]
         for text in each.unreached:
-            yield f"    {each.file}:{each.line}: {text}"
+            yield [(f"    {each.file}:{each.line}: {text}", "")]
 
 
-def _cases(number: int) -> str:
-    return "1 case" if number == 1 else f"{number} cases"
-
-
-_CONTROL: Final = re.compile(r"[^\n\x20-\x7e\xa0-\U0010ffff]")
-
-
-def _printable(text: str) -> str:
-    """Without control characters: a test must not steer the terminal that it is shown on."""
-    return _CONTROL.sub(" ", text)
+def _indented(text: str, indent: str) -> Iterator[Line]:
+    for line in text.split("\n"):
+        yield [(f"{indent}{line}", "")]
 
 
 def as_json(report: Report) -> str:
@@ -159,9 +153,7 @@ def _suite(root: Element, file: str, results: Sequence[Result]) -> None:
             error.text = xml_text("\n".join(map(str, result.problems)))
         elif result.mismatches:
             said = "; ".join(each.text for each in result.mismatches)
-            SubElement(case, "failure", message=xml_text(said), type="failed").text = xml_text(
-                "\n".join(_failure(result))
-            )
+            SubElement(case, "failure", message=xml_text(said), type="failed").text = xml_text(plain(_failure(result)))
 
 
-FORMATS: Final[dict[str, Callable[[Report], str]]] = {"table": table, "junit": junit, "json": as_json}
+FORMATS: Final[dict[str, Callable[[Report], str]]] = {"junit": junit, "json": as_json}

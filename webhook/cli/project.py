@@ -7,7 +7,6 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.options import kubernetes_version
 from webhook.cluster.sources import STDIN
 from webhook.context import ASSUMED_VERSION
 
@@ -33,7 +32,7 @@ def take_project_file(options: Namespace) -> None:
         options.state = options.state or [_from_here(file, each) for each in project.state]
         options.ignore = options.ignore or [normpath(each) for each in project.ignore]
         options.partial = options.partial or project.partial
-        options.kubernetes_version = options.kubernetes_version or kubernetes_version(project.kubernetes_version)
+        options.kubernetes_version = options.kubernetes_version or project.kubernetes_version
         if "fail_on" in options:
             options.fail_on = options.fail_on or project.fail_on
     options.kubernetes_version = options.kubernetes_version or ASSUMED_VERSION

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.options import kubernetes_version
 from webhook.cluster.sources import Source
 from webhook.context import ASSUMED_VERSION
 from webhook.documents import DocumentError, field_path, read_documents
-from webhook.policy.common import Flag, Glob, Model, NonEmpty
+from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
 from webhook.policy.errors import Problem
 from webhook.policy.loader import validate_model
 
@@ -23,16 +21,6 @@ if TYPE_CHECKING:
 
     from webhook.documents import Document
     from webhook.documents import Path as FieldPath
-
-
-def _version(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError(f'write it in quotes, as "1.34": YAML reads {value} as a number')  # noqa: TRY004 - pydantic
-    try:
-        kubernetes_version(value)
-    except ArgumentTypeError as error:
-        raise ValueError(str(error)) from None
-    return value
 
 
 class ProjectFile(Model):
@@ -52,9 +40,8 @@ class ProjectFile(Model):
     fail_on: Literal["deny", "warn", "indeterminate"] = Field(
         default="deny", description="The least that makes the exit code of check 1."
     )
-    kubernetes_version: Annotated[str, BeforeValidator(_version)] = Field(
-        default="%d.%d" % ASSUMED_VERSION,  # noqa: UP031
-        description="Of the API server and the kubelets, in quotes.",
+    kubernetes_version: KubernetesVersion = Field(
+        default=ASSUMED_VERSION, description="Of the API server and the kubelets, in quotes."
     )
 
 

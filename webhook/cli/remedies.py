@@ -11,6 +11,7 @@ from webhook.cli.report import Remedy
 from webhook.cluster.sources import STDIN
 from webhook.documents import field_path, parse_pointer
 from webhook.kube.selectors import selected_keys
+from webhook.patch import PatchError, apply_json
 
 if TYPE_CHECKING:
     from webhook.cluster.manifests import Manifest
@@ -30,16 +31,12 @@ def remedy_of(manifest: Manifest, operations: tuple[Operation, ...]) -> Remedy |
     gone = {str(parse_pointer(each.path)[-1]) for each in operations if each.op == "remove"}
     if not gone.isdisjoint(selected_keys(manifest.value)):
         return None
-    import jsonpatch  # noqa: PLC0415 - few findings have a remedy
-    from jsonpointer import JsonPointerException  # noqa: PLC0415
-
-    from webhook.documents.edit import Edit, EditError, edits  # noqa: PLC0415
+    from webhook.documents.edit import Edit, EditError, edits  # noqa: PLC0415 - few findings have a remedy
 
     try:
-        patch = list(as_written(operations, manifest))
-        wanted = jsonpatch.apply_patch(deepcopy(document.value), patch, in_place=True)
+        wanted = apply_json(as_written(operations, manifest), deepcopy(document.value))
         found = edits(document.source, document.value, wanted)
-    except (jsonpatch.JsonPatchException, JsonPointerException, EditError):
+    except (PatchError, EditError):
         return None
     if not found:
         return None

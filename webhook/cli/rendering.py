@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.cluster.sources import Source, printable
+from webhook.cluster.sources import Source
 from webhook.documents import Document, DocumentError, read_documents
-from webhook.policy.errors import Problem
+from webhook.policy.errors import Problem, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace

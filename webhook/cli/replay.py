@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -88,9 +87,8 @@ def run(options: Namespace) -> int:
         print(as_json(changes, reviews, problems))
     else:
         terminal.show(as_lines(changes, reviews))
-    for problem in problems:
-        print(problem, file=sys.stderr)
     if problems:
+        terminal.complain(*map(str, problems))
         return CANNOT_JUDGE
     return FOUND if changes else FINE
 

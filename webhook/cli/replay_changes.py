@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.context import Context, Phase, utc_now
+from webhook.decision import Outcome, verdict_of
 from webhook.engine import decide
+from webhook.patch import apply_all
 from webhook.review import decode_object
 from webhook.server.recording import Found, found_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from webhook.bundle import Bundle
     from webhook.cli.replay_reading import Review
     from webhook.cluster.protocol import ClusterView
-    from webhook.decision import Decision
+    from webhook.decision import Decision, Verdict
+    from webhook.patch import Operation
     from webhook.review import Request
     from webhook.server.recording import Recorded
-
-_VERDICTS: Final = (
-    ("deny", "denied"),
-    ("warn", "warned"),
-    ("indeterminate", "indeterminate"),
-    ("audit", "audited"),
-)
-"""By weight."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -39,10 +34,10 @@ class Answer(msgspec.Struct, frozen=True):
     patch: list[dict[str, Any]]
 
     @property
-    def verdict(self) -> str:
-        """The weightiest finding, as ``spotgate test`` names it."""
-        outcomes = {each.outcome for each in self.findings}
-        return next((verdict for outcome, verdict in _VERDICTS if outcome in outcomes), "allowed")
+    def verdict(self) -> Verdict:
+        """What becomes of the request; outcomes that this version does not know count for nothing."""
+        found = {each.outcome for each in self.findings}
+        return verdict_of(outcome for outcome in Outcome if str(outcome) in found)
 
     @classmethod
     def of(cls, decision: Decision) -> Answer:
@@ -67,8 +62,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     review: Review
     phase: Phase
-    before: str
-    after: str
+    before: Verdict
+    after: Verdict
     new: list[Found]
     gone: list[Found]
     patched: list[dict[str, Any]]
@@ -97,7 +92,7 @@ class Policies:
         """The validating webhook's answer after what these policies' mutating webhook would have injected."""
         patch = decide(review.request, self._index, self._context(review, Phase.MUTATE)).patch
         if patch:
-            review = replace(review, request=_patched(review.request, [each.as_json() for each in patch]))
+            review = replace(review, request=_patched(review.request, patch))
         return self.answer(review, Phase.VALIDATE)
 
     def _context(self, review: Review, phase: Phase) -> Context:
@@ -152,8 +147,6 @@ def _change(review: Review, phase: Phase, before: Answer, after: Answer) -> Iter
         yield change
 
 
-def _patched(request: Request, patch: list[dict[str, Any]]) -> Request:
-    import jsonpatch  # noqa: PLC0415 - most reviews need no patch
-
-    changed = jsonpatch.apply_patch(decode_object(request.object), patch)
+def _patched(request: Request, patch: Iterable[Operation]) -> Request:
+    changed = apply_all(patch, decode_object(request.object))
     return replace(request, object=msgspec.Raw(msgspec.json.encode(changed)))

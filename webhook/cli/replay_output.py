@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.cli.additions import field_at
-from webhook.cli.terminal import printable
+from webhook.cli.terminal import counted, printable
 from webhook.documents import parse_pointer
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.replay_changes import Change
     from webhook.cli.terminal import Line
+    from webhook.decision import Verdict
     from webhook.policy.errors import Problem
     from webhook.server.recording import Found
 
@@ -53,7 +54,7 @@ def as_lines(changes: Sequence[Change], reviews: int) -> Iterator[Line]:
         ]
         yield from ([(line, _PLAIN)] for line in told)
         if others:
-            yield [(f"    the same for {_count(len(others), 'other review')}: {_names(others)}", _FAINT)]
+            yield [(f"    the same for {counted(len(others), 'other review')}: {_names(others)}", _FAINT)]
         yield []
     yield [(_totals(changes, reviews), _PLAIN)]
 
@@ -105,7 +106,7 @@ def _operation(operation: dict[str, Any]) -> str:
     return printable(f"{field}: {json.dumps(operation.get('value'), ensure_ascii=False)}")
 
 
-def _verdict(before: str, after: str) -> str:
+def _verdict(before: Verdict, after: Verdict) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
@@ -121,7 +122,7 @@ def _names(changes: Sequence[Change]) -> str:
 def _totals(changes: Sequence[Change], reviews: int) -> str:
     summary = _summary(changes, reviews)
     if not changes:
-        return f"{_count(reviews, 'review')}: no change" if reviews else "no review was judged"
+        return f"{counted(reviews, 'review')}: no change" if reviews else "no review was judged"
     sorts = (
         ("denied", "denied now"),
         ("allowed", "no longer denied"),
@@ -129,8 +130,4 @@ def _totals(changes: Sequence[Change], reviews: int) -> str:
         ("patches", "with another patch"),
     )
     told = ", ".join(f"{summary[name]} {words}" for name, words in sorts if summary[name])
-    return f"{_count(reviews, 'review')}: {_count(len(changes), 'change')}: {told}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{counted(reviews, 'review')}: {counted(len(changes), 'change')}: {told}"

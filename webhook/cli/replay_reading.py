@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.cli.review import position_of
-from webhook.cluster.sources import STDIN, printable, unreadable
-from webhook.policy.errors import Problem
+from webhook.cluster.sources import STDIN
+from webhook.policy.errors import Problem, printable, unreadable
 from webhook.review import BadReviewError, decode_review
 from webhook.server.recording import SUFFIX, decode_notes
 

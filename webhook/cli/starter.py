@@ -10,9 +10,8 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
 from webhook.cli.policy_schema import is_model, policy_schema, resolved
+from webhook.documents.yaml_writer import dump
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def starter(kind: str, name: str) -> str:
             f"apiVersion: {API_VERSION}",
             f"kind: {kind}",
             "metadata:",
-            f"  name: {name}",
+            *_indented(_written("name", name), "  "),
             "spec:",
             *_indented(draft.fields(spec, _example(spec) or {}, spaced=True), "  "),
             "",
@@ -165,11 +164,11 @@ def _comment(text: str) -> Iterator[str]:
 
 def _written(name: str, value: Any, mark: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
     """A member in one line, or in several if that is too long."""
-    flow = yaml.safe_dump({name: value}, default_flow_style=True, width=10_000, sort_keys=False).strip()[1:-1]
+    flow = dump({name: value}, flow=True, width=10_000)[1:-1]
     if len(flow) <= _WIDTH:
         yield flow + mark
         return
-    first, *rest = yaml.safe_dump({name: value}, width=_WIDTH, sort_keys=False).splitlines()
+    first, *rest = dump({name: value}, width=_WIDTH).splitlines()
     yield first + mark
     yield from rest
 

@@ -36,6 +36,11 @@ def show_in_colour(lines: Iterable[Line]) -> None:
         console.print(Text.assemble(*((printable(text), style) for text, style in line)), soft_wrap=True)
 
 
+def complain(*texts: str) -> None:
+    """Print on standard error what is wrong, each text in one plain line."""
+    print(plain([(text, "")] for text in texts), file=sys.stderr)
+
+
 def plain(lines: Iterable[Line]) -> str:
     """The same without styles, and without spaces at line ends.
 
@@ -49,3 +54,8 @@ def plain(lines: Iterable[Line]) -> str:
 def printable(text: str) -> str:
     """Without control characters: a manifest must not steer the terminal it is shown on."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things: 1 object, 2 objects."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.cli.vap_matching import Source
+    from webhook.rules.reserved_labels import ReservedLabels
 
 _WRITES: Final = ("CREATE", "UPDATE")
 _OWN_LABELS: Final = "metadata.labels"
@@ -93,10 +94,9 @@ def _places(source: Source, group: str, resource: str) -> Iterator[_Place]:
 
 
 def _allowed(source: Source, resource: str) -> tuple[str, ...]:
-    """The globs of keys that may be set on a resource; a workload usually carries the labels of its Pods."""
-    workloads = {each.resource for each in source.bundle.index.workloads.values()}
-    on = {resource, _PODS} if resource in workloads else {resource}
-    return tuple(key for item in source.spec.allow if on & set(item.resources) for key in item.labels)
+    """The globs of keys that may be set on a resource."""
+    allowed = cast("ReservedLabels", source.policy.validator).allowed
+    return allowed[resource].patterns if resource in allowed else ()
 
 
 def _part(source: Source, name: str, places: tuple[_Place, ...], rules: list[JSON], *, template: bool) -> Part:

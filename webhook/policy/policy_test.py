@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StrictInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook.policy.common import Date, Flag, Model, NonEmpty
-from webhook.policy.meanings import Meanings, Shape
+from webhook.decision import Verdict  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.common import Date, Flag, KubernetesVersion, Model, NonEmpty
+from webhook.policy.meanings import Meanings
 
 KIND: Final = "PolicyTest"
-
-
-_VERSION: Final = Shape(r"v?[0-9]+\.[0-9]+.*", 'a version in quotes, as "1.34"')
-
-
-def _version_text(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError(f'write it in quotes, as "1.34": YAML reads {value} as a number')  # noqa: TRY004 - pydantic
-    return value
-
-
-class Verdict(StrEnum):
-    """What becomes of a request: the weightiest of its findings."""
-
-    ALLOWED = "allowed"
-    AUDITED = "audited"
-    INDETERMINATE = "indeterminate"
-    WARNED = "warned"
-    DENIED = "denied"
 
 
 class _Open(BaseModel):
@@ -159,7 +140,7 @@ class Surroundings(Model):
     date: Date | None = Field(
         default=None, description="The day of the request (UTC), for exemptions that end; default: today."
     )
-    kubernetes_version: Annotated[str, _VERSION, BeforeValidator(_version_text)] | None = Field(
+    kubernetes_version: KubernetesVersion | None = Field(
         default=None, description="Of the API server and the kubelets, in quotes."
     )
 

@@ -1,0 +1,21 @@
+"""Versions of Kubernetes, as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+VERSION: Final = r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]+)?([-+].*)?"
+"""A pattern that Python and JavaScript read alike."""
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """(major, minor) of ``1.34``, ``v1.34.2``, ``v1.34.2-gke.100``.
+
+    Raises:
+        ValueError: it is no version, in words for people.
+    """
+    found = re.fullmatch(VERSION, text)
+    if found is None:
+        raise ValueError(f"{text!r} is no Kubernetes version; write it as 1.34")
+    return int(found[1]), int(found[2])
