@@ -47,6 +47,7 @@ def review(
     value: Any,
     resource: str = "pods",
     *,
+    kind: str = "X",
     operation: str = "CREATE",
     user: str = "alice@acme.example",
     old: Any = None,
@@ -58,7 +59,7 @@ def review(
     namespaced = plural not in {"nodes", "nodepools"}
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-        "kind": {"group": group, "version": "v1", "kind": "X"},
+        "kind": {"group": group, "version": "v1", "kind": kind},
         "resource": {"group": group, "version": "v1", "resource": plural},
         "subResource": subresource,
         "name": name,

@@ -7,7 +7,9 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.browser import browse  # noqa: F401 - a fixture for all
 from tests.controlplane.scheduling import pytest_xdist_make_scheduler  # noqa: F401 - the hook
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
     import pytest
 
 # The same examples on every machine, no database left behind; no deadline, as no test asserts a timing.
-settings.register_profile("spotgate", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "spotgate", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("spotgate")
+# Else constants of the modules loaded so far are among the examples, and with xdist these are others in every run.
+providers._get_local_constants = Constants
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -23,6 +23,12 @@ def is_spot(pool: JSON) -> bool:
     return str(pool["spec"].get("computeClass")).lower() == "spot"
 
 
+def may_have_nodes(pool: JSON) -> bool:
+    """Has it some, or may its autoscaler give it some?"""
+    spec = pool["spec"]
+    return bool(spec.get("maxNodes", 1) > 0 if spec.get("autoscaling") else spec["targetNodes"] > 0)
+
+
 def has_gpus(pool: JSON) -> bool:
     """By CKS's instance IDs: ``gd-8xh100ib-i128``, ``b200-8x``; ``turin-gp`` has none."""
     return "8x" in pool["spec"]["instanceType"] or "4x" in pool["spec"]["instanceType"]

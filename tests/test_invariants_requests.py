@@ -250,7 +250,7 @@ def test_check_says_of_other_objects_what_the_webhook_says(
     assert resource is not None
 
     findings = judge.judge(judged).findings
-    body = review(judged.value, f"{resource.group}/{resource.plural}")
+    body = review(judged.value, f"{resource.group}/{resource.plural}", kind=kind)
     assert findings == decide(decode_review(body), BUNDLE.index, context).findings
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 import jsonpatch
@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
+from webhook.cli import options
 from webhook.cli.judging import path_of
 from webhook.documents import field_path
 
@@ -218,13 +219,17 @@ spec: {domains: [example.com], exempt: [{users: ["jane"], reason: she knows}]}
     assert [run(*arguments, *user).code for user in ((), ("--user", "joe"), ("--user", "jane"))] == [1, 1, 0]
 
 
+TODAY = date(2026, 2, 20)
 ENDS = "the exemption ends on {last} (migration); renew it, or mend what it lets through\n"
 ENDED = "the exemption ended on {last} (migration) and holds no longer; remove it, or renew it\n"
 
 
 @pytest.mark.parametrize(("days", "says"), [(0, ENDS), (14, ENDS), (15, ""), (-1, ENDED)])
-def test_exemption_that_ends_soon_or_has_ended_is_called_to_mind(run: Run, write: Write, days: int, says: str) -> None:
-    last = datetime.now(tz=UTC).date() + timedelta(days=days)
+def test_exemption_that_ends_soon_or_has_ended_is_called_to_mind(
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch, days: int, says: str
+) -> None:
+    monkeypatch.setattr(options, "utc_now", lambda: datetime.combine(TODAY, time.max, tzinfo=UTC))
+    last = TODAY + timedelta(days=days)
     policy = f"""\
 apiVersion: spotgate.dev/v1
 kind: ReservedLabels

@@ -202,6 +202,7 @@ EXAMPLES = (
     "!(length(spec.a) == `1`) && !(contains(spec.b, 'po') || lower(spec.a) == 'spot')",
     "contains(lower(spec.a), 'gb200')",
     "contains(spec.a, 'po')",
+    "contains(spec.a, 'a') || !(contains(spec.b, 'a'))",
     "spec.list[?a == 'spot' && !b]",
 )
 

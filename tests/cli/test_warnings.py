@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.conftest import POD
+from webhook.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,17 +68,19 @@ def test_the_report_has_it_too(run: Run) -> None:
     assert (notification["level"], notification["message"]["text"]) == ("warning", TEXT)
 
 
-def test_an_exemption_document_that_ends_is_called_to_mind(run: Run, write: Write) -> None:
-    last = datetime.now(tz=UTC).date() + timedelta(days=3)
-    exemption = f"""\
+def test_an_exemption_document_that_ends_is_called_to_mind(
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "utc_now", lambda: datetime(2026, 2, 26, 23, 59, tzinfo=UTC))
+    exemption = """\
 apiVersion: spotgate.dev/v1
 kind: Exemption
-metadata: {{name: team-a}}
-spec: {{policies: ["*"], namespaces: [team-a], reason: migration, expires: {last}}}
+metadata: {name: team-a}
+spec: {policies: ["*"], namespaces: [team-a], reason: migration, expires: 2026-03-01}
 """
     write("policy.yaml", POLICY.replace("[pod]", "[pods]"))
     done = run("check", "--policies", "policy.yaml", "--policies", write("team-a.yaml", exemption), "pod.yaml")
     assert done.err == (
-        f"team-a.yaml:4:66: spec.expires: warning: the exemption ends on {last} (migration); "
+        "team-a.yaml:4:66: spec.expires: warning: the exemption ends on 2026-03-01 (migration); "
         "renew it, or mend what it lets through\n"
     )

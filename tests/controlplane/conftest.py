@@ -15,7 +15,7 @@ import pytest
 
 from tests.controlplane.binaries import BinariesError, find_or_build, report
 from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.populate import CRDS, POOLS, populate
+from tests.controlplane.populate import CRDS, POOLS, populate, wait_for_crds
 from tests.controlplane.webhook import Webhook, install_webhook
 from tests.programs import without
 
@@ -79,7 +79,7 @@ def bare_cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
     """An etcd and an API server alone, with CKS' kind of node pools: tests may stop and restart both."""
     with start_cluster(binaries, controllers=False) as running:
         running.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
-        running.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s")
+        wait_for_crds(running.kubectl)
         running.kubectl("create", "namespace", "spotgate-system")
         yield running
 

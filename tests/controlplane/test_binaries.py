@@ -28,13 +28,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `go` that says what it builds in this file, one line each, and takes a moment."""
+    """A `go` that says what it builds in this file, one line each."""
     log = tmp_path / "calls"
     log.touch()
     install_go(
         tmp_path,
         monkeypatch,
-        f'while [ "$1" != -o ]; do shift; done; sleep 0.2; echo "$3" >> {log}; echo program > "$2"; chmod +x "$2"',
+        f'while [ "$1" != -o ]; do shift; done; echo "$3" >> {log}; echo program > "$2"; chmod +x "$2"',
     )
     return log
 
@@ -73,13 +73,25 @@ def test_what_is_built_is_found_from_then_on_without_go(
     assert calls.read_text().splitlines() == ["go.etcd.io/etcd/server/v3", "sigs.k8s.io/kwok/cmd/kwok"]
 
 
-def test_of_several_who_need_it_at_once_one_builds(cache: Path, calls: Path) -> None:
-    said: list[str] = []
+def test_of_several_who_need_it_at_once_one_builds(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, waited_for = tmp_path / "calls", tmp_path / "waited for"
+    install_go(
+        tmp_path,
+        monkeypatch,
+        f'while [ "$1" != -o ]; do shift; done; while ! [ -e "{waited_for}" ]; do sleep 0.02; done; '
+        f'echo "$3" >> {log}; echo program > "$2"; chmod +x "$2"',
+    )
+
+    def say(line: str) -> None:
+        if line == "waiting for another process that is building programs":
+            waited_for.touch()
+
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: find_or_build(["etcd"], cache=cache, say=said.append), range(4)))
+        found = list(pool.map(lambda _: find_or_build(["etcd"], cache=cache, say=say), range(4)))
     assert len({path["etcd"] for path in found}) == 1
-    assert calls.read_text() == "go.etcd.io/etcd/server/v3\n"
-    assert "waiting for another process that is building programs" in said
+    assert log.read_text() == "go.etcd.io/etcd/server/v3\n"
 
 
 def test_a_failed_build_says_what_go_said_and_leaves_nothing(
@@ -123,18 +135,18 @@ def test_a_build_that_breaks_off_half_way_is_not_taken(
 
 
 def test_what_it_takes_and_how_far_it_is_is_said(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr(binaries, "PROGRESS_SECONDS", -1)  # it is always longer ago
     install_go(
         tmp_path,
         monkeypatch,
-        'while [ "$1" != -o ]; do shift; done; echo "go: downloading x" >&2; sleep 0.1; echo bufio >&2; sleep 0.1; echo net >&2; '
-        'echo program > "$2"; chmod +x "$2"',
+        'while [ "$1" != -o ]; do shift; done; echo "go: downloading x" >&2; echo bufio >&2; echo program > "$2"; chmod +x "$2"',
     )
     said: list[str] = []
     find_or_build(["etcd"], cache=cache, say=said.append)
     assert re.fullmatch(rf"building etcd: up to 6 GB in Go's caches, \d+ GB are free at {cache}", said[0])
     assert re.fullmatch(r"building etcd v\S+ for the tests \(once; minutes, and 2 GB of memory at the end\)", said[1])
-    assert re.fullmatch(r"building etcd: 1 packages in 0 s, at bufio", said[2])
+    assert re.fullmatch(r"building etcd: 0 packages in \d+ s, at go: downloading x", said[2])
+    assert re.fullmatch(r"building etcd: 1 packages in \d+ s, at bufio", said[3])
 
 
 def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

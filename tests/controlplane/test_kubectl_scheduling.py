@@ -23,8 +23,9 @@ POOL = "compute.coreweave.com/node-pool"
 
 
 def pools_of(team: Kubectl, selector: str) -> set[str]:
-    """The pools on whose Nodes these Pods run; each runs."""
-    pods = team.get("pods", f"--selector={selector}", "--field-selector=status.phase!=Succeeded")["items"]
+    """The pools on whose Nodes these Pods run; each runs, if it is not on its way out."""
+    found = team.get("pods", f"--selector={selector}", "--field-selector=status.phase!=Succeeded")["items"]
+    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
     assert {each["status"]["phase"] for each in pods} == {"Running"}
     nodes = {node["metadata"]["name"]: node["metadata"]["labels"][POOL] for node in team.get("nodes")["items"]}
     return {nodes[each["spec"]["nodeName"]] for each in pods}
@@ -110,6 +111,7 @@ def test_without_spot_nodes_spot_preferred_falls_back_to_on_demand_and_spot_wait
         )
         team("rollout", "status", "deployment/flexible", "--timeout=60s")
         assert pools_of(team, "app=flexible") == {"h100"}
+        team("wait", "--for=create", "pods", "--selector=app=strict", "--timeout=60s")
         team("wait", "--for=condition=PodScheduled=False", "pods", "--selector=app=strict", "--timeout=60s")
     team("rollout", "status", "deployment/strict", "--timeout=60s")
     assert pools_of(team, "app=strict") == {"h100-spot"}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.controlplane.live import HASTE, PROVIDERS, admin, elsewhere, following, names, node_pool, until
-from tests.controlplane.populate import CRDS
+from tests.controlplane.populate import CRDS, wait_for_crds
 from webhook.cluster import source
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
@@ -159,7 +159,7 @@ async def test_a_resource_that_the_cluster_lacks_has_no_pools_and_is_found_when_
     async with following(admin(bare_cluster), providers) as state:
         assert names(state.view()) == names(await state.fresh()) == []
         bare_cluster.kubectl.apply(machine_pools())
-        bare_cluster.kubectl("wait", "--for=condition=Established", "crd/machinepools.example.com", "--timeout=60s")
+        wait_for_crds(bare_cluster.kubectl)
         pool = node_pool("blue") | {"apiVersion": "example.com/v1", "kind": "MachinePool"}
         bare_cluster.kubectl.apply(pool, arguments=("--namespace=default",))
         assert names(await state.fresh()) == ["blue"]

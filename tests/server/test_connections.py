@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,14 @@ def is_cut(client: socket.socket) -> bool:
     return True
 
 
+def answers(served: Served) -> bool:
+    """Is a client answered? One that was held up may be cut itself where a test has a short deadline."""
+    try:
+        return served.post().allowed
+    except OSError:
+        return False
+
+
 def trickle(client: socket.socket, content: bytes) -> None:
     """Send byte by byte, until the server has had enough."""
     try:
@@ -67,7 +76,7 @@ def test_H12_a_client_that_sends_nothing_is_cut(start: Start) -> None:
     with served.plain_socket() as client:
         assert is_cut(client)
     assert served.metric("spotgate_connections_cut_total", reason="handshake") == 1
-    assert served.post().allowed
+    eventually(partial(answers, served))
 
 
 def test_H12_a_client_that_does_not_end_its_handshake_is_cut(start: Start) -> None:
@@ -79,7 +88,7 @@ def test_H12_a_client_that_does_not_end_its_handshake_is_cut(start: Start) -> No
     with served.plain_socket() as client:
         client.sendall(outgoing.read()[:100])
         assert is_cut(client)
-    assert served.post().allowed
+    eventually(partial(answers, served))
 
 
 def test_H12_a_client_that_sends_its_head_byte_by_byte_is_cut(start: Start) -> None:
@@ -87,7 +96,7 @@ def test_H12_a_client_that_sends_its_head_byte_by_byte_is_cut(start: Start) -> N
     with served.socket() as client:
         trickle(client, HEAD)
     assert served.metric("spotgate_connections_cut_total", reason="slow") == 1
-    assert served.post().allowed
+    eventually(partial(answers, served))
 
 
 def test_H12_a_client_that_sends_its_body_byte_by_byte_is_cut(start: Start) -> None:
@@ -96,7 +105,7 @@ def test_H12_a_client_that_sends_its_body_byte_by_byte_is_cut(start: Start) -> N
         client.sendall(HEAD)
         trickle(client, b" " * 1000)
     assert served.metric("spotgate_connections_cut_total", reason="slow") == 1
-    assert served.post().allowed
+    eventually(partial(answers, served))
 
 
 def test_H12_the_second_request_of_a_connection_has_the_same_deadline(start: Start) -> None:
@@ -106,7 +115,7 @@ def test_H12_the_second_request_of_a_connection_has_the_same_deadline(start: Sta
     connection.sock.sendall(HEAD[:20])
     assert is_cut(connection.sock)
     connection.close()
-    assert served.post().allowed
+    eventually(partial(answers, served))
 
 
 def test_H12_a_request_that_began_together_with_the_one_before_has_the_same_deadline(start: Start) -> None:
@@ -121,7 +130,7 @@ def test_H12_a_request_that_began_together_with_the_one_before_has_the_same_dead
 
 
 def test_L1_a_connection_that_waits_for_its_next_request_is_kept_beyond_the_deadline_of_a_request(start: Start) -> None:
-    served = start(limits=dataclasses.replace(LONG, receive=0.1))
+    served = start(limits=dataclasses.replace(LONG, receive=0.5))
     connection = served.connection()
     assert served.post(over=connection).allowed
     time.sleep(1.2)

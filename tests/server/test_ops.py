@@ -98,7 +98,7 @@ def test_L5_the_operators_port_answers_while_the_TLS_port_is_full(start: Start) 
 
 
 def test_L3_while_stopping_it_is_not_ready_but_healthy_and_serves_on(start: Start) -> None:
-    served = start(limits=dataclasses.replace(SHORT, quiet=1.0))
+    served = start(limits=dataclasses.replace(SHORT, quiet=60, drain=60))
     connection = served.connection()
     assert "connection" not in served.post(over=connection).headers
     served.stop(gracefully=True)
@@ -111,6 +111,12 @@ def test_L3_while_stopping_it_is_not_ready_but_healthy_and_serves_on(start: Star
     assert new.allowed
     assert existing.headers["connection"] == new.headers["connection"] == "close"
     connection.close()
+
+
+def test_L3_it_stops_when_no_request_has_come_for_a_while(start: Start) -> None:
+    served = start(limits=dataclasses.replace(SHORT, quiet=0.3, drain=600))
+    assert served.post().allowed
+    served.stop(gracefully=True)
     served.wait()
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", served.port))

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from prometheus_client import generate_latest
 
-from tests.server.harness import SHORT, Known, bundle_of, labelled, review
+from tests.server.harness import PATIENCE, SHORT, Known, bundle_of, labelled, review
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Violation
 from webhook.engine import decide
@@ -52,7 +52,7 @@ class Recording:
     def __init__(self, folder: Path, limits: Limits = LIMITS) -> None:
         self.folder = folder
         self.metrics = Metrics()
-        self.recorder = Recorder(folder, self.metrics, limits)
+        self.recorder = Recorder(folder, self.metrics, replace(limits, finish=PATIENCE))
 
     def take(self, body: bytes, judge: Judge = reserved, context: Context = CONTEXT) -> None:
         request, bundle = decode_review(body), bundle_of(judge)
@@ -422,7 +422,7 @@ def wait_for(what: Any) -> None:
 
 def test_several_workers_record_what_they_answer(spawn: Spawn, tmp_path: Path) -> None:
     folder = tmp_path / "recorded"
-    served = spawn(record=folder, workers=2, limits=SHORT)
+    served = spawn(record=folder, workers=2, limits=replace(SHORT, finish=PATIENCE))
     assert not served.post(labelled()).allowed
     for number in range(20):
         served.post(review(uid=f"uid-{number}"), "/mutate")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.server.harness import LOOPBACK, SHORT, Known, bundle_of, eventually, labelled, write_policy
+from tests.server.harness import LOOPBACK, SHORT, Known, bundle_of, eventually, labelled, put, write_policy
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
 from webhook.server.reload import Reloader
@@ -62,8 +63,9 @@ def test_P1_a_new_file_is_taken_over(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     text = (policies / "policy.yaml").read_text()
     (policies / "more").mkdir()
-    (policies / "more" / "policy.yaml").write_text(
-        text.replace("reserved", "second").replace("second.example.com", "other.example.com")
+    put(
+        policies / "more" / "policy.yaml",
+        text.replace("reserved", "second").replace("second.example.com", "other.example.com"),
     )
     eventually(lambda: denies(served, "other.example.com"))
     assert denies(served, "reserved.example.com")
@@ -80,7 +82,7 @@ BAD = {
 def test_P1_bad_policies_keep_the_last_good_ones(start: Start, policies: Path, name: str) -> None:
     served = start(reloader=reloader_of(policies))
     before = served.ops("/version").json
-    (policies / "policy.yaml").write_text(BAD[name])
+    put(policies / "policy.yaml", BAD[name])
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert denies(served, "reserved.example.com")
     assert served.ops("/version").json == before
@@ -103,6 +105,15 @@ def test_P1_policies_whose_folder_is_gone_stay_and_a_new_folder_is_taken_over(st
     eventually(lambda: denies(served, "other.example.com"))
 
 
+def test_P1_a_link_to_nothing_keeps_the_last_good_ones_until_it_is_removed(start: Start, policies: Path) -> None:
+    served = start(reloader=reloader_of(policies))
+    (policies / "gone.yaml").symlink_to("nowhere.yaml")
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert denies(served, "reserved.example.com")
+    (policies / "gone.yaml").unlink()
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 1)
+
+
 def mount(volume: Path, revision: str, domain: str) -> None:
     """Put a policy into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
     write_policy(volume / f"..{revision}", domain)
@@ -123,6 +134,25 @@ def test_P1_the_swap_of_a_mounted_ConfigMap_is_taken_over(start: Start, tmp_path
         eventually(partial(denies, served, domain))
         shutil.rmtree(volume / f"..{int(revision) - 1}")
     assert not denies(served, "second.example.com")
+
+
+def test_P1_a_folder_that_goes_while_it_is_looked_into_ends_nothing(
+    start: Start, policies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir, going = os.scandir, policies / "going"
+
+    def vanishing(path: Any) -> Any:
+        if str(path) == str(going):
+            going.rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    served = start(reloader=reloader_of(policies))
+    for number in range(3):
+        going.mkdir()
+        write_policy(policies, f"d{number}.example.com")
+        eventually(partial(denies, served, f"d{number}.example.com"))
+        eventually(lambda: not going.exists())
 
 
 def test_P1_a_folder_that_is_a_link_is_followed_to_where_it_points_now(start: Start, tmp_path: Path) -> None:
@@ -166,12 +196,12 @@ def test_P1_a_bundle_that_fails_its_self_test_is_not_taken_over(start: Start, tm
     bundles = [bundle_of(name="good"), bundle_of(fail, name="bad"), bundle_of(name="better")]
     (tmp_path / "file").write_text("0")
     served = start(reloader=Reloader(lambda: Snapshot(bundles.pop(0), Known()), (tmp_path,)))
-    (tmp_path / "file").write_text("1!")
+    put(tmp_path / "file", "1!")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert served.ops("/version").json["bundle"] == "good"
     assert served.log("policies not taken over")[0]["error"] == "ValueError"
     assert "the-secret" not in served.text_of_log()
-    (tmp_path / "file").write_text("2!!")
+    put(tmp_path / "file", "2!!")
     eventually(lambda: served.ops("/version").json["bundle"] == "better")
 
 
@@ -185,9 +215,9 @@ def test_the_clusters_state_is_taken_over_and_a_bad_one_is_not(start: Start, pol
         return served.worker.webhook.snapshot.state.view().namespaces["team-a"]["tier"]
 
     assert tier() == "one"
-    state.write_text(text.format("second"))
+    put(state, text.format("second"))
     eventually(lambda: tier() == "second")
-    state.write_text("kind: [")
+    put(state, "kind: [")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert tier() == "second"
     assert "cluster.yaml" in served.log("policies not taken over")[0]["problems"][0]
@@ -200,12 +230,13 @@ def test_I23_an_empty_folder_is_not_started_with(tmp_path: Path) -> None:
 
 def test_an_exemption_that_ends_is_a_metric_and_one_that_has_ended_a_warning(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
-    (policies / "exemption.yaml").write_text("""\
+    exemption = """\
 apiVersion: spotgate.dev/v1
 kind: Exemption
 metadata: {name: team-a}
 spec: {policies: [reserved], groups: ["*"], reason: a while ago, expires: 2020-02-01}
-""")
+"""
+    put(policies / "exemption.yaml", exemption)
     ended = "spotgate_exemption_expiry_timestamp_seconds"
     midnight = 1580601600  # 2020-02-02T00:00Z
     eventually(lambda: served.metric(ended, policy="reserved", exemption="Exemption team-a") == midnight)

@@ -110,30 +110,38 @@ def test_no_request_fails_while_certificates_are_exchanged(
         pair = OTHER if revision % 2 == 0 else PAIR
         mount(volume, str(revision), pair)
         eventually(partial(serves, served, pair))
+    eventually(lambda: len(answers) > 10)
     done.set()
     client.join()
-    assert len(answers) > 10
     assert all(answers)
 
 
 BAD = {
-    "a key of another certificate": KeyPair(OTHER.certificate_pem, PAIR.key_pem),
-    "no certificate": KeyPair(b"", OTHER.key_pem),
-    "no key": KeyPair(OTHER.certificate_pem, b"nonsense"),
-    "an expired certificate": EXPIRED,
+    "a key of another certificate": (KeyPair(OTHER.certificate_pem, PAIR.key_pem), "does not belong"),
+    "no certificate": (KeyPair(b"", OTHER.key_pem), "no readable PEM certificate"),
+    "no key": (KeyPair(OTHER.certificate_pem, b"nonsense"), "no readable PEM private key"),
+    "an expired certificate": (EXPIRED, "has expired"),
 }
+"""A pair, and what is said of it."""
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_pair_keeps_the_last_good_one(
     start: Start, certificate: ServingCertificate, volume: Path, name: str
 ) -> None:
+    pair, problem = BAD[name]
     served = start(certificate=certificate)
-    mount(volume, "2", BAD[name])
-    eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
+    mount(volume, "2", pair)
+
+    def times_said() -> int:
+        # Whoever reads while the pair is exchanged may get the certificate of one and the key of the other: another problem.
+        return sum(problem in line["problem"] for line in served.log("certificate not taken over"))
+
+    eventually(lambda: times_said() > 0)
+    assert served.metric("spotgate_last_reload_success", what="certificate") == 0
     assert served_certificate(served) == pem(PAIR)
     assert served.post().allowed
-    assert len(served.log("certificate not taken over")) == 1
+    assert times_said() == 1
     assert served.ops("/healthz").status == 200
     assert served.ops("/readyz").status == 200
 
@@ -157,7 +165,7 @@ def test_missing_files_keep_the_last_good_pair_and_are_logged_once(
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_pair_is_not_started_with(name: str) -> None:
     with pytest.raises(CertificateProblem):
-        ServingCertificate(BAD[name])
+        ServingCertificate(BAD[name][0])
 
 
 def test_when_the_certificate_expires_is_a_metric(start: Start, certificate: ServingCertificate) -> None:

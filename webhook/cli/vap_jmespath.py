@@ -104,11 +104,15 @@ class _Translation:
         where, what = node["children"]
         if what["type"] != "literal" or not isinstance(what["value"], str):
             raise UntranslatableError("contains() of what is no literal")
-        lower = where["type"] == "function_expression" and where["value"] == "lower"
-        text = self.value(where["children"][0] if lower else where)
-        folded = ".lowerAscii()" if lower else ""
-        self.guard(f"type({text}) == string")
-        return f"type({text}) == string && {text}{folded}.contains({literal(what['value'])})"
+        item = literal(what["value"])
+        if where["type"] == "function_expression" and where["value"] == "lower":
+            text = self.value(where["children"][0])
+            self.guard(f"type({text}) == string")
+            return f"type({text}) == string && {text}.lowerAscii().contains({item})"
+        value = self.value(where)
+        is_text, is_list = f"type({value}) == string", f"type({value}) == list"
+        self.guard(f"({is_text} || {is_list})")
+        return f"{is_text} && {value}.contains({item}) || {is_list} && {item} in {value}"
 
     def value(self, node: Mapping[str, Any]) -> str:
         kind = node["type"]

@@ -7,7 +7,9 @@ one in force stays.
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from watchfiles import awatch
@@ -24,7 +26,6 @@ from webhook.server.status import Reload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
-    from pathlib import Path
 
     from webhook.bundle import Bundle
     from webhook.server.app import Snapshot
@@ -123,10 +124,13 @@ def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
     """Changes when a file does: also when a link on the way to it points elsewhere (ConfigMap volumes, git-sync)."""
     found = set()
     for path in paths:
-        for file in path.rglob("*") if path.is_dir() else (path,):
+        # Not `Path.rglob`: it raises where a folder goes meanwhile, as that of a volume does when the kubelet swaps it.
+        below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
+        for file in below if path.is_dir() else (path,):
             try:
                 status = file.stat()
-            except OSError:
+            except OSError:  # a link to nothing, which can't be read: to remove it is a change
+                found.add((str(file), 0, 0, 0))
                 continue
             if stat.S_ISREG(status.st_mode):
                 found.add((str(file), status.st_ino, status.st_mtime_ns, status.st_size))

@@ -15,18 +15,22 @@ import os
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from webhook.server.log import log
 from webhook.server.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from multiprocessing.context import SpawnProcess
+
+    from prometheus_client import Metric
 
     from webhook.server.lifecycle import Stop, Worker
     from webhook.server.limits import Limits
@@ -72,7 +76,7 @@ class Supervisor:
         self._processes: dict[int, SpawnProcess] = {}
         # The children read it when they import prometheus_client; in this process that has happened.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        MultiProcessCollector(self.registry, folder)  # type: ignore[no-untyped-call]
+        self.registry.register(_Counters(Path(folder)))
 
     def statuses(self) -> list[Status]:
         """The newest word of every worker that lives."""
@@ -152,6 +156,20 @@ class Supervisor:
             if process.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, number)
+
+
+class _Counters(Collector):
+    """The sum of what the workers count into the files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterable[Metric]:
+        """Read them all."""
+        # The library can't read a file that a worker has made just now: for a moment it is empty.
+        files = [str(file) for file in self._folder.glob("*.db") if file.stat().st_size > 0]
+        metrics: Iterable[Metric] = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        return metrics
 
 
 async def _death_of(process: SpawnProcess) -> None:
