@@ -236,6 +236,37 @@ def test_a_finding_on_a_template_is_a_warning_at_the_path_of_the_workload() -> N
     assert [(str(each.outcome), each.field) for each in decision.findings] == [("warn", "spec.template.spec.x")]
 
 
+TO_WRITE = replace(WRONG, yaml="spec:\n  x: 1")
+
+
+def test_what_is_to_be_written_in_an_object_is_shown_below_the_fix() -> None:
+    (finding,) = validate(index(policy(Says((TO_WRITE,)))), request(POD)).findings
+    assert finding.fix == "make it right:\nspec:\n  x: 1"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("spec.template", {"template": TEMPLATE}, "make it right:\nspec:\n  template:\n    spec:\n      x: 1"),
+        (
+            "spec.roles.*",
+            {"roles": {"Head": TEMPLATE}},
+            "make it right:\nspec:\n  roles:\n    Head:\n      spec:\n        x: 1",
+        ),
+        ("spec.workers[*]", {"workers": [TEMPLATE]}, "make it right (at spec.workers[0]):\nspec:\n  x: 1"),
+        ("spec.roles.*", {"roles": {"a b": TEMPLATE}}, 'make it right (at spec.roles["a b"]):\nspec:\n  x: 1'),
+        ("spec.roles.*", {"roles": {"on": TEMPLATE}}, "make it right (at spec.roles.on):\nspec:\n  x: 1"),
+    ],
+)
+def test_what_is_to_be_written_in_a_template_is_shown_as_it_is_in_the_workload(
+    path: str, value: dict[str, Any], expected: str
+) -> None:
+    kind = Workload("example.com", "Work", "works", (TemplatePath(path),))
+    says = Index((policy(Says((TO_WRITE,))),), [kind], {}, "spotgate-system")
+    (finding,) = validate(says, request({"spec": value}, group="example.com", resource="works")).findings
+    assert finding.fix == expected
+
+
 def test_a_kind_may_deny_on_templates_too() -> None:
     strict = index(policy(Says(), template_outcome=Outcome.DENY))
     assert outcomes(validate(strict, request(DEPLOYMENT, group="apps", resource="deployments"))) == ["deny"]
@@ -312,6 +343,37 @@ def test_break_glass_by_anybody_else_is_refused_and_audited() -> None:
     decision = validate(guarded, request(BROKEN))
     assert outcomes(decision) == ["deny"]
     assert decision.audit["break-glass-refused"] == "jane: outage 42"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("annotation spotgate.dev/breakglass", {"annotations": {"spotgate.dev/breakglass": "outage"}}),
+        ("annotation spotgate.io/break-glass", {"annotations": {"spotgate.io/break-glass": "outage"}}),
+        ("annotation breakGlass", {"annotations": {"breakGlass": "outage"}}),
+        ("label spotgate.dev/break-glass", {"labels": {"spotgate.dev/break-glass": "outage"}}),
+        ("", {"annotations": {"acme.dev/break-glass": "x", "image-policy.k8s.io/break-glass": "true"}}),
+        ("", {"labels": {"spotgate.dev/capacity": "spot", "spotgate.dev/keep": "tolerations"}}),
+    ],
+)
+def test_what_is_not_quite_break_glass_is_named_in_the_denial(key: str, value: dict[str, Any]) -> None:
+    meant = (
+        f"{key} has no effect: break-glass is the annotation spotgate.dev/break-glass of the object that is applied."
+    )
+    guarded = index(policy(Says(), break_glass=Globs(("sre",))))
+    (finding,) = validate(guarded, request({**POD, "metadata": value})).findings
+    assert (finding.outcome, finding.detail) == (Outcome.DENY, meant if key else "")
+
+
+def test_break_glass_on_a_pod_template_is_named_in_the_denial() -> None:
+    guarded = index(policy(Says(), break_glass=Globs(("devs",)), template_outcome=Outcome.DENY))
+    deployment = {"spec": {"template": {**TEMPLATE, "metadata": BROKEN["metadata"]}}}
+    (finding,) = validate(guarded, request(deployment, group="apps", resource="deployments")).findings
+    assert finding.outcome is Outcome.DENY
+    assert finding.detail == (
+        "annotation spotgate.dev/break-glass on the pod template has no effect: "
+        "break-glass is the annotation spotgate.dev/break-glass of the object that is applied."
+    )
 
 
 def test_break_glass_on_delete_is_read_from_the_old_object() -> None:

@@ -17,12 +17,13 @@ from tests.test_engine import NOW, POD, Says, request
 from webhook.bundle import load_bundle
 from webhook.cli.judging import path_of
 from webhook.context import Context, Phase
+from webhook.decision import Outcome
 from webhook.engine import decide
 from webhook.index import Index
 from webhook.lint import warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from datetime import date
 
     from webhook.bundle import Bundle
@@ -157,6 +158,30 @@ def exempt(text: str, more: str = "") -> str:
             "no namespace is named Team_A: names have lower case letters, digits and '-'"),
         (match("namespaces: {include: ['Team-*', team-a]}"), "match.namespaces.include[0]",
             "no namespace is named Team-*: names have lower case letters, digits and '-'"),
+        (match("namespaces: {exclude: [team-a, Team_A]}"), "match.namespaces.exclude[1]",
+            "no namespace is named Team_A: names have lower case letters, digits and '-'"),
+        (match(f"resourceRules: [{{{PODS}}}], namespaces: {{include: [kube-system, kube-node-lease]}}"), "match.namespaces.include",
+            "denies nothing: include takes in only system namespaces, where a denial is a warning; write `enforcement: warn`"),
+        (rule("apiGroups: [jobset.sigs.k8s.io], resources: [jobsets], operations: [CREATE]"), "match.resourceRules[0].apiGroups[0]",
+            "matches nothing that is known: API group jobset.sigs.k8s.io, did you mean `jobset.x-k8s.io`?"),
+        (rule("apiGroups: [rays.io], resources: [rayclusters], operations: [CREATE]"), "match.resourceRules[0].apiGroups[0]",
+            "matches nothing that is known: API group rays.io, did you mean `ray.io`?"),
+        (rule("apiGroups: [kubeflow.com], resources: [mpijobs], operations: [CREATE]"), "match.resourceRules[0].apiGroups[0]",
+            "matches nothing that is known: API group kubeflow.com, did you mean `kubeflow.org`?"),
+        (exempt("namespaces: [team-a, Team-A]"), "exempt[0].namespaces[1]",
+            "never holds: no namespace is named Team-A: names have lower case letters, digits and '-'"),
+        (exempt("namespaces: ['team-.*']"), "exempt[0].namespaces[0]",
+            "never holds: no namespace is named team-.*: names have lower case letters, digits and '-'"),
+        (exempt("namespaces: ['{team-a,team-b}']"), "exempt[0].namespaces[0]",
+            "never holds: no namespace is named {team-a,team-b}: names have lower case letters, digits and '-'"),
+        (exempt("serviceAccounts: ['ci:Deployer_X']"), "exempt[0].serviceAccounts[0]",
+            "never holds: no service account is named ci:Deployer_X: names have lower case letters, digits, '-' and '.'"),
+        (exempt("serviceAccounts: ['*:*', 'CI:deployer']"), "exempt[0].serviceAccounts[1]",
+            "never holds: no service account is named CI:deployer: names have lower case letters, digits, '-' and '.'"),
+        (f"{HEAD}  breakGlass: {{groups: [sre, '*']}}\n", "breakGlass.groups[1]",
+            "everybody is in system:authenticated, so whoever writes the annotation overrides a denial: name the groups that may"),
+        (f"{HEAD}  breakGlass: {{groups: [system:authenticated]}}\n", "breakGlass.groups[0]",
+            "everybody is in system:authenticated, so whoever writes the annotation overrides a denial: name the groups that may"),
         (match("objectSelector: {matchLabels: {team: a}, matchExpressions: [{key: team, operator: NotIn, values: [a]}]}"),
             "match.objectSelector", "never matches: no value of label team meets all that is required of it"),
         (match("objectSelector: {matchExpressions: [{key: t, operator: Exists}, {key: t, operator: DoesNotExist}]}"),
@@ -259,6 +284,73 @@ def test_labels_that_are_left_to_a_policy_that_is_not_there(
     assert all("misspelt ones are found by nobody" in line for line in told)
 
 
+GROUP: Final = "matches nothing that is known, did you mean `%s`?"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "warning"),
+    [
+        ("EvictionStrategy", "distributed: [PyTorchJobs.kubeflow.org]", ("distributed[0]", GROUP % "PyTorchJob.kubeflow.org")),
+        ("EvictionStrategy", "stateful: ['*.apps', Pytorchjob.kubeflow.org]", ("stateful[1]", GROUP % "PyTorchJob.kubeflow.org")),
+        ("EvictionStrategy", "replicated: [PyTorchJob.kubeflow.com]", ("replicated[0]", GROUP % "PyTorchJob.kubeflow.org")),
+        ("EvictionStrategy", "distributed: [JobSet.jobset.sigs.k8s.io]", ("distributed[0]", GROUP % "JobSet.jobset.x-k8s.io")),
+        ("SpotSuitability", "replicated: [RayClustr.ray.io]", ("replicated[0]", GROUP % "RayCluster.ray.io")),
+        ("SpotSuitability", "stateful: [LeaderWorkerSet.leaderworkersets.x-k8s.io]", ("stateful[0]", GROUP % "LeaderWorkerSet.leaderworkerset.x-k8s.io")),
+        ("GracefulTermination", "trainingOperators: [RayClusters.ray.io]", ("trainingOperators[0]", GROUP % "RayCluster.ray.io")),
+        ("GracefulTermination", "trainingOperators: [TrainJob.trainer.kubeflow.org, Job.batch.acme.io, RayCron.ray.io, Rollout.kruise.io, '*s.ray.io']", None),
+        ("GracefulTermination", "classes: {statless: {graceSeconds: 90, preStopSeconds: 5}}", ("classes.statless", "makes another class beside `stateless`, did you mean that one?")),
+        ("GracefulTermination", "classes: {stateful: &own {graceSeconds: 90, preStopSeconds: 5}, stateless2: *own, stateless: *own, bath: *own}", None),
+        ("SpotSuitability", "drivers: [{name: Ray head, member: headGroup}]", ("drivers[0].member", "no template path that is known has a member headGroup, did you mean `headGroupSpec`?")),
+        ("SpotSuitability", "drivers: [{name: a, member: workerGroupSpec}]", ("drivers[0].member", "no template path that is known has a member workerGroupSpec, did you mean `workerGroupSpecs`?")),
+        ("SpotSuitability", "drivers: [{name: a, member: Launcher}, {name: b, member: head}, {name: c, label: {key: a, value: b}}, {name: d, member: coordinator}]", None),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_nearly_one_that_is_known_is_a_warning(
+    tmp_path: Path, kind: str, spec: str, warning: tuple[str, str] | None
+) -> None:
+    document = f"apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{{spec}}}\n"
+    found = [each.partition(": ")[2] for each in said(tmp_path, document)]
+    assert found == ([f"spec.{warning[0]}: warning: {warning[1]}"] if warning else [])
+
+
+def test_the_kinds_of_a_team_of_its_own_are_known(tmp_path: Path) -> None:
+    workloads = (
+        "apiVersion: spotgate.dev/v1\nkind: WorkloadTemplates\nmetadata: {name: own}\nspec:\n  workloads:\n"
+        "    - {group: ml.acme.example, kind: Training, resource: trainings, templates: [spec.chiefSpec.template]}\n"
+    )
+    head = "---\napiVersion: spotgate.dev/v1\nkind: SpotSuitability\nmetadata: {name: a}\n"
+    policy = f"{head}spec: {{stateful: [Trainings.ml.acme.example], drivers: [{{name: a, member: chiefSpecs}}]}}\n"
+    assert [each.partition(": ")[2] for each in said(tmp_path, workloads + policy)] == [
+        "spec.stateful[0]: warning: matches nothing that is known, did you mean `Training.ml.acme.example`?",
+        "spec.drivers[0].member: warning: no template path that is known has a member chiefSpecs, did you mean `chiefSpec`?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "likely"),
+    [
+        ("Sweep", "sweep", "sweeps"),
+        ("Training", "training", "trainings"),
+        ("Training", "trainngs", "trainings"),
+        ("Training", "trainings", ""),
+        ("Sweep", "sweps", ""),
+        ("Mesh", "meshes", ""),
+        ("PodMeshBatch", "podmeshbatches", ""),
+        ("Gateway", "gateways", ""),
+        ("Policy", "policies", ""),
+        ("Process", "processes", ""),
+        ("TrainingOps", "trainingops", ""),
+        ("Training", "mltrainings", ""),
+    ],
+)
+def test_a_resource_is_said_to_be_no_plural_of_its_kind(tmp_path: Path, kind: str, resource: str, likely: str) -> None:
+    item = f"{{group: ml.acme.example, kind: {kind}, resource: {resource}, templates: [spec.template]}}"
+    head = "apiVersion: spotgate.dev/v1\nkind: WorkloadTemplates\nmetadata: {name: own}\n"
+    text = f"a resource is named in the plural: that of kind {kind} is likely `{likely}`"
+    found = [each.partition(": ")[2] for each in said(tmp_path, f"{head}spec: {{workloads: [{item}]}}\n", f"{HEAD}")]
+    assert found == ([f"spec.workloads[0].resource: warning: {text}"] if likely else [])
+
+
 @pytest.mark.parametrize("kind", ["EvictionStrategy", "SpotSuitability"])
 @pytest.mark.parametrize(
     ("spec", "told"),
@@ -281,7 +373,7 @@ def test_a_finding_to_deny_in_a_policy_that_denies_nothing_is_a_warning(
     assert found == ([f"spec.findings.{finding}: warning: {finding} {told}; {todo}"] if told else [])
 
 
-@pytest.mark.parametrize(("expression", "told"), [("false", 1), (" false\n", 1), ("true", 0), ("1 == 2", 0)])
+@pytest.mark.parametrize(("expression", "told"), [("false", 1), (" false\n", 1), ("true", 0), ("1 == 2", 1)])
 def test_a_condition_that_is_false_is_said_to_switch_the_policy_off(tmp_path: Path, expression: str, told: int) -> None:
     pods = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}
     spec = {
@@ -290,7 +382,9 @@ def test_a_condition_that_is_false_is_said_to_switch_the_policy_off(tmp_path: Pa
         "validations": [{"expression": "object.kind == 'Pod'"}],
     }
     policy = {"apiVersion": "spotgate.dev/v1", "kind": "Validation", "metadata": {"name": "a"}, "spec": spec}
-    text = "spec.matchConditions[0].expression: warning: never matches: this condition is never true"
+    text = (
+        "spec.matchConditions[0].expression: warning: never matches: this condition is false on all that `match` names"
+    )
     found = said(tmp_path, json.dumps(policy))
     assert len(found) == told
     assert all(text in each for each in found)
@@ -309,6 +403,12 @@ def test_a_condition_that_is_false_is_said_to_switch_the_policy_off(tmp_path: Pa
         match("namespaceSelector: {matchExpressions: [{key: t, operator: NotIn, values: [a]}, {key: t, operator: Exists}]}"),
         match(f"excludeResourceRules: [{{{PODS}, resourceNames: [web]}}], resourceRules: [{{{PODS}}}]"),
         match("namespaces: {include: [kube-system]}"),
+        match(f"resourceRules: [{{{PODS}}}], namespaces: {{include: [kube-system]}}").replace("  match", "  enforcement: warn\n  match"),
+        match(f"resourceRules: [{{{PODS}}}], namespaces: {{include: [kube-system, team-a]}}"),
+        rule("apiGroups: [batch.acme.io, hypershift.openshift.io], resources: [jobs, nodepools, rollouts], operations: [CREATE]"),
+        rule("apiGroups: [rollouts.kruise.io, kueue.x-k8s.io, cluster.x-k8s.io], resources: [rollouts, workloads], operations: [CREATE]"),
+        exempt("serviceAccounts: ['ci:deploy-[0-9].*', '*:a.b', 'team-?:*']"),
+        f"{HEAD}  breakGlass: {{groups: ['sre-*', system:masters]}}\n",
         match("namespaces: {include: ['team-[a-c]', 'team-[!x]?', 'team-[]A]*', '9']}"),
         rule(f"{PODS}, apiVersions: [v1, v2]"),
         rule("apiGroups: [apps, storage.k8s.io], apiVersions: [v2], resources: ['*'], operations: [CREATE]"),
@@ -403,12 +503,13 @@ def loaded(spec: JSON) -> Bundle:
         return load_bundle([file])
 
 
-def found(bundle: Bundle) -> set[int]:
-    """The requests that the policy looks at, and does not exempt."""
+def found(bundle: Bundle, outcomes: Collection[Outcome] = Outcome) -> set[int]:
+    """The requests that the policy looks at, and does not exempt, where one of these outcomes comes of it."""
     (policy,) = bundle.policies
     index = Index([replace(policy, validator=Says())], bundle.index.workloads.values(), {}, "spotgate-system")
     context = Context(phase=Phase.VALIDATE, now=NOW)
-    return {number for number, each in enumerate(ASKED) if decide(each, index, context).findings}
+    decisions = enumerate(decide(each, index, context) for each in ASKED)
+    return {number for number, each in decisions if any(finding.outcome in outcomes for finding in each.findings)}
 
 
 def without(spec: JSON, field: str) -> JSON | None:
@@ -515,6 +616,8 @@ def test_what_is_said_to_have_no_effect_has_none_on_any_request(spec: JSON) -> N
             assert not any(ASKED[number].namespace for number in looked), warning
         elif text.startswith("lets everything") or (text.startswith("never") and warning.field in WHOLE):
             assert not looked, warning
+        elif text.startswith("denies nothing"):
+            assert not found(bundle, [Outcome.DENY]), warning
         elif not text.startswith("the exemption ends"):
             field = warning.field
             if field.startswith("spec.exempt"):

@@ -12,10 +12,20 @@ from msgspec.structs import replace
 
 from webhook.capacity.provider import pool_resources
 from webhook.globs import Globs
+from webhook.kube.resources import is_built_in
 from webhook.policy.document import EXEMPTION
 from webhook.policy.never import Ground, Never, Rule
-from webhook.policy.never_scope import exempts_all, groups_as_users, never_exempting, never_matching, users_as_groups
+from webhook.policy.never_names import nearly_known, unlikely_resources
+from webhook.policy.never_scope import (
+    exempts_all,
+    never_denying,
+    never_exempting,
+    never_matching,
+    nobody,
+    odd_groups,
+)
 from webhook.policy.terms import Enforcement
+from webhook.policy.workloads import WORKLOAD_TEMPLATES
 from webhook.rules.protocol import Doubtful
 
 if TYPE_CHECKING:
@@ -84,7 +94,9 @@ class _Linter:
                 **{(each.group, each.plural): each.namespaced for each in pools},
             },
             system_namespaces=index.system_namespaces.patterns,
+            workload_groups=frozenset(group for group, _ in index.workloads if not is_built_in(group)),
         )
+        self._workloads = index.workloads.values()
         self._places = {
             policy.name: self._ground.places(Rule(each.api_groups, each.resources, each.scope) for each in policy.rules)
             for policy in bundle.policies
@@ -104,11 +116,13 @@ class _Linter:
         for policy in policies:
             yield from _told(policy, (), never_matching(policy.spec.match, self._places[policy.name], self._ground))
             yield from _told(policy, (), self._nevers.get(policy.name, ()))
-            yield from _told(policy, (), _false_conditions(policy))
             yield from _told(policy, (), _never_denied(policy))
             yield from _told(policy, (), self._left_to_nobody(policy))
+            yield from _told(policy, (), nearly_known(policy.spec, self._workloads))
+            if policy.spec.enforcement is Enforcement.DENY:
+                yield from _told(policy, (), never_denying(policy.spec.match, self._places[policy.name], self._ground))
             if policy.spec.break_glass is not None:
-                yield from _told(policy, ("breakGlass",), users_as_groups(policy.spec.break_glass.groups))
+                yield from _told(policy, ("breakGlass",), odd_groups(policy.spec.break_glass.groups))
             for number, entry in enumerate(policy.spec.exempt):
                 yield from self._exempt(policy, ("exempt", number), entry, [policy])
         for document in self._documents:
@@ -116,6 +130,8 @@ class _Linter:
                 names = Globs(document.spec.policies)
                 named = [policy for policy in policies if names.match(policy.name)]
                 yield from self._exempt(document, (), document.spec, named)
+            elif document.kind == WORKLOAD_TEMPLATES:
+                yield from _told(document, (), unlikely_resources(document.spec))
 
     def _left_to_nobody(self, policy: PolicyDocument) -> Iterator[Never]:
         """Domains of an EvictionStrategy in which nobody speaks of misspelt labels."""
@@ -136,7 +152,7 @@ class _Linter:
             yield document.problem(("spec", *path, "expires"), f"warning: {text}")
             if self._today > spec.expires:
                 return
-        yield from _told(document, path, (*groups_as_users(spec.users), *users_as_groups(spec.groups)))
+        yield from _told(document, path, nobody(spec))
         never = [never_exempting(spec, each.spec.match, self._places[each.name], self._ground) for each in policies]
         if never and all(never):
             yield from _told(document, path, never[:1])
@@ -149,14 +165,6 @@ class _Linter:
 def _told(document: PolicyDocument, path: tuple[str | int, ...], found: Iterable[Never | None]) -> Iterator[Problem]:
     for each in filter(None, found):
         yield document.problem(("spec", *path, *each.path), f"warning: {each.text}")
-
-
-def _false_conditions(policy: PolicyDocument) -> Iterator[Never]:
-    """What somebody wrote to switch a policy off."""
-    for number, each in enumerate(getattr(policy.spec, "match_conditions", ())):
-        if each.expression.strip() == "false":
-            text = "never matches: this condition is never true; if that is meant, write `enforcement: off`"
-            yield Never(("matchConditions", number, "expression"), text)
 
 
 def _never_denied(policy: PolicyDocument) -> Iterator[Never]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
 from functools import cached_property
+from itertools import islice
+from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from webhook.decision import Finding, Outcome
+from webhook.documents import field_path
+from webhook.documents.values import resolve
 from webhook.patch import pointer
 from webhook.policy.terms import BREAK_GLASS
 from webhook.review import is_null
-from webhook.subject import decode_metadata
+from webhook.subject import Metadata, decode_metadata
 
 if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
+    from webhook.kube.pod import Pod
     from webhook.patch import Operation
     from webhook.review import Request
     from webhook.subject import Judged
@@ -35,6 +41,12 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
 
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
 """They clean up; a denial would leave a namespace or an orphan behind for ever."""
+
+
+_CLOSE: Final = 0.85
+"""How alike a key must be: ``spotgate.io/break-glass`` is (0.89), and ``acme.dev/break-glass`` (0.82) another's."""
+_KEYS_COMPARED: Final = 64
+"""Of one map of labels or annotations. People write a dozen, and comparing takes 10 us."""
 
 
 class Settling:
@@ -75,7 +87,7 @@ class Settling:
             lowered = self._why_not_denied(policy)
             if lowered:
                 outcome = Outcome.WARN
-            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
+            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy, subject)
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
             policy=policy.name,
@@ -83,7 +95,7 @@ class Settling:
             reason=violation.reason,
             detail=detail,
             field=".".join(filter(None, (where, violation.field))),
-            fix=violation.fix,
+            fix=_fix(violation, subject.path),
             lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
             remedy=violation.remedy and _remedy(policy, violation, subject),
         )
@@ -104,18 +116,25 @@ class Settling:
         return ""
 
     @cached_property
+    def _metadata(self) -> Metadata:
+        """Of the object as it will be, on DELETE as it was."""
+        raw = self._request.old_object if is_null(self._request.object) else self._request.object
+        return Metadata() if is_null(raw) else decode_metadata(raw)
+
+    @property
     def _emergency(self) -> str | None:
         """The reason that the object gives for break-glass; None: it does not ask for it."""
-        raw = self._request.old_object if is_null(self._request.object) else self._request.object
-        return None if is_null(raw) else (decode_metadata(raw).annotations or {}).get(BREAK_GLASS)
+        return (self._metadata.annotations or {}).get(BREAK_GLASS)
 
     def _may_break_glass(self, policy: Policy) -> bool:
         return any(policy.break_glass.match(group) for group in self._request.user_info.groups or ())
 
-    def _why_break_glass_fails(self, policy: Policy) -> str:
+    def _why_break_glass_fails(self, policy: Policy, subject: Judged) -> str:
         """For the one who asked for it in vain, as a sentence; empty: nobody did."""
         if self._emergency is None:
-            return ""
+            meant = _meant_for_break_glass(subject, self._metadata) if policy.break_glass else ""
+            right = f"break-glass is the annotation {BREAK_GLASS} of the object that is applied"
+            return f"{meant} has no effect: {right}." if meant else ""
         user = self._request.user_info
         self._audit["break-glass-refused"] = f"{user.username}: {self._emergency}"
         if not self._emergency.strip():
@@ -129,6 +148,26 @@ class Settling:
         return f"{BREAK_GLASS} has no effect: {why}."
 
 
+def _meant_for_break_glass(subject: Judged, metadata: Metadata) -> str:
+    """The key that is misspelt, a label, or on the pod template, for people; empty: there is none."""
+    if BREAK_GLASS not in subject.memo:
+        on_template = _like_break_glass(subject.pod) if subject.template else ""
+        subject.memo[BREAK_GLASS] = _like_break_glass(metadata) or (
+            on_template and f"{on_template} on the pod template"
+        )
+    meant: str = subject.memo[BREAK_GLASS]
+    return meant
+
+
+def _like_break_glass(of: Metadata | Pod) -> str:
+    for member, keys in (("annotation", of.annotations), ("label", of.labels)):
+        by_case = {key.casefold(): key for key in islice(keys or (), _KEYS_COMPARED)}
+        for word in (BREAK_GLASS, BREAK_GLASS.rpartition("/")[2]):
+            for close in difflib.get_close_matches(word, by_case, n=1, cutoff=_CLOSE):
+                return f"{member} {by_case[close]}"
+    return ""
+
+
 def _of_unknown_namespace(policy: Policy, violation: Violation, outcome: Outcome, namespace: str) -> Violation:
     """What counts only if ``match.namespaceSelector`` selects the namespace, of which nobody knows the labels."""
     if policy.mutator is not None:
@@ -140,9 +179,32 @@ def _of_unknown_namespace(policy: Policy, violation: Violation, outcome: Outcome
         reason=f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
         detail=f"{said}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
         fix=f"give the manifest of Namespace {namespace}, among the files or with --state",
+        yaml="",
         unknown=True,
         remedy=(),
     )
+
+
+def _fix(violation: Violation, path: tuple[str | int, ...]) -> str:
+    """What to do about it; what is to be written is shown as it is in the object of the request.
+
+    Args:
+        violation: as its rule says it.
+        path: of the pod template in that object; empty: it is about the object itself.
+    """
+    lead, yaml = violation.fix, violation.yaml
+    if not yaml:
+        return lead
+    if not all(map(_is_plain, path)):
+        return f"{lead} (at {field_path(path)}):\n{yaml}"
+    for step in reversed(path):
+        yaml = f"{step}:\n{indent(yaml, '  ')}"
+    return f"{lead}:\n{yaml}"
+
+
+def _is_plain(step: str | int) -> bool:
+    """Is it a key that YAML has without quotes? An index is none."""
+    return isinstance(step, str) and step.isidentifier() and resolve(step) == step
 
 
 def _why_lowered(policy: Policy, violation: Violation, subject: Judged) -> str:

@@ -144,6 +144,15 @@ def test_the_draft_of_a_test_passes(run: Run, tmp_path: Path) -> None:
     assert "1 passed" in done.out
 
 
+def test_the_draft_of_a_test_passes_for_the_policy_that_it_names_too(run: Run, tmp_path: Path) -> None:
+    draft = tmp_path / "test.yaml"
+    text = run("new", "PolicyTest").out
+    assert "\n  # policies: " in text
+    draft.write_text(text.replace("\n  # policies: ", "\n  policies: "))
+    done = run("test", draft, "--policies", SHIPPED)
+    assert (done.code, done.err) == (0, "")
+
+
 def test_a_dash_is_standard_output(run: Run) -> None:
     assert run("new", "ReservedLabels", "-o", "-") == run("new", "ReservedLabels")
 

@@ -204,6 +204,9 @@ EXAMPLES = (
     "contains(spec.a, 'po')",
     "contains(spec.a, 'a') || !(contains(spec.b, 'a'))",
     "spec.list[?a == 'spot' && !b]",
+    "!(spec.list[?a]) || spec.list[?contains(a, 'a') || b == `1`]",
+    "!(spec.a) && contains(spec.b, 'a') || lower(spec.b) == 'spot'",
+    "(spec.a == 'spot' || contains(spec.b, 'a')) && !(spec.list[?length(a) > `0` && b])",
 )
 
 
@@ -236,7 +239,6 @@ def test_a_condition_holds_in_cel_where_it_does_in_jmespath(text: str, one: Any,
         ("max(spec.list)", r"max\(\)"),
         ("contains(spec.a, spec.b)", "no literal"),
         ("spec.list[?a].b", "what a filter of a list makes of its items"),
-        ("!(spec.list[?a])", "a filter that is negated"),
         ('spec."a-b"', "a name in quotes"),
         ("spec.in", "a name in quotes"),
         ("spec.list[?a.b]", "a field in a field of an item"),

@@ -100,9 +100,10 @@ OVER_BUDGET = """\
     {at}spec.terminationGracePeriodSeconds)
   On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: a Pod has 300 s, less a safety
     margin of 30 s. SIGKILL comes 300 s before your grace period ends: what is not saved by then is lost.
-  Fix: set `terminationGracePeriodSeconds: 270` and save within that, or run it on-demand: label `spotgate.dev/capacity:
-    on-demand`
+  Fix: set `terminationGracePeriodSeconds: 270` and save within that, or run it on-demand: label {labelled}
+    `spotgate.dev/capacity: on-demand`
 """
+OVER_BUDGET_IN_A_TEMPLATE = OVER_BUDGET.format(at="spec.template.", labelled="the pod template")
 
 UNKNOWN_CLASS = """\
 [graceful-termination] unknown workload class `queueworker`, did you mean `queue-worker`? (at
@@ -121,13 +122,13 @@ TOO_LONG_A_SLEEP = """\
 
 def test_a_grace_period_that_a_reclaim_does_not_leave_is_kept_with_a_warning(team: Kubectl) -> None:
     things = (
-        (pod("batch", terminationGracePeriodSeconds=600), ""),
-        (deployment("batch", 0, terminationGracePeriodSeconds=600), "spec.template."),
+        (pod("batch", terminationGracePeriodSeconds=600), OVER_BUDGET.format(at="", labelled="the Pod")),
+        (deployment("batch", 0, terminationGracePeriodSeconds=600), OVER_BUDGET_IN_A_TEMPLATE),
     )
-    for thing, at in things:
+    for thing, warning in things:
         for how in ("create --dry-run=server", "apply --server-side --dry-run=server", "apply"):
             result = team.run(*how.split(), "--filename=-", documents=as_list(saying(thing, SPOT)))
-            said = OVER_BUDGET.format(at=at) + of_a_bare_pod(thing, team.namespace)
+            said = warning + of_a_bare_pod(thing, team.namespace)
             assert (result.returncode, result.stderr) == (0, as_warnings(said)), how
     assert timing(team.get("pod", "batch")) == (600, [SLEEP])
 
@@ -136,7 +137,7 @@ def test_a_changed_workload_is_judged_again_and_one_left_as_it_is_is_not(team: K
     team.apply(saying(deployment("web", 0), SPOT))
     longer = '--patch={"spec":{"template":{"spec":{"terminationGracePeriodSeconds":600}}}}'
     result = team.run("patch", "deployment/web", longer)
-    assert (result.returncode, result.stderr) == (0, as_warnings(OVER_BUDGET.format(at="spec.template.")))
+    assert (result.returncode, result.stderr) == (0, as_warnings(OVER_BUDGET_IN_A_TEMPLATE))
     for command in ("scale deployment/web --replicas=1", "annotate deployment/web note=x", "delete deployment/web"):
         result = team.run(*command.split())
         assert (result.returncode, result.stderr) == (0, ""), command

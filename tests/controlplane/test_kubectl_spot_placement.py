@@ -165,7 +165,7 @@ CONTRADICTION = """\
   It targets spot by label spotgate.dev/capacity: spot, and demands `compute.coreweave.com/node-pool: h100`. It admits
     on-demand capacity instead: NodePool h100. The others do not take it either: NodePool h100-spot: it has GPUs, and
     the Pod requests none. Nothing was changed about where it may run.
-  Fix: remove the requirement, or label the Pod `spotgate.dev/capacity: on-demand`
+  Fix: remove the requirement, or label {labelled} `spotgate.dev/capacity: on-demand`
 """
 
 
@@ -181,14 +181,17 @@ CONTRADICTION = """\
 def test_what_can_not_be_placed_is_warned_about_at_the_workload(
     labels: dict[str, str], annotations: dict[str, str], selector: dict[str, str], text: str, alice: Kubectl
 ) -> None:
-    for thing, at in (
-        (pod("batch", nodeSelector=selector), ""),
-        (deployment("batch", 0, nodeSelector=selector), "spec.template."),
+    for thing, warning in (
+        (pod("batch", nodeSelector=selector), text.format(at="", labelled="the Pod")),
+        (
+            deployment("batch", 0, nodeSelector=selector),
+            text.format(at="spec.template.", labelled="the pod template"),
+        ),
     ):
         document = as_list(saying(thing, labels, annotations))
         for how in ("apply", "apply --server-side", "create"):
             result = alice.run(*how.split(), "--dry-run=server", "--filename=-", documents=document)
-            assert (result.returncode, result.stderr) == (0, as_warnings(text.format(at=at))), how
+            assert (result.returncode, result.stderr) == (0, as_warnings(warning)), how
 
 
 def test_what_can_not_be_placed_is_stored_all_the_same_and_warned_about_when_it_changes(team: Kubectl) -> None:

@@ -39,9 +39,18 @@ CONTRADICTION = """\
   qos.coreweave.cloud/interruptable lets the Pod be deleted at once, qos.coreweave.com/graceful-interruptible makes the
     node wait for its grace period.
   Fix: keep one label, without qos.coreweave.cloud/interruptable or without this one:
+{yaml}"""
+IN_A_POD = """\
     metadata:
       labels:
         qos.coreweave.com/graceful-interruptible: "true"
+"""
+IN_A_TEMPLATE = """\
+    spec:
+      template:
+        metadata:
+          labels:
+            qos.coreweave.com/graceful-interruptible: "true"
 """
 
 
@@ -82,9 +91,10 @@ def test_contradicting_strategies_are_named_where_they_are_written(team: Kubectl
     team.apply(deployment("batch", 1))
     team("wait", "--for=create", "pods", "--selector=app=batch", "--timeout=60s")
     created = team.run("apply", "--filename=-", documents=as_list(saying(deployment("both", 0), BOTH)))
-    assert (created.returncode, created.stderr) == (0, as_warnings(CONTRADICTION.format(at="spec.template.")))
+    in_template = CONTRADICTION.format(at="spec.template.", yaml=IN_A_TEMPLATE)
+    assert (created.returncode, created.stderr) == (0, as_warnings(in_template))
     (name,) = (each["metadata"]["name"] for each in team.get("pods", "--selector=app=batch")["items"])
     labelled = team.run("label", "pod", name, *(f"{key}={value}" for key, value in BOTH.items()))
-    assert (labelled.returncode, labelled.stderr) == (0, as_warnings(CONTRADICTION.format(at="")))
+    assert (labelled.returncode, labelled.stderr) == (0, as_warnings(CONTRADICTION.format(at="", yaml=IN_A_POD)))
     again = team.run("label", "pod", name, "note=x")
     assert (again.returncode, again.stderr) == (0, "")

@@ -70,7 +70,7 @@ def test_every_kind_of_policy_is_there_and_the_cases_reach_all_of_each(run: Run)
 MISTAKES = [
     ("gpu-requests.yaml", "kind: Validation", "kind: Validaton", "5:1: kind: unknown kind 'Validaton', did you mean `Validation`?"),
     ("gpu-requests.yaml", "spotgate.dev/v1", "spotgate.dev/v1beta1", "4:1: apiVersion: expected spotgate.dev/v1, got 'spotgate.dev/v1beta1'"),
-    ("gpu-requests.yaml", "name: gpu-requests", "name: GPU_requests", "7:3: metadata.name: expected up to 63 lower case letters, digits, '-' and '.', as team-labels; got 'GPU_requests'"),
+    ("gpu-requests.yaml", "name: gpu-requests", "name: GPU_requests", "7:3: metadata.name: expected up to 63 lower case letters, digits, '-' and single '.', as team-labels; got 'GPU_requests'"),
     ("gpu-requests.yaml", "resourceRules:", "resourceRule:", "10:5: spec.match.resourceRule: unknown field `resourceRule`, did you mean `resourceRules`?"),
     ("gpu-requests.yaml", "resources: [pods]", "resources: [Pods]", "11:39: spec.match.resourceRules[0].resources[0]: 'Pods' is no resource; write the plural in lower case, as pods"),
     ("gpu-requests.yaml", "resources: [pods]", "resources: [pod]", "11:39: spec.match.resourceRules[0].resources[0]: warning: never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"),

@@ -92,6 +92,13 @@ spec:
         ("spec: {exempt: [{names: {a: b}, reason: b}]}", 4, "spec.exempt[0].names: must be a list, got a mapping"),
         ("spec: {exempt: [{names: [a], reason: b, expires: yes}]}", 4, "a date is written as 2027-01-31, got the boolean true (YAML reads y, yes and on so)"),
         ("specs: {}", 4, "unknown field `specs`, did you mean `spec`?"),
+        ("enforcement: warn", 4, "enforcement: unknown field `enforcement`; write it under `spec`"),
+        ("spec: {matchConstraints: {}}", 4, "unknown field `matchConstraints`, did you mean `match`?"),
+        ("spec: {validationActions: [Deny]}", 4, "unknown field `validationActions`, did you mean `enforcement`?"),
+        ("spec: {match: {objectSelector: {app: x}}}", 4, "unknown field `app`; write `matchLabels: {app: ...}`"),
+        ("spec: {match: {objectSelector: {matchLabel: {app: x}}}}", 4, "unknown field `matchLabel`, did you mean `matchLabels`?"),
+        ("spec: {match: {namespaceSelector: {until: x}}}", 4, "unknown field `until`; write `matchLabels: {until: ...}`"),
+        ("spec: {exempt: [{users: [a], reason: b, until: 2027-01-31}]}", 4, "unknown field `until`, did you mean `expires`?"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_said_with_line_field_and_suggestion(tmp_path: Path, spec: str, line: int, said: str) -> None:
@@ -128,6 +135,27 @@ def test_nothing_is_left_of_a_spec_that_lacks_what_it_must_have(tmp_path: Path) 
     (policy,), problems = load(tmp_path, a=text)
     assert [problem.field for problem in problems] == ["spec.workloads", "spec.workload"]
     assert (policy.name, policy.spec) == ("example", None)
+
+
+def test_a_policy_is_in_no_namespace(tmp_path: Path) -> None:
+    _, (problem,) = load(tmp_path, a=HEAD.replace("{name", "{namespace: team-a, name"))
+    assert str(problem).endswith(
+        "a.yaml:3:12: metadata.namespace: unknown field `namespace`; policies are in no namespace: "
+        "`spec.match.namespaces` says which they look at"
+    )
+
+
+@pytest.mark.parametrize("name", ["a..b", "a.-b", "a-.b", ".a", "a.", "a" * 64, "A", "a\\nb"])
+def test_a_name_is_one_that_the_exported_policy_can_have(tmp_path: Path, name: str) -> None:
+    _, (problem,) = load(tmp_path, a=HEAD.replace("name: example", f'name: "{name}"'))
+    assert problem.text.startswith(
+        "expected up to 63 lower case letters, digits, '-' and single '.', as team-labels; got"
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "a.b", "a--b.c-1.0", "a" * 63])
+def test_a_name_has_letters_and_digits_around_each_dot(tmp_path: Path, name: str) -> None:
+    assert load(tmp_path, a=HEAD.replace("name: example", f'name: "{name}"'))[1] == []
 
 
 def test_a_name_can_be_given_only_once(tmp_path: Path) -> None:
@@ -294,13 +322,16 @@ spec:
     assert "spec.nodePools[0].capacity.from: not a JMESPath expression" in str(problems[0])
 
 
+STRANGER = "; only policy files belong in a policy folder: state and golden files of tests go into its folder `tests`"
+
+
 @pytest.mark.parametrize(
     ("head", "hint"),
     [
         ("apiVersion: spotgate.dev/v2\nkind: Example", ""),
         ("apiVersion: spotgate.dev/v2\nkind: PolicyTest", ""),
-        ("apiVersion: v1\nkind: ConfigMap", "; only policy files belong in a policy folder"),
-        ("apiVersion: v1\nkind: [Example]", "; only policy files belong in a policy folder"),
+        ("apiVersion: v1\nkind: ConfigMap", STRANGER),
+        ("apiVersion: v1\nkind: [Example]", STRANGER),
     ],
 )
 def test_another_api_version_is_a_mistake_and_another_kind_does_not_belong_here(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.conftest import owned_by
-from tests.rules.judged import blocks_of, judged, loaded, pod, template, warned, workload, yaml_of
+from tests.rules.judged import blocks_of, in_template, judged, loaded, pod, template, warned, workload, yaml_of
 from tests.strategies import pods
 from webhook.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
@@ -31,6 +31,7 @@ ALL_OF_SUNK = [
     GPU,
     RESERVED,
 ]
+LABELLED = {"metadata": {"labels": GRACEFUL}}
 
 
 def said(value: JSON, **how: Any) -> list[Finding]:
@@ -84,7 +85,7 @@ def test_both_labels_contradict_each_other() -> None:
         "two eviction strategies contradict each other: which of them a node action follows is not defined"
     )
     assert finding.field == 'metadata.labels["qos.coreweave.cloud/interruptable"]'
-    assert yaml_of(finding) == {"metadata": {"labels": GRACEFUL}}
+    assert yaml_of(finding) == LABELLED
 
 
 @pytest.mark.parametrize("value", ["True", "yes", "1", ""])
@@ -96,7 +97,7 @@ def test_a_value_that_is_not_documented_may_have_no_effect(value: str) -> None:
 def test_a_label_written_as_an_annotation_has_no_effect() -> None:
     finding = one(said(pod(metadata={"annotations": GRACEFUL})))
     assert finding.field == 'metadata.annotations["qos.coreweave.com/graceful-interruptible"]'
-    assert yaml_of(finding) == {"metadata": {"labels": GRACEFUL}}
+    assert yaml_of(finding) == LABELLED
 
 
 def test_a_label_on_the_workload_alone_has_no_effect() -> None:
@@ -172,19 +173,19 @@ def test_the_only_toleration_is_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "why"),
+    ("value", "why", "to_write"),
     [
-        (workload("StatefulSet", of=template(metadata={"labels": INTERRUPTIBLE})), "the Pods of a StatefulSet hold state"),
-        (labelled(INTERRUPTIBLE) | {"metadata": {"name": "x", "labels": INTERRUPTIBLE, "ownerReferences": owned_by("PyTorchJob", "kubeflow.org/v1")}}, "the Pods of a PyTorchJob work in step"),
-        (labelled(INTERRUPTIBLE) | {"metadata": {"name": "x", "labels": INTERRUPTIBLE, "ownerReferences": owned_by("StatefulSet", "apps/v1")}}, "the Pods of a StatefulSet hold state"),
-        (workload("Job", "batch/v1", of=template(metadata={"labels": INTERRUPTIBLE}), completionMode="Indexed", parallelism=4), "the Pods of an indexed Job work in step"),
-        (workload("Job", "batch.volcano.sh/v1alpha1", of={}, tasks=[{"template": template(metadata={"labels": INTERRUPTIBLE})}]), "the Pods of a Job work in step"),
+        (workload("StatefulSet", of=template(metadata={"labels": INTERRUPTIBLE})), "the Pods of a StatefulSet hold state", in_template(LABELLED)),
+        (labelled(INTERRUPTIBLE) | {"metadata": {"name": "x", "labels": INTERRUPTIBLE, "ownerReferences": owned_by("PyTorchJob", "kubeflow.org/v1")}}, "the Pods of a PyTorchJob work in step", LABELLED),
+        (labelled(INTERRUPTIBLE) | {"metadata": {"name": "x", "labels": INTERRUPTIBLE, "ownerReferences": owned_by("StatefulSet", "apps/v1")}}, "the Pods of a StatefulSet hold state", LABELLED),
+        (workload("Job", "batch/v1", of=template(metadata={"labels": INTERRUPTIBLE}), completionMode="Indexed", parallelism=4), "the Pods of an indexed Job work in step", in_template(LABELLED)),
+        (workload("Job", "batch.volcano.sh/v1alpha1", of={}, tasks=[{"template": template(metadata={"labels": INTERRUPTIBLE})}]), "the Pods of a Job work in step", LABELLED),
     ],
 )  # fmt: skip
-def test_stateful_and_distributed_work_is_not_interruptible(value: JSON, why: str) -> None:
+def test_stateful_and_distributed_work_is_not_interruptible(value: JSON, why: str, to_write: JSON) -> None:
     finding = one(said(value))
     assert finding.reason == f"{why}, and interruptible Pods are deleted without their grace period"
-    assert yaml_of(finding) == {"metadata": {"labels": GRACEFUL}}
+    assert yaml_of(finding) == to_write
 
 
 @pytest.mark.parametrize(("replicas", "read_only", "lost"), [(1, False, True), (1, True, False), (3, False, False)])
@@ -210,7 +211,7 @@ def test_a_grace_period_that_interruptible_pods_do_not_get() -> None:
     finding = one(said(labelled(INTERRUPTIBLE, terminationGracePeriodSeconds=181)))
     assert finding.reason == ("a grace period of 181 s is not granted to interruptible Pods: what is not saved is lost")
     assert finding.field == "spec.terminationGracePeriodSeconds"
-    assert yaml_of(finding) == {"metadata": {"labels": GRACEFUL}}
+    assert yaml_of(finding) == LABELLED
 
 
 # DaemonSets on SUNK nodes
@@ -228,7 +229,7 @@ def test_a_daemon_set_on_sunk_nodes_needs_their_tolerations(names_sunk: JSON) ->
     finding = one(said(workload("DaemonSet", of=template(**names_sunk))))
     there = names_sunk.get("tolerations", [])
     assert finding.field == "spec.template.spec.tolerations"
-    missing = yaml_of(finding)["spec"]["tolerations"]
+    missing = yaml_of(finding)["spec"]["template"]["spec"]["tolerations"]
     assert said(workload("DaemonSet", of=template(**{**names_sunk, "tolerations": [*there, *missing]}))) == []
 
 

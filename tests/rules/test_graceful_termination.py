@@ -467,7 +467,7 @@ def test_a_grace_period_over_the_budget_is_reported_with_what_is_lost() -> None:
             "less a safety margin of 30 s. SIGKILL comes 300 s before your grace period ends: "
             "what is not saved by then is lost.",
             fix="set `terminationGracePeriodSeconds: 270` and save within that, "
-            "or run it on-demand: label `spotgate.dev/capacity: on-demand`",
+            "or run it on-demand: label the Pod `spotgate.dev/capacity: on-demand`",
             outcome=Outcome.WARN,
         )
     ]
@@ -558,11 +558,29 @@ def test_a_pod_that_the_mutating_webhook_has_not_seen_is_reported() -> None:
         ("a grace period of 30 s should be 60 s on this capacity", f"spec.{GRACE}", Outcome.WARN),
         ("the preStop sleep of 5 s is missing", "spec.containers[0].lifecycle.preStop", Outcome.WARN),
     ]
-    assert found[0].fix == "set `terminationGracePeriodSeconds: 60`, or annotate `spotgate.dev/keep: grace-period`"
-    assert found[1].fix == (
-        "give them `lifecycle: {preStop: {sleep: {seconds: 5}}}`, or annotate `spotgate.dev/keep: pre-stop`"
-    )
+    assert [each.fix for each in found] == [
+        "set `terminationGracePeriodSeconds: 60`, or annotate the Pod `spotgate.dev/keep: grace-period`",
+        "give them `lifecycle: {preStop: {sleep: {seconds: 5}}}`, or annotate the Pod `spotgate.dev/keep: pre-stop`",
+    ]
     assert "`app`, `log`" in found[1].detail
+
+
+@pytest.mark.parametrize(
+    ("value", "remedies"),
+    [
+        (pod(grace=600, keep="pre-stop"), ["label the pod template `spotgate.dev/capacity: on-demand`"]),
+        (
+            pod(),
+            [
+                "annotate the pod template `spotgate.dev/keep: grace-period`",
+                "annotate the pod template `spotgate.dev/keep: pre-stop`",
+            ],
+        ),
+    ],
+)
+def test_in_a_workload_the_pod_template_is_what_is_to_be_labelled(value: JSON, remedies: list[str]) -> None:
+    found = rule().validate(subject_of(value, template=True), context(Phase.VALIDATE))
+    assert [remedy in each.fix for each, remedy in zip(found, remedies, strict=True)] == [True] * len(remedies)
 
 
 def test_what_it_asks_for_is_what_it_would_have_injected() -> None:

@@ -136,6 +136,9 @@ def test_each_finding_tells_the_numbers_and_yaml_to_copy() -> None:
     assert finding.detail == "It is the type of all nodes of the pool, for good."
     assert finding.fix == "add it, for example:\nspec:\n  instanceType: gd-8xh100ib-i128"
 
+    (finding,) = judge(CKS, pool(), pool(instanceType="1e3"))
+    assert finding.fix.endswith("\nspec:\n  instanceType: '1e3'")
+
     (finding,) = judge(CKS, pool(lifecycle={"scaleDownStrategy": "idleOnly"}))
     assert finding.fix == "write one of them, for example:\nspec:\n  lifecycle:\n    scaleDownStrategy: IdleOnly"
 

@@ -660,6 +660,12 @@ def test_the_denial_names_every_pool_that_does_not_count_and_shows_one_that_woul
     ]
 
 
+@pytest.mark.parametrize("instance_type", ["y", "1e3"])
+def test_the_example_is_the_same_to_kubectl(instance_type: str) -> None:
+    (violation,) = judge(spot_pool(instance_type=instance_type), None, [], rule_of(require="same-type"))
+    assert violation.fix.count(f"\n  instanceType: '{instance_type}'\n") == 1
+
+
 def test_the_pool_of_the_example_would_be_accepted_as_a_fallback() -> None:
     for require in ("gpu", "same-type"):
         rule = rule_of(require=require)

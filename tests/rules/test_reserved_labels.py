@@ -410,7 +410,7 @@ def of_own(*, labels: dict[str, str] | None = None, annotations: dict[str, str] 
     return FakeSubject(Pod(metadata=ObjectMeta(labels=labels, annotations=annotations)), **how)
 
 
-@pytest.mark.parametrize("template", [False, True])
+@pytest.mark.parametrize("path", [(), ("spec", "workers", 0, "template")])
 @pytest.mark.parametrize(
     ("metadata", "reason", "fix"),
     [
@@ -422,11 +422,12 @@ def of_own(*, labels: dict[str, str] | None = None, annotations: dict[str, str] 
     ],
 )  # fmt: skip
 def test_an_own_key_that_has_no_effect_on_a_pod_is_said(
-    metadata: dict[str, Any], reason: str, fix: str, *, template: bool
+    metadata: dict[str, Any], reason: str, fix: str, path: tuple[str | int, ...]
 ) -> None:
     ((member, values),) = metadata.items()
-    (violation,) = judge(of_own(**metadata, template=template))
-    assert (violation.reason, violation.fix, violation.outcome) == (reason, fix, Outcome.WARN)
+    (violation,) = judge(of_own(**metadata, template=bool(path), path=path))
+    assert (violation.reason, violation.outcome) == (reason, Outcome.WARN)
+    assert violation.fix == (fix.replace("`metadata", "`spec.workers[0].template.metadata") if path else fix)
     assert violation.field == f'metadata.{member}["{next(iter(values))}"]'
     old = Pod(metadata=ObjectMeta(**metadata))
     assert not judge(of_own(**metadata, old_pod=old, operation="UPDATE"))
@@ -491,6 +492,16 @@ def test_labels_that_spark_puts_on_its_pods_have_their_effect_and_are_checked_li
     value = {"metadata": {"labels": {CAPACITY: "spot"}}, **at("spec.executor.labels", labels)}
     (violation,) = judge(of_workload("sparkoperator.k8s.io", "sparkapplications", value, kind="SparkApplication"))
     assert violation.field == 'spec.executor.labels["spotgate.dev/keeep"]'
+
+
+def test_an_annotation_among_the_labels_that_ray_puts_on_its_pods_belongs_in_their_templates() -> None:
+    value = at("spec.headGroupSpec.labels", {"spotgate.dev/keep": "tolerations"})
+    (violation,) = judge(of_workload("ray.io", "rayclusters", value, kind="RayCluster"))
+    assert violation.reason == "label spotgate.dev/keep has no effect: it must be an annotation"
+    assert violation.fix == (
+        "move it to `spec.headGroupSpec.template.metadata.annotations` "
+        "and `spec.workerGroupSpecs[*].template.metadata.annotations`"
+    )
 
 
 def test_a_node_pool_can_not_ask_for_spot_and_its_misspelt_break_glass_is_said() -> None:

@@ -88,7 +88,7 @@ def test_a_pool_of_a_provider_of_which_only_nodes_are_seen_may_well_be_spot() ->
         pod = pod_of(labels=labels, annotations={"spotgate.dev/node-pool": "sp"})
         violation = said(pod, view, providers=ALL)
         assert violation.reason == "can't tell whether node pool `sp` is spot: pools of GKE can't be seen here"
-        assert violation.fix.endswith("give it the nodeSelector `cloud.google.com/gke-nodepool: sp`")
+        assert violation.fix.endswith(" and the nodeSelector `cloud.google.com/gke-nodepool: sp`")
     known = said(pod_of(annotations={"spotgate.dev/node-pool": "gpu"}), view, providers=ALL)
     assert known.reason == "NodePool gpu is not a spot pool: its capacity is on-demand"
 
@@ -204,6 +204,23 @@ def test_a_cluster_without_spot_pools_is_said() -> None:
     )
     assert violation.field == CAPACITY
     assert violation.fix == "create a spot pool, or label the Pod `spotgate.dev/capacity: on-demand`"
+
+
+def test_in_a_workload_the_pod_template_is_what_is_to_be_labelled() -> None:
+    twins = (other_pool(KARPENTER, "twin"), other_pool(KARPENTER, "twin", capacity=CapacityType.ON_DEMAND))
+    third = other_pool(KARPENTER, "third", gpu=Gpu.YES)
+    for pod, pools, remedy in (
+        (pod_of(labels=SPOT), (CPU, GPU), "label the pod template `spotgate.dev/capacity: on-demand`"),
+        (pod_of(labels=SPOT), CLOSED, "label the pod template `spotgate.dev/capacity: on-demand`"),
+        (
+            pod_of(labels=SPOT, nodeSelector={"compute.coreweave.com/node-pool": "cpu-control-plane"}),
+            CLUSTER,
+            "label the pod template `spotgate.dev/capacity: on-demand`",
+        ),
+        (pod_of(labels=SPOT), (*twins, third), "annotate the pod template `spotgate.dev/node-pool: POOL`"),
+    ):
+        (violation,) = rule(ALL).validate(subject_of(pod, template=True), context_of(view_of(*pools)))
+        assert violation.fix.endswith(f", or {remedy}"), violation.fix
 
 
 def test_why_the_pod_can_land_on_no_spot_pool_is_said_for_each() -> None:

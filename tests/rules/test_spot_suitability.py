@@ -16,6 +16,7 @@ from tests.rules.judged import (
     NAMESPACE,
     SPOT,
     blocks_of,
+    in_template,
     judged,
     loaded,
     pod,
@@ -109,18 +110,21 @@ def test_nothing_is_said_of(what: str, value: JSON) -> None:
 @pytest.mark.parametrize(
     ("value", "name", "at"),
     [
-        ({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}, "spec": {"headGroupSpec": {"template": spot()}}}, "Ray head", "spec.headGroupSpec.template."),
-        ({"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication", "metadata": {"name": "s"}, "spec": {"driver": {"template": spot()}, "executor": {"template": spot()}}}, "Spark driver", "spec.driver.template."),
-        ({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "m"}, "spec": {"mpiReplicaSpecs": {"Launcher": {"template": spot()}, "Worker": {"template": spot()}}}}, "MPI launcher", "spec.mpiReplicaSpecs.Launcher.template."),
+        ({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}, "spec": {"headGroupSpec": {"template": spot()}}}, "Ray head", "spec.headGroupSpec.template"),
+        ({"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication", "metadata": {"name": "s"}, "spec": {"driver": {"template": spot()}, "executor": {"template": spot()}}}, "Spark driver", "spec.driver.template"),
+        ({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "m"}, "spec": {"mpiReplicaSpecs": {"Launcher": {"template": spot()}, "Worker": {"template": spot()}}}}, "MPI launcher", "spec.mpiReplicaSpecs.Launcher.template"),
         (pod(metadata={"labels": {**SPOT, "spark-role": "driver"}}), "Spark driver", ""),
-        (workload(of=spot(labels={"dask.org/component": "scheduler"}), replicas=1), "Dask scheduler", "spec.template."),
+        (workload(of=spot(labels={"dask.org/component": "scheduler"}), replicas=1), "Dask scheduler", "spec.template"),
     ],
 )  # fmt: skip
 def test_what_leads_the_work_of_others_belongs_on_demand(value: JSON, name: str, at: str) -> None:
     finding = one(value)
     assert finding.reason == f"the {name} holds the state of the whole job: one reclaimed node ends all of it"
-    assert finding.field == f'{at}metadata.labels["spotgate.dev/capacity"]'
-    assert yaml_of(finding) == ON_DEMAND
+    assert finding.field == f'{at}.metadata.labels["spotgate.dev/capacity"]'.lstrip(".")
+    to_write: JSON = ON_DEMAND
+    for step in reversed(at.split(".") if at else []):
+        to_write = {step: to_write}
+    assert yaml_of(finding) == to_write
 
 
 def test_a_bare_pod_is_gone_for_good() -> None:
@@ -141,7 +145,7 @@ def test_a_stateful_singleton_belongs_on_demand(value: JSON) -> None:
     assert finding.reason == (
         "its only replica holds state: a reclaim stops it until its volume is attached to another node"
     )
-    assert yaml_of(finding) == ON_DEMAND
+    assert yaml_of(finding) == in_template(ON_DEMAND)
 
 
 def test_a_singleton_that_only_reads_a_claim_is_not_stateful() -> None:
@@ -184,7 +188,7 @@ def test_a_service_without_a_readiness_probe() -> None:
         "no container has a readiness probe: after a reclaim, Pods get requests before they can answer"
     )
     assert finding.field == "spec.template.spec.containers[1].readinessProbe"
-    (container,) = yaml_of(finding)["spec"]["containers"]
+    (container,) = yaml_of(finding)["spec"]["template"]["spec"]["containers"]
     assert (container["name"], container["readinessProbe"]["httpGet"]["port"]) == ("app", 9000)
 
 
@@ -300,7 +304,7 @@ def test_data_on_the_node_is_lost_with_it(volume: JSON, at: str) -> None:
         finding.reason
         == f"what is written to {path} is lost with the spot node: `{name}` is a{'n' * (at == 'emptyDir')} {at}"
     )
-    (mended,) = yaml_of(finding)["spec"]["volumes"]
+    (mended,) = yaml_of(finding)["spec"]["template"]["spec"]["volumes"]
     assert said(service(**{**volume, "volumes": [mended]})) == []
 
 

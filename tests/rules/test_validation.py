@@ -184,8 +184,32 @@ def test_an_error_is_never_a_pass() -> None:
         ),
         (
             "object.metadata[object.metadata.name] == 'c'",
-            "ask whether it is there: `'web' in ...`, or `...[?'web'].orValue(...)`",
+            (
+                "ask whether it is there: `object.metadata.name in object.metadata`, "
+                "or `object.metadata[?object.metadata.name].orValue(...)`"
+            ),
         ),
+        (
+            "object.spec.containers[0].env[0].name == 'x'",
+            (
+                "ask whether it is there: `has(object.spec.containers[0].env)`, "
+                "or `object.spec.containers[0].?env.orValue(...)`"
+            ),
+        ),
+        (
+            "object.spec.?containers.orValue([]).all(c, c.env == [])",
+            "ask whether it is there: `has(c.env)`, or `c.?env.orValue(...)`",
+        ),
+        (
+            "object.spec.containers.filter(c, true)[0].env == []",
+            "ask whether it is there: `'env' in map`, or `map[?'env'].orValue(...)`",
+        ),
+        (
+            "object.metadata[0] == 'x'",
+            "ask whether it is there: `0 in object.metadata`, or `object.metadata[?0].orValue(...)`",
+        ),
+        ("dyn(object.metadata.?name).size() > 0", "take out what is optional with `.orValue(...)`"),
+        ("dyn(object.metadata.?name) > 0", "take out what is optional with `.orValue(...)`"),
         (
             "object.spec.containers.size > 0",
             "ask what it is: `type(object.spec.x) == map`; a list is read by `list[0].x`, and `list.size()`",
@@ -198,6 +222,23 @@ def test_an_error_comes_with_what_would_be_right(expression: str, fix: str) -> N
     variables = [{"name": "first", "expression": "object.spec.containers[0]"}]
     (finding,) = said(pod(none=None), expression, variables=variables)
     assert finding.fix == f"in the policy, {fix}"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "object.spec.containers[0].env[0].name == 'x'",
+        "object.metadata['a/b'] == 'c'",
+        "object.metadata[object.metadata.name] == 'c'",
+        "object.metadata[0] == 'x'",
+    ],
+)
+def test_what_it_says_to_ask_first_can_be_copied(expression: str) -> None:
+    (failed,) = said(pod(), expression)
+    _, asking, _, or_else, _ = failed.fix.split("`")
+    assert reasons(said(pod(), asking)) == [f"failed expression: {asking}"]
+    otherwise = f"{or_else.replace('...', 'dyn(1)')} != 1"
+    assert reasons(said(pod(), otherwise)) == [f"failed expression: {otherwise}"]
 
 
 def test_an_error_leaves_the_other_validations_alone() -> None:

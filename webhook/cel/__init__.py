@@ -84,8 +84,16 @@ class Expression(Protocol):
             EvaluationError: it has none. Never read that as true.
         """
 
-    def foresee(self, nulls: Collection[str], operation: str) -> Foreseen:
-        """What it comes to where these variables are null, as far as that is certain."""
+    def foresee(self, nulls: Collection[str], request: Mapping[str, str]) -> Foreseen:
+        """What it comes to where these variables are null, as far as that is certain.
+
+        Args:
+            nulls: the variables.
+            request: what is known of it; ``request.operation`` always.
+        """
+
+    def asking(self, key: str) -> str:
+        """How to ask whether a key is there that it reads."""
 
 
 class Language(Protocol):

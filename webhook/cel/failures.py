@@ -28,6 +28,8 @@ _OVERLOADS: Final = {
     "@in": "in what is no list and no map",
 }
 _OF_A_LIST: Final = "ask what it is: `type(object.spec.x) == map`; a list is read by `list[0].x`, and `list.size()`"
+_OPAQUE: Final = "*opaque*"
+"""What the library calls the type of an optional."""
 _NO_FIELDS: Final = (
     "Applying SELECT to non-message type",
     'No value with name "namespaceObject.metadata.name" found in Activation',
@@ -67,14 +69,16 @@ def failed(text: str) -> EvaluationError:  # noqa: PLR0911 - one for each messag
 
 
 def _no_overload(function: str) -> EvaluationError:
+    of_optional = "take out what is optional with `.orValue(...)`" if _OPAQUE in function else ""
+    function = function.replace(_OPAQUE, "optional")
     if (found := _OPERATOR.fullmatch(function)) is None:
-        hint = "of a list or a map, write `'a' in list`" if _CONTAINS.fullmatch(function) else ""
+        hint = "of a list or a map, write `'a' in list`" if _CONTAINS.fullmatch(function) else of_optional
         said = _OVERLOADS.get(function, function)
         return EvaluationError(f"no such overload: {said}", mistyped=True, hint=hint)
     operator, left, right = found.groups()
     if operator in {"?.", "[?"}:
         return EvaluationError(f"a field is read of {left}, which has none", mistyped=True)
-    hint = "convert one of the two: `int(...)`, `double(...)`, `string(...)`"
+    hint = of_optional or "convert one of the two: `int(...)`, `double(...)`, `string(...)`"
     if "null" in {left, right}:
         hint = "ask first whether there is a value: `object.x != null`"
     return EvaluationError(f"no such overload: {left} {operator} {right}", mistyped=True, hint=hint)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
+from webhook.cel.asking import asking
 from webhook.cel.checks import check
 from webhook.cel.constants import check_constants
 from webhook.cel.cost import BUDGET_NS, Cost
@@ -154,13 +155,17 @@ class _Expression:
         self.paths: Mapping[Path, str] = dict(paths(tree))
         self.asked: frozenset[Path] = frozenset(asked(tree))
 
-    def foresee(self, nulls: Collection[str], operation: str) -> Foreseen:
+    def foresee(self, nulls: Collection[str], request: Mapping[str, str]) -> Foreseen:
         """As `webhook.cel.Expression` has it."""
-        known = {**dict.fromkeys(VARIABLES, NOT_KNOWN), **dict.fromkeys(nulls), "request.operation": operation}
+        known = {**dict.fromkeys(VARIABLES, NOT_KNOWN), **dict.fromkeys(nulls), **request}
         try:
             return Foreseen.TRUE if self.evaluate(self._language.values(known)) else Foreseen.FALSE
         except EvaluationError:
-            return foresee(self._tree, nulls, operation)
+            return foresee(self._tree, nulls, request["request.operation"])
+
+    def asking(self, key: str) -> str:
+        """As `webhook.cel.Expression` has it."""
+        return asking(self._tree, key)
 
     def evaluate(self, values: Values) -> bool | str:
         assert isinstance(values, _Values)  # noqa: S101 - there is one library

@@ -131,17 +131,17 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
     if traced is None:  # nobody knows which resource it is
         return bare
     request = traced.request
-    steps = _steps(traced)
+    steps = steps_of(traced)
     notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
     left_out = bundle.index.left_out(request)
     unasked = {policy.name for policy, _ in left_out}
     if bundle.index.system_namespace(request.namespace, judged.view):
         naming = (each for each in bundle.policies if each.matcher.names(request.namespace))
-        looking = (_verdict(each, steps, manifest, judgement, traced) for each in naming if each.name not in unasked)
+        looking = (verdict_on(each, steps, manifest, judgement, traced) for each in naming if each.name not in unasked)
         return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *looking), others=())
     verdicts = [
         *_engine(judgement.findings),
-        *(_verdict(each, steps, manifest, judgement, traced) for each in bundle.policies if each.name not in unasked),
+        *(verdict_on(each, steps, manifest, judgement, traced) for each in bundle.policies if each.name not in unasked),
         *(
             Verdict(policy=each.name, kind=each.kind, word=SKIPS, said=(Said("", (why,)),))
             for each, why in left_out
@@ -160,7 +160,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
     )
 
 
-def _steps(traced: Traced) -> dict[tuple[str, str], tuple[str, ...]]:
+def steps_of(traced: Traced) -> dict[tuple[str, str], tuple[str, ...]]:
     """What was said, by policy and where.
 
     Of a policy that spoke in both phases what it said in the first: in the second it sees its own work done.
@@ -183,13 +183,14 @@ def _engine(findings: tuple[Finding, ...]) -> Iterator[Verdict]:
         yield Verdict(policy=ENGINE, kind="", word=WORDS[max(each.outcome for each in own)], findings=own)
 
 
-def _verdict(
+def verdict_on(
     policy: Policy,
     steps: dict[tuple[str, str], tuple[str, ...]],
     manifest: Manifest,
     judgement: Judgement,
     traced: Traced,
 ) -> Verdict:
+    """What came of a policy that looks at such objects, or at pod templates in them."""
     findings = tuple(each for each in judgement.findings if each.policy == policy.name)
     said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
     additions = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,12 +16,14 @@ from webhook.cli.kinds import Kinds
 from webhook.cli.policy_tests_case import CannotRunError, Case
 from webhook.cli.policy_tests_coverage import Reached, Watch
 from webhook.cli.policy_tests_expectations import differences, golden_difference
+from webhook.cli.policy_tests_silence import silent, unasked
 from webhook.cluster.files import view_of
 from webhook.cluster.manifests import read_manifests
 from webhook.context import Context, Phase
+from webhook.decision import Verdict
 from webhook.documents import DocumentError
 from webhook.patch import apply_json, pointer
-from webhook.policy.document import policy_files
+from webhook.policy.document import is_read, policy_files
 from webhook.policy.errors import did_you_mean
 from webhook.policy.loader import validate_document
 from webhook.policy.policy_test import KIND, PolicyTestSpec
@@ -61,6 +64,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         findings: about the object.
         mismatches: with what the case expects.
         problems: why there is no saying; then nothing else counts.
+        silent: where it is a question, why policies found nothing, each as a sentence.
+        warnings: it came out as expected, and shows nothing.
+        seconds: that it took.
         reached: what it reached of each policy that it asks.
     """
 
@@ -71,6 +77,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     mismatches: tuple[Problem, ...] = ()
     problems: tuple[Problem, ...] = ()
+    silent: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    seconds: float = 0
     reached: dict[str, Reached] = {}
 
     @property
@@ -114,12 +123,14 @@ class Runner:
         bundle: the policies.
         now: for exemptions that end, in cases that name no day.
         update: write golden files instead of comparing with them.
+        folders: which are read as policies.
     """
 
-    def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False) -> None:
+    def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False, folders: Sequence[Path] = ()) -> None:
         self._bundle = bundle
         self._now = now
         self._update = update
+        self._folders = [folder.resolve() for folder in folders]
         self._watches: dict[tuple[str, ...] | None, Watch] = {}
         self._states: dict[Path, Manifests] = {}
         self._goldens: dict[Path, str] = {}
@@ -130,11 +141,13 @@ class Runner:
         return [self._run(Case(test, number)) for number in range(len(spec.cases))]
 
     def _run(self, case: Case) -> Result:
+        begun = perf_counter()
         result = Result(file=case.test.document.file, line=case.line, test=case.test.name, case=case.spec.name)
         try:
-            return self._judged(case, result)
+            result = self._judged(case, result)
         except CannotRunError as error:
-            return replace(result, problems=error.problems)
+            result = replace(result, problems=error.problems)
+        return replace(result, seconds=perf_counter() - begun)
 
     def _judged(self, case: Case, result: Result) -> Result:
         state = self._state(case)
@@ -148,6 +161,7 @@ class Runner:
             view=view,
             api_server=case.version(),
             oldest_kubelet=view.oldest_kubelet or case.version(),
+            trace=True,
         )
         watch = self._watch(case)
         user = UserInfo(case.spec.user, case.spec.groups)
@@ -158,14 +172,28 @@ class Runner:
         if judgement.problem is not None:
             raise CannotRunError(judgement.problem)
         after = _patched(subject, judgement.patch)
-        expected = case.spec.expect
+        expected, findings = case.spec.expect, judgement.findings
         mismatches = [
             case.test.problem(case.at("expect", *path), text)
-            for path, text in differences(expected, judgement.findings, subject.value, after)
+            for path, text in differences(expected, findings, subject.value, after)
         ]
         if expected.golden is not None and (text := self._golden_difference(case, expected.golden, after)):
             mismatches.append(case.test.problem(case.at("expect", "golden"), text))
-        return replace(result, findings=judgement.findings, mismatches=tuple(mismatches), reached=reached)
+        missed = set(expected.policies or ()).difference(finding.policy for finding in findings)
+        warnings: list[Problem] = []
+        if not mismatches and expected.outcome is Verdict.ALLOWED and (why := unasked(judgement, watch.index)):
+            text = f"warning: allowed whatever the policies say: {why}"
+            warnings.append(case.test.problem(case.at("expect", "outcome"), text))
+        return replace(
+            result,
+            findings=findings,
+            mismatches=tuple(mismatches),
+            silent=tuple(silent(subject, judgement, watch.index, missed or case.spec.policies or ()))
+            if mismatches and (missed or not findings)
+            else (),
+            warnings=tuple(warnings),
+            reached=reached,
+        )
 
     def _watch(self, case: Case) -> Watch:
         """The policies that the case names, or all."""
@@ -202,6 +230,12 @@ class Runner:
         folder = Path(case.test.document.file).parent
         if self._update and not file.resolve().is_relative_to(folder.resolve()):
             text = f"--update writes only in the folder of the test, {folder}, and below it"
+            raise case.cannot_run(case.at("expect", "golden"), text)
+        of_policies = (each for each in self._folders if file.resolve().is_relative_to(each))
+        if self._update and any(is_read(file.resolve().relative_to(each)) for each in of_policies):
+            text = (
+                f"{file} would be read as a policy, and nothing loads its folder then; write it into a folder `tests`"
+            )
             raise case.cannot_run(case.at("expect", "golden"), text)
         own = f"{case.test.name}: {case.spec.name}"
         whose = self._goldens.setdefault(file.resolve(), own)

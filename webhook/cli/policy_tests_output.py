@@ -67,12 +67,14 @@ def _failure(result: Result) -> Iterator[Line]:
     for each in result.mismatches:
         field = each.field.rpartition("expect.")[2]
         yield from _indented(f"{each.file}:{each.line}: {field}: {each.text}", "    ")
-    if not result.findings:
-        yield [("    Nothing was found.", "")]
-        return
-    yield [("    What was found:", "")]
+    if result.findings:
+        yield [("    What was found:", "")]
     for finding in result.findings:
         yield from _indented(f"{finding.outcome}: {finding.message()}", "      ")
+    if result.silent or not result.findings:
+        yield [(f"    Nothing was found{':' if result.silent else '.'}", "")]
+    for text in result.silent:
+        yield from _indented(text, "      ")
 
 
 def _coverage(policies: list[Covered]) -> Iterator[Line]:
@@ -109,6 +111,7 @@ def as_json(report: Report) -> str:
             for each in report.results
         ],
         "problems": msgspec.to_builtins(report.problems),
+        "warnings": [msgspec.to_builtins(warning) for each in report.results for warning in each.warnings],
         "summary": {"cases": len(report.results), "passed": passed, "failed": failed, "unjudged": unjudged},
     }
     if report.coverage is not None:
@@ -128,12 +131,16 @@ def junit(report: Report) -> str:
 
     Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
     """
-    root = Element("testsuites", name="spotgate test")
+    passed, failed, unjudged = report.count()
+    broken = len(report.problems)
+    seconds = sum(result.seconds for result in report.results)
+    total = _counts(passed + failed + unjudged + broken, failed, unjudged + broken, seconds)
+    root = Element("testsuites", {"name": "spotgate test", **total})
     for file in dict.fromkeys(result.file for result in report.results):
         _suite(root, file, [result for result in report.results if result.file == file])
     for problem in report.problems:
-        suite = SubElement(root, "testsuite", name=xml_text(problem.file), tests="1", failures="0", errors="1")
-        case = SubElement(suite, "testcase", name="can be read", classname=xml_text(problem.file), time="0")
+        suite = SubElement(root, "testsuite", {"name": xml_text(problem.file), **_counts(1, 0, 1, 0)})
+        case = SubElement(suite, "testcase", name="can be read", classname=xml_text(problem.file), time=_time(0))
         SubElement(case, "error", message=xml_text(problem.text), type="unreadable").text = xml_text(str(problem))
     indent(root)
     return tostring(root, encoding="unicode", xml_declaration=True)
@@ -142,11 +149,11 @@ def junit(report: Report) -> str:
 def _suite(root: Element, file: str, results: Sequence[Result]) -> None:
     failed = sum(bool(result.mismatches) for result in results)
     unjudged = sum(bool(result.problems) for result in results)
-    counts = {"tests": len(results), "failures": failed, "errors": unjudged}
-    suite = SubElement(root, "testsuite", {"name": xml_text(file), **{key: str(n) for key, n in counts.items()}})
+    counts = _counts(len(results), failed, unjudged, sum(result.seconds for result in results))
+    suite = SubElement(root, "testsuite", {"name": xml_text(file), **counts})
     for result in results:
-        name = xml_text(f"{result.test}: {result.case}")
-        case = SubElement(suite, "testcase", name=name, classname=xml_text(file), file=xml_text(file), time="0")
+        of = {"name": xml_text(f"{result.test}: {result.case}"), "classname": xml_text(file), "file": xml_text(file)}
+        case = SubElement(suite, "testcase", {**of, "time": _time(result.seconds)})
         if result.problems:
             said = "; ".join(problem.text for problem in result.problems)
             error = SubElement(case, "error", message=xml_text(said), type="unjudged")
@@ -154,6 +161,15 @@ def _suite(root: Element, file: str, results: Sequence[Result]) -> None:
         elif result.mismatches:
             said = "; ".join(each.text for each in result.mismatches)
             SubElement(case, "failure", message=xml_text(said), type="failed").text = xml_text(plain(_failure(result)))
+
+
+def _counts(tests: int, failures: int, errors: int, seconds: float) -> dict[str, str]:
+    counts = {"tests": tests, "failures": failures, "errors": errors}
+    return {**{name: str(count) for name, count in counts.items()}, "time": _time(seconds)}
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.6f}"
 
 
 FORMATS: Final[dict[str, Callable[[Report], str]]] = {"junit": junit, "json": as_json}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,9 +15,11 @@ from webhook.cli.policy_tests_coverage import coverage
 from webhook.cli.policy_tests_output import FORMATS, Report, show
 from webhook.cli.terminal import complain
 from webhook.context import utc_now
+from webhook.policy.document import SUFFIXES
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Container
 
 DESCRIPTION: Final = """\
 Run tests of policies: documents of kind PolicyTest, wherever they are in the files and folders.
@@ -43,6 +46,7 @@ exit codes:
      the command line is wrong
 """
 
+_STDOUT: Final = 1
 _QUIET: Final = 200
 """Milliseconds without another change: editors write several files, one after another."""
 
@@ -74,10 +78,21 @@ def run(options: Namespace) -> int:
 
     # What is named might be replaced and not changed: its folder is watched.
     folders = {path if path.is_dir() else path.parent for path in (*options.paths, *options.policies)}
+    named = frozenset(map(os.path.realpath, (*options.paths, *options.policies)))
     _run_and_go_on(options)
-    for _ in watch(*folders, step=_QUIET):
+    for _ in watch(*folders, step=_QUIET, watch_filter=lambda _, path: _is_read(path, named)):
         _run_and_go_on(options)
     return FINE
+
+
+def _is_read(path: str, named: Container[str]) -> bool:
+    """May the file be read? What is printed may be written into the same folder, and would have it run for ever."""
+    if not path.lower().endswith(SUFFIXES):
+        return os.path.realpath(path) in named
+    try:
+        return not os.path.samestat(Path(path).stat(), os.fstat(_STDOUT))
+    except OSError:  # it is gone
+        return True
 
 
 def _run_and_go_on(options: Namespace) -> None:
@@ -99,7 +114,8 @@ def _run(options: Namespace) -> int:
         where = ", ".join(map(str, options.paths))
         text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
         complain(f"{where}: warning: {text}")
-    runner = Runner(bundle, now=utc_now(), update=options.update)
+    folders = [path for path in paths if path.is_dir()]
+    runner = Runner(bundle, now=utc_now(), update=options.update, folders=folders)
     results = [result for test in tests.documents for result in runner.run(test)]
     covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
     tested = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
@@ -109,8 +125,10 @@ def _run(options: Namespace) -> int:
     else:
         print(FORMATS[options.output](report))
     problems += [problem for result in results for problem in result.problems]
-    if problems:
+    warned = [warning for result in results for warning in result.warnings]
+    if problems or warned:
         sys.stdout.flush()
-        complain(*map(str, dict.fromkeys(problems)))
+        complain(*map(str, dict.fromkeys((*warned, *problems))))
+    if problems:
         return CANNOT_JUDGE
     return FINE if all(result.passed for result in results) else FOUND

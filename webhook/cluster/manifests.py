@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.cluster.sources import STDIN, Ignored, find_sources, printable, unreadable
+from webhook.cluster.sources import STDIN, Ignored, find_sources
 from webhook.documents import DocumentError, described, field_path, read_documents
 from webhook.globs import Globs
-from webhook.policy.errors import Problem
+from webhook.policy.errors import Problem, printable, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from webhook.documents import LIMITS
 from webhook.policy.document import SUFFIXES
-from webhook.policy.errors import Problem
+from webhook.policy.errors import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
     from webhook.documents import Document
     from webhook.globs import Globs
+    from webhook.policy.errors import Problem
 
 STDIN: Final = "-"
 _PAGE: Final = 64 * 1024
@@ -191,18 +192,3 @@ def _holds_helm_templates(folder: Path) -> bool:
     return any(
         each.name == "templates" and (each.parent / "Chart.yaml").is_file() for each in (folder, *folder.parents)
     )
-
-
-def printable(file: str) -> str:
-    """The name of a file, with what in it is not UTF-8 escaped."""
-    return file.encode(errors="backslashreplace").decode()
-
-
-def unreadable(file: str, error: OSError) -> Problem:
-    """What is said of a file that the system does not let us read."""
-    path = Path(file)
-    if isinstance(error, FileNotFoundError) and path.is_symlink():
-        text = f"can't be read: it is a link to {path.readlink()}, which is not there; mend the link or remove it"
-    else:
-        text = f"can't be read: {error.strerror or error}"
-    return Problem(printable(file), 0, 0, "", printable(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -43,6 +44,11 @@ class TemplatePath:
                 segments.append("[*]")
         self.text = text
         self._segments = tuple(segments)
+
+    @property
+    def members(self) -> Iterator[str]:
+        """The fields that it names."""
+        return (each for each in self._segments if each not in {"*", "[*]"})
 
     def find(self, value: object) -> Iterator[FoundTemplate]:
         """Every template that is there, with its path and its identity."""
@@ -106,9 +112,23 @@ class Workload(msgspec.Struct, frozen=True):
     labels: tuple[CarriedLabels, ...] = ()
 
     def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
-        """Every pod template in an object of this kind."""
-        for path in self.paths:
-            yield from path.find(value)
+        """Every pod template in an object of this kind, once."""
+        found: set[tuple[str | int, ...]] = set()
+        for each in chain.from_iterable(path.find(value) for path in self.paths):
+            if each.path not in found:
+                found.add(each.path)
+                yield each
+
+    def and_also(self, other: Workload) -> Workload:
+        """The same kind with the templates and labels of both; the other's owner of Pods, if it names one."""
+        paths = {each.text: each for each in (*self.paths, *other.paths)}
+        labels = {(each.path.text, each.resource): each for each in (*self.labels, *other.labels)}
+        return replace(
+            self,
+            paths=tuple(paths.values()),
+            pod_owner=other.pod_owner or self.pod_owner,
+            labels=tuple(labels.values()),
+        )
 
 
 def pod_of(found: FoundTemplate, workload: Workload, request: Request) -> Pod:

@@ -139,7 +139,8 @@ class Metadata(Model):
     name: Annotated[
         str,
         Shape(
-            r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", "up to 63 lower case letters, digits, '-' and '.', as team-labels"
+            r"(?=.{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*",
+            "up to 63 lower case letters, digits, '-' and single '.', as team-labels",
         ),
     ] = Field(description="Unique among all documents; lower case letters, digits, '-' and '.'.")
     annotations: dict[str, str] = Field(default={}, description="Free notes.")

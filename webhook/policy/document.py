@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import reduce
 from operator import getitem
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.documents import Document, field_path
-from webhook.policy.errors import Problem
+from webhook.policy.errors import Problem, printable
+from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from webhook.policy.errors import SpecError
 
@@ -26,7 +28,10 @@ EXEMPTION: Final = "Exemption"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NO_POLICIES: Final = frozenset({"kustomization.yaml", "kustomization.yml", "schema.json"})
 """They lie beside policies: to put them into a ConfigMap, and for editors (``spotgate schema``)."""
+_TESTS: Final = "tests"
 
+_OF_OURS: Final = re.compile(rf"^apiVersion:\s*[\"']?{re.escape(API_VERSION)}\b", re.MULTILINE)
+_KIND: Final = re.compile(r"^kind:\s*[\"']?(\w+)", re.MULTILINE)
 
 _HEADER: Final = re.compile(r"[\"']?\s*:[^\S\n]*(?:[|>][^\n]*\n)?")
 """Behind a key, before a text."""
@@ -108,6 +113,54 @@ def policy_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _is_policy_file(file: Path, folder: Path) -> bool:
-    if file.suffix.lower() not in SUFFIXES or file.name in _NO_POLICIES or not file.is_file():
-        return False
-    return not any(part.startswith(".") or part == "tests" for part in file.relative_to(folder).parts)
+    """A link to nothing is one: what it should lead to is missed when it is read."""
+    return is_read(file.relative_to(folder)) and (file.is_file() or (file.is_symlink() and not file.exists()))
+
+
+def is_read(below: Path) -> bool:
+    """Is a file of this name read as policies, where it lies in a folder of them?"""
+    return below.suffix.lower() in SUFFIXES and below.name not in _NO_POLICIES and _is_looked_at(below)
+
+
+def _is_looked_at(below: Path) -> bool:
+    return not any(part.startswith(".") or part == _TESTS for part in below.parts)
+
+
+def passed_over(paths: Sequence[Path], kinds: Collection[str]) -> Iterator[Problem]:
+    """What `policy_files` leaves out below the paths although it may be meant: folders by link, policies among tests.
+
+    Args:
+        paths: as they were given.
+        kinds: of policy documents.
+    """
+    folders = [path for path in paths if path.is_dir()]
+    real = [Path(os.path.realpath(folder)) for folder in folders]
+    read = set(policy_files(paths))
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            below = path.relative_to(folder)
+            if path.is_symlink() and path.is_dir():
+                if _is_looked_at(below) and not _is_below(Path(os.path.realpath(path)), real):
+                    text = "is a link to a folder, and is not followed; name it too, if its policies are meant"
+                    yield Problem(printable(str(path)), 0, 0, "", f"warning: {text}: --policies can be given again")
+            elif path not in read and _TESTS in below.parts[:-1] and path.suffix.lower() in SUFFIXES:
+                yield from _among_tests(path, kinds)
+
+
+def _is_below(real: Path, folders: Iterable[Path]) -> bool:
+    """Is a folder read where it is?"""
+    return any(real.is_relative_to(folder) and _is_looked_at(real.relative_to(folder)) for folder in folders)
+
+
+def _among_tests(file: Path, kinds: Collection[str]) -> Iterator[Problem]:
+    """Policy documents, by how they look: of most files here nobody else needs to know what they hold."""
+    try:
+        source = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+    except OSError:
+        return
+    for kind in _KIND.finditer(source):
+        before, after = source[: kind.start()], source[kind.end() :]
+        if kind[1] in kinds and _OF_OURS.search(before.rpartition("\n---")[2] + after.partition("\n---")[0]):
+            line = before.count("\n") + 1
+            text = "is not loaded: what is in a folder named tests is for tests; move it, if it is meant"
+            yield Problem(printable(str(file)), line, 1, "kind", f"warning: this {kind[1]} {text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -78,3 +79,18 @@ def shown(value: Any) -> str:  # noqa: ANN401 - JSON
     """A wrong value as people write it; a text in quotes."""
     written = isinstance(value, str | int | float) and not isinstance(value, bool)
     return repr(value) if written else described(value)
+
+
+def printable(file: str) -> str:
+    """The name of a file, with what in it is not UTF-8 escaped."""
+    return file.encode(errors="backslashreplace").decode()
+
+
+def unreadable(file: str, error: OSError) -> Problem:
+    """What is said of a file that the system does not let us read."""
+    path = Path(file)
+    if isinstance(error, FileNotFoundError) and path.is_symlink():
+        text = f"can't be read: it is a link to {path.readlink()}, which is not there; mend the link or remove it"
+    else:
+        text = f"can't be read: {error.strerror or error}"
+    return Problem(printable(file), 0, 0, "", printable(text))

@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from webhook.kube.resources import resource_of
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
-from webhook.policy.fields import LabelKey, LabelValue  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.fields import ApiGroup, KindName, LabelKey, LabelValue, check_kind
 from webhook.policy.meanings import Meanings
 from webhook.policy.pools import EffectName, NodePoolReaderSpec, ResourceName, check_margin, distinct
 
@@ -264,7 +265,7 @@ class PodOwnerSpec(Model):
     """The controller that a workload's Pods name as their owner."""
 
     api_version: NonEmpty = Field(description="Its apiVersion, as in apps/v1.")
-    kind: NonEmpty = Field(description="Its kind.")
+    kind: KindName = Field(description="Its kind.")
 
 
 class CarriedLabelsSpec(Model):
@@ -277,8 +278,8 @@ class CarriedLabelsSpec(Model):
 class WorkloadSpec(Model):
     """Where the pod templates of one kind of workload are."""
 
-    group: str = Field(examples=["example.com"], description="API group; '' is the core group.")
-    kind: NonEmpty = Field(examples=["Training"], description="Kind.")
+    group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
+    kind: KindName = Field(examples=["Training"], description="Kind.")
     resource: ResourceName = Field(examples=["trainings"], description="Plural resource name.")
     templates: tuple[TemplatePathText, ...] = Field(
         examples=[["spec.template"]],
@@ -289,6 +290,22 @@ class WorkloadSpec(Model):
         default=(), description="Further labels that it gives to Pods, or to the Jobs that it makes."
     )
     pod_owner: PodOwnerSpec | None = Field(default=None, description="Who owns the Pods; default: the workload itself.")
+
+    @field_validator("kind")
+    @classmethod
+    def _is_there(cls, kind: str, info: ValidationInfo) -> str:
+        group: str | None = info.data.get("group")
+        if group is not None:
+            check_kind(f"{kind}.{group}".rstrip("."))
+        return kind
+
+    @field_validator("resource")
+    @classmethod
+    def _is_of_kind(cls, resource: str, info: ValidationInfo) -> str:
+        known = resource_of(info.data.get("group", ""), info.data.get("kind", ""))
+        if known is not None and resource != known.plural:
+            raise ValueError(f"the resource of kind {known.kind} is `{known.plural}`, got {resource!r}")
+        return resource
 
 
 class WorkloadTemplatesSpec(Model):

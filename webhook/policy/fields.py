@@ -25,16 +25,34 @@ _VERSION: Final = "v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?"
 
 
 def _no_group(group: str) -> str:
-    if group == "core" or re.fullmatch(_VERSION, group):
-        return f"{group!r} is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"
     name, slash, version = group.partition("/")
     if slash and re.fullmatch(_DNS_SUBDOMAIN, name):
         return f"{group!r} is a group with a version: write apiGroups: [{name}] and apiVersions: [{version}]"
-    return f"{group!r} is no API group; write '' for the core group, '*' for all, or a name such as apps"
+    return (
+        _no_core(group)
+        or f"{group!r} is no API group; write '' for the core group, '*' for all, or a name such as apps"
+    )
+
+
+def _no_group_of_kind(group: str) -> str:
+    name, slash, _ = group.partition("/")
+    if slash and re.fullmatch(_DNS_SUBDOMAIN, name):
+        return f"{group!r} is a group with a version: write {name}"
+    return _no_core(group) or f"{group!r} is no API group; write '' for the core group, or a name such as apps"
+
+
+def _no_core(group: str) -> str:
+    if group == "core" or re.fullmatch(_VERSION, group):
+        return f"{group!r} is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"
+    return ""
 
 
 def _no_version(version: str) -> str:
     return f"{version!r} is no API version; write it without its group, as v1, or '*' for all"
+
+
+def _no_kind_name(kind: str) -> str:
+    return f"{kind!r} is no kind; write the singular with its capitals, as Deployment"
 
 
 def _no_resource(resource: str) -> str:
@@ -115,9 +133,10 @@ _NO_RESOURCE_TWICE: Final = Checked(
     },
 )
 
+_NO_CORE: Final = rf"(?!(core|{_VERSION})$)"
 _Group = Annotated[
     str,
-    Shape(rf"(?!(core|{_VERSION})$)({_DNS_SUBDOMAIN}|\*|)", "'' for the core group, '*', or a name as apps", _no_group),
+    Shape(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|\*|)", "'' for the core group, '*', or a name as apps", _no_group),
     Field(examples=["", "apps", "batch"]),
 ]
 _Version = Annotated[str, Shape(rf"{_DNS_LABEL}|\*", "a version without its group, as v1, or '*'", _no_version)]
@@ -131,6 +150,12 @@ _Resource = Annotated[
     Field(examples=["pods", "deployments", "nodepools/scale"]),
 ]
 
+ApiGroup = Annotated[
+    str,
+    Shape(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name as apps", _no_group_of_kind),
+]
+"""That of one kind, without its version."""
+KindName = Annotated[str, Shape("[A-Z][A-Za-z0-9]*", "a singular with its capitals, as Deployment", _no_kind_name)]
 ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
 ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
 Resources = Annotated[tuple[_Resource, ...], _NO_RESOURCE_TWICE]

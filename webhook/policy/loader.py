@@ -31,6 +31,15 @@ _BOOLEANS: Final = frozenset({"true", "false"})
 """What the keys ``y``, ``on``, ``n`` and others become, as kubectl reads YAML."""
 _WORD: Final = re.compile(r"\w+")
 
+_OF_OTHERS: Final = {
+    "matchConstraints": "match",
+    "validationActions": "enforcement",
+    "validationFailureAction": "enforcement",
+    "enforcementAction": "enforcement",
+    "until": "expires",
+}
+"""What fields of ValidatingAdmissionPolicies, Kyverno and Gatekeeper are called here, and what people write."""
+
 _TESTS: Final = frozenset({"PolicyTest"})
 """Kinds that may lie beside policies and are none."""
 
@@ -85,7 +94,9 @@ def validate_document(
         if path[-1] in _BOOLEANS and (word := _unquoted(document, path)) != path[-1]:
             problem(path, f"YAML reads the key `{word}` as `{path[-1]}`; put it in quotes")
     for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
-        problem((key,), f"unknown field `{key}`{did_you_mean(key, ('metadata', 'spec'))}")
+        below = isinstance(kind, str) and kind in kinds and key in _fields_at(kinds[kind], ())
+        hint = "; write it under `spec`" if below else did_you_mean(key, ("metadata", "spec"))
+        problem((key,), f"unknown field `{key}`{hint}")
     metadata = validate_model(Metadata, value.get("metadata", {}), ("metadata",), problem)
     spec: BaseModel | None = None
     faulty: set[str | int] = set()
@@ -124,7 +135,7 @@ def _unquoted(document: Document, path: FieldPath) -> str:
 def _stranger_hint(value: Mapping[str, Any], kinds: Mapping[str, type[BaseModel]]) -> str:
     if "apiVersion" not in value or str(value.get("kind")) in {*kinds, *_TESTS}:
         return ""
-    return "; only policy files belong in a policy folder"
+    return "; only policy files belong in a policy folder: state and golden files of tests go into its folder `tests`"
 
 
 def validate_model(
@@ -161,7 +172,7 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
     match item["type"]:
         case "extra_forbidden":
             name = str(item["loc"][-1])
-            return f"unknown field `{name}`{did_you_mean(name, _fields_at(model, item['loc'][:-1]))}"
+            return f"unknown field `{name}`{_meant(name, _fields_at(model, item['loc'][:-1]))}"
         case "missing":
             return "is missing"
         case "literal_error" | "enum":
@@ -181,6 +192,16 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return f"there is no day {found}"
         case _:
             return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {shown(found)}"
+
+
+def _meant(name: str, fields: Sequence[str]) -> str:
+    """What is to be written instead of a field that is not there."""
+    if name == "namespace" and "annotations" in fields:
+        return "; policies are in no namespace: `spec.match.namespaces` says which they look at"
+    if "matchLabels" in fields and not did_you_mean(name, fields):
+        return f"; write `matchLabels: {{{name}: ...}}`"
+    other = _OF_OTHERS.get(name)
+    return f", did you mean `{other}`?" if other in fields else did_you_mean(name, fields)
 
 
 def _words(expected: str) -> list[str]:

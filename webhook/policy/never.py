@@ -44,16 +44,22 @@ _ODDLY_NAMED: Final = frozenset({"certificates.k8s.io", "rbac.authorization.k8s.
 """API groups of Kubernetes that take almost any name."""
 
 
+_OF_MANY: Final = frozenset({"k8s", "sigs", "x-k8s", *(group.partition(".")[0] for group in built_in_groups())})
+"""Parts of the names of API groups that say nothing of whose they are."""
+
+
 class Ground(msgspec.Struct, frozen=True):
     """What policies are judged by here.
 
     Attributes:
         namespaced: by API group and plural, of resources that are not Kubernetes' own: do they live in namespaces?
         system_namespaces: globs of namespaces that are never touched.
+        workload_groups: API groups of workloads that are not Kubernetes' own.
     """
 
     namespaced: Mapping[tuple[str, str], bool]
     system_namespaces: tuple[str, ...]
+    workload_groups: frozenset[str] = frozenset()
 
     def places(self, rules: Iterable[Rule]) -> Places:
         """Where that is which the rules name."""
@@ -110,11 +116,23 @@ class Ground(msgspec.Struct, frozen=True):
                 each
                 for each in sorted(known)
                 if (len(each) >= LONG and is_misspelt(group, each))
-                or (each.rpartition(".")[0] == domain and self.plurals(each).issuperset(resources))
+                or (
+                    (each.rpartition(".")[0] == domain or (each in self.workload_groups and are_alike(group, each)))
+                    and self.plurals(each).issuperset(resources)
+                )
             ),
             "",
         )
         return f"matches nothing that is known: API group {group}, did you mean `{meant}`?" if meant else ""
+
+
+def are_alike(group: str, known: str) -> bool:
+    """May one API group be written for the other: with a typing error, or with another company's domain?
+
+    ``jobset.sigs.k8s.io`` is where JobSet is developed, and ``jobset.x-k8s.io`` is what it is called in a cluster.
+    """
+    shared = set(group.split(".")[:-1]).intersection(known.split(".")[:-1])
+    return is_misspelt(group, known) or any(label not in _OF_MANY and len(label) > 2 for label in shared)  # noqa: PLR2004
 
 
 def is_misspelt(word: str, right: str) -> bool:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from webhook.policy.never import Ground, Places
 
 _NAMESPACE: Final = re.compile(r"([a-z0-9*?-]|\[.[^]]*\])+")
-"""A glob that may match the name of a namespace."""
+_ACCOUNT: Final = re.compile(r"([a-z0-9*?.-]|\[.[^]]*\])+")
+"""Globs that may match the name of a namespace, and of a service account."""
 
 _GROUPS: Final = re.compile(r"system:(serviceaccounts|masters|authenticated|unauthenticated|nodes)(:.*)?")
+_EVERYBODY: Final = "system:authenticated"
 _SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+:[^:]+)")
 """What Kubernetes itself calls groups and users; https://kubernetes.io/docs/reference/access-authn-authz/rbac/"""
 
@@ -74,15 +76,31 @@ def never_exempting(exempt: ExemptSpec, match: MatchSpec, places: Places, ground
     return None
 
 
-def groups_as_users(users: Sequence[str]) -> Iterator[Never]:
-    """Names of Kubernetes' groups where users are named: no user has one."""
-    for number, name in enumerate(users):
+def nobody(exempt: ExemptSpec) -> Iterator[Never]:
+    """Names in an exemption that no user, group, service account or namespace has."""
+    for number, name in enumerate(exempt.users):
         if _GROUPS.fullmatch(name):
             yield Never(("users", number), f"never holds: {name} is a group; name it under `groups`")
+    yield from _users_as_groups(exempt.groups)
+    for number, account in enumerate(exempt.service_accounts):
+        namespace, _, name = account.partition(":")
+        if not (_NAMESPACE.fullmatch(namespace) and _ACCOUNT.fullmatch(name)):
+            text = f"no service account is named {account}: names have lower case letters, digits, '-' and '.'"
+            yield Never(("serviceAccounts", number), f"never holds: {text}")
+    for number, text in _no_namespaces(exempt.namespaces):
+        yield Never(("namespaces", number), f"never holds: {text}")
 
 
-def users_as_groups(groups: Sequence[str]) -> Iterator[Never]:
-    """Names of Kubernetes' users where groups are named: no group has one."""
+def odd_groups(groups: Sequence[str]) -> Iterator[Never]:
+    """Groups of ``breakGlass`` that nobody is in, and those that everybody is in."""
+    yield from _users_as_groups(groups)
+    for number, glob in enumerate(groups):
+        if Globs((glob,)).match(_EVERYBODY):
+            text = "whoever writes the annotation overrides a denial: name the groups that may"
+            yield Never(("groups", number), f"everybody is in {_EVERYBODY}, so {text}")
+
+
+def _users_as_groups(groups: Sequence[str]) -> Iterator[Never]:
     for number, name in enumerate(groups):
         if account := _SERVICE_ACCOUNT.fullmatch(name):
             why = f"{name} is a user: `serviceAccounts: [{account[1]}]` of an exemption names it"
@@ -111,10 +129,9 @@ def _without_namespaces(match: MatchSpec) -> Iterator[Never]:
 
 def _namespaces(match: MatchSpec, ground: Ground, what: str) -> Iterator[Never]:
     excluded = match.namespaces.exclude
-    for number, glob in enumerate(match.namespaces.include):
-        if not _NAMESPACE.fullmatch(glob):
-            text = f"no namespace is named {glob}: names have lower case letters, digits and '-'"
-            yield Never(("match", "namespaces", "include", number), text)
+    for name, globs in (("include", match.namespaces.include), ("exclude", excluded)):
+        for number, text in _no_namespaces(globs):
+            yield Never(("match", "namespaces", name, number), text)
     if not match.namespaces.include:
         if any(covers(wide, "*") for wide in excluded):
             yield Never(("match", "namespaces", "exclude"), f"{what}: it takes out every namespace")
@@ -124,6 +141,20 @@ def _namespaces(match: MatchSpec, ground: Ground, what: str) -> Iterator[Never]:
     elif all(_all_in([glob], (*excluded, *_system(glob, [glob], ground))) for glob in match.namespaces.include):
         text = f"{what}: include takes in only system namespaces; only one that is named whole is looked at, to warn"
         yield Never(("match", "namespaces", "include"), text)
+
+
+def _no_namespaces(globs: Sequence[str]) -> Iterator[tuple[int, str]]:
+    for number, glob in enumerate(globs):
+        if not _NAMESPACE.fullmatch(glob):
+            yield number, f"no namespace is named {glob}: names have lower case letters, digits and '-'"
+
+
+def never_denying(match: MatchSpec, places: Places, ground: Ground) -> Iterator[Never]:
+    """Namespaces of a policy that denies, of which each is one where the most is a warning."""
+    include = match.namespaces.include
+    if places == {True} and include and not any(map(is_glob, include)) and _all_in(include, ground.system_namespaces):
+        text = "denies nothing: include takes in only system namespaces, where a denial is a warning"
+        yield Never(("match", "namespaces", "include"), f"{text}; write `enforcement: warn`")
 
 
 def _all_in(globs: Iterable[str], wide: Sequence[str]) -> bool:

@@ -121,7 +121,10 @@ class Surroundings(Model):
     """What a case may say for itself, and the document for all its cases."""
 
     policies: tuple[NonEmpty, ...] | None = Field(
-        default=None, min_length=1, description="The policies to judge with, by name; default: all."
+        default=None,
+        min_length=1,
+        examples=[["reserved-labels"]],
+        description="The policies to judge with, by name; default: all.",
     )
     object: KubernetesObject | None = Field(
         default=None,

@@ -82,13 +82,16 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _POD: Final = _Place(name="the Pod", pod=True, applied=True)
-_TEMPLATE: Final = _Place(name="a pod template", pod=True)
 _NOTHING: Final = Pod()
+
+
+def _template(*pods: str) -> _Place:
+    return _Place(name="a pod template", pods=pods, pod=True)
 
 
 def own_keys_of_pod(subject: Subject) -> Iterator[Violation]:
     """Those that the request adds to a Pod or a pod template, and that have no effect there."""
-    place = _TEMPLATE if subject.template else _POD
+    place = _template(f"{field_path(subject.path)}.metadata") if subject.template else _POD
     pod, old = subject.pod, subject.old_pod or _NOTHING
     yield from _without_effect(place, "labels", pod.labels, old.labels, beside=pod.annotations)
     yield from _without_effect(place, "annotations", pod.annotations, old.annotations, beside=pod.labels)
@@ -125,7 +128,7 @@ def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any
     """Those in labels that it gives to Pods or to what it makes."""
     pods = tuple(f"{path.text}.metadata" for path in workload.paths)
     for carried in workload.labels:
-        place = _TEMPLATE if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)
+        place = _template(*pods) if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)
         before = {each.identity: each.value for each in carried.path.find(old)}
         for found in islice(carried.path.find(value), TEMPLATES_AT_MOST):
             there = before.get(found.identity, {})

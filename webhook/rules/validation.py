@@ -128,20 +128,11 @@ def _why(error: EvaluationError, expression: Expression, subject: Subject) -> tu
     """Why there is no result, and what would be right."""
     key = str(error).removeprefix("no such key: ")
     if key != str(error):
-        return str(error), f"ask whether it is there: {_asking(key, expression)}"
+        return str(error), f"ask whether it is there: {expression.asking(key)}"
     for name, null in nulls_of(subject).items() if error.mistyped else ():
-        if expression.foresee((name,), subject.operation) in FAILING:
+        if expression.foresee((name,), {"request.operation": subject.operation}) in FAILING:
             return f"`{name}` is null {null.when}: {null.why}", f"write `{name} == null || ...`, {null.otherwise}"
     return str(error), error.hint
-
-
-def _asking(key: str, expression: Expression) -> str:
-    """How to ask for a key where the expression reads it."""
-    written = next((text for path, text in expression.paths.items() if path[-1] == key), "")
-    if written.endswith(f".{key}"):
-        return f"`has({written})`, or `{written.removesuffix(key)}?{key}.orValue(...)`"
-    of = written.removesuffix(f"[{key!r}]") or "..."
-    return f"`{key!r} in {of}`, or `{of}[?{key!r}].orValue(...)`"
 
 
 def _message(rule: _Rule, values: Values) -> str:

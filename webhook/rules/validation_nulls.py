@@ -49,14 +49,25 @@ def nulls_of(subject: Subject) -> Mapping[str, Null]:
 
 
 class _Situation(NamedTuple):
-    """Requests that a policy looks at."""
+    """Requests that a policy looks at.
+
+    Attributes:
+        operation: of all of them.
+        in_namespace: they are about objects in namespaces, or may be.
+        resource: what else is known of them, as fields of ``request`` with their values.
+    """
 
     operation: str
     in_namespace: bool
+    resource: tuple[tuple[str, str], ...] = ()
 
     def comes_to(self, expression: Expression) -> Foreseen:
         """What an expression comes to there."""
-        return expression.foresee(self.nulls, self.operation)
+        return expression.foresee(self.nulls, self._request)
+
+    @property
+    def _request(self) -> dict[str, str]:
+        return {"request.operation": self.operation, **dict(self.resource)}
 
     @property
     def nulls(self) -> dict[str, Null]:
@@ -65,23 +76,28 @@ class _Situation(NamedTuple):
 
     def told(self, expression: Expression) -> tuple[str, Null]:
         """Of what is null there, what the expression reads a field of."""
-        return next(each for each in self.nulls.items() if expression.foresee(each[:1], self.operation) in FAILING)
+        return next(each for each in self.nulls.items() if expression.foresee(each[:1], self._request) in FAILING)
 
 
 def without_result(
     expressions: Mapping[tuple[str | int, ...], Expression], match: MatchSpec, facts: Facts
 ) -> Iterator[Never]:
-    """The validations and conditions that read a field of what is null, and have no result there.
+    """The validations and conditions that read a field of what is null, and have no result there; false conditions.
 
     Raises:
         SpecErrors: those that have none in any request that the policy looks at.
     """
     judged = {path: each for path, each in expressions.items() if path[-1] == "expression" and path[0] != "variables"}
-    conditions = [each for path, each in judged.items() if path[0] == "matchConditions"]
+    conditions = {path: each for path, each in judged.items() if path[0] == "matchConditions"}
+    named = list(_situations(match, facts))
+    for path, condition in conditions.items():
+        if named and all(each.comes_to(condition) is Foreseen.FALSE for each in named):
+            text = "never matches: this condition is false on all that `match` names"
+            yield Never(path, f"{text}; if that is meant, write `enforcement: off`")
     situations = [
         each
-        for each in dict.fromkeys(_situations(match, facts))
-        if not any(each.comes_to(condition) is Foreseen.FALSE for condition in conditions)
+        for each in dict.fromkeys(each._replace(resource=()) for each in named)
+        if not any(each.comes_to(condition) is Foreseen.FALSE for condition in conditions.values())
     ]
     never: list[SpecError] = []
     for path, expression in judged.items():
@@ -106,18 +122,28 @@ def _situations(match: MatchSpec, facts: Facts) -> Iterator[_Situation]:
     """The requests that `match` names, as far as that is known; those that may be in a namespace as if they were."""
     readers = [reader for provider in facts.providers.values() for reader in provider.readers]
     custom = {(each.group, each.resource): each.namespaced for each in readers}
+    kinds = {(each.group, each.resource): each.kind for each in readers}
+    kinds |= {(each.group, each.resource): each.kind for each in facts.workloads}
     for rule in match.resource_rules or ():
         for group, resource in product(rule.api_groups, rule.resources):
             plural, _, subresource = resource.partition("/")
             known = resource_named(group, plural)
             namespaced = known.namespaced if known is not None else custom.get((group, plural), True)
             asked = operations_on(group, subresource, plural) if "*" not in group + resource else None
+            kind = known.kind if known is not None else kinds.get((group, plural), "")
+            about = _about(group, plural, "" if subresource else kind) if "*" not in group + plural else ()
             for operation in OPERATIONS if "*" in rule.operations else rule.operations:
-                situation = _Situation(operation, in_namespace=namespaced and rule.scope != "Cluster")
+                situation = _Situation(operation, namespaced and rule.scope != "Cluster", about)
                 if operation in (OPERATIONS if asked is None else asked) and not any(
                     _takes_out(each, situation, group, resource) for each in match.exclude_resource_rules
                 ):
                     yield situation
+
+
+def _about(group: str, plural: str, kind: str) -> tuple[tuple[str, str], ...]:
+    """What a request about such a resource has; of a subresource the kind may be another."""
+    of_kind = (("request.kind.group", group), ("request.kind.kind", kind)) if kind else ()
+    return ("request.resource.group", group), ("request.resource.resource", plural), *of_kind
 
 
 def _takes_out(rule: ResourceRuleSpec, situation: _Situation, group: str, resource: str) -> bool:

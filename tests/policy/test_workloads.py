@@ -1,0 +1,112 @@
+"""Kinds of workload that teams describe themselves, beside those that ship."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from webhook.bundle import load_bundle
+from webhook.kube.pod import OwnerReference
+from webhook.policy.errors import PolicyErrors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.kube.templates import Workload
+
+POLICY: Final = (
+    "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\nspec: {domains: [acme.example]}\n"
+)
+OWN: Final = "---\napiVersion: spotgate.dev/v1\nkind: WorkloadTemplates\nmetadata: {name: %s}\nspec:\n  workloads:\n"
+RAY: Final = "    - {group: ray.io, kind: RayCluster, resource: rayclusters, templates: [%s]%s}\n"
+HEAD: Final = "spec.headGroupSpec.template"
+WORKERS: Final = "spec.workerGroupSpecs[*].template"
+
+
+def workloads(folder: Path, *documents: str) -> dict[tuple[str, str], Workload]:
+    (folder / "policy.yaml").write_text(POLICY + "".join(documents))
+    return dict(load_bundle([folder]).index.workloads)
+
+
+def mistakes(folder: Path, *documents: str) -> list[str]:
+    with pytest.raises(PolicyErrors) as caught:
+        workloads(folder, *documents)
+    return [f"{each.line}: {each.field}: {each.text}" for each in caught.value.problems]
+
+
+def paths(workload: Workload) -> list[str]:
+    return [each.text for each in workload.paths]
+
+
+@pytest.mark.parametrize(
+    ("own", "more"),
+    [
+        ("spec.headGroupSpecs.template", ["spec.headGroupSpecs.template"]),
+        (f"{HEAD}, spec.sidecar", ["spec.sidecar"]),
+        (HEAD, []),
+    ],
+)
+def test_the_templates_of_a_team_are_looked_at_beside_those_that_ship(
+    tmp_path: Path, own: str, more: list[str]
+) -> None:
+    labels = ", labels: [{path: spec.headGroupSpec.labels}, {path: spec.labels}]"
+    ray = workloads(tmp_path, OWN % "own", RAY % (own, labels))["ray.io", "rayclusters"]
+    assert paths(ray) == [HEAD, WORKERS, *more]
+    carried = ["spec.headGroupSpec.labels", "spec.workerGroupSpecs[*].labels", "spec.labels"]
+    assert [each.path.text for each in ray.labels] == carried
+
+
+def test_several_documents_add_up_and_the_last_owner_of_pods_holds(tmp_path: Path) -> None:
+    item = "    - {group: ml.acme.example, kind: Training, resource: trainings, templates: [%s]%s}\n"
+    owner = ", podOwner: {apiVersion: batch/v1, kind: Job}"
+    found = workloads(
+        tmp_path, OWN % "a", item % ("spec.a", ""), item % ("spec.b", owner), OWN % "b", item % ("spec.c", "")
+    )
+    training = found["ml.acme.example", "trainings"]
+    assert (paths(training), training.pod_owner) == (
+        ["spec.a", "spec.b", "spec.c"],
+        OwnerReference(kind="Job", apiVersion="batch/v1"),
+    )
+
+
+def test_a_document_of_the_same_name_replaces_those_that_ship(tmp_path: Path) -> None:
+    found = workloads(tmp_path, OWN % "workloads", RAY % ("spec.own", ""))
+    assert {key: paths(each) for key, each in found.items()} == {("ray.io", "rayclusters"): ["spec.own"]}
+
+
+def test_a_template_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None:
+    own = "    - {group: kubeflow.org, kind: MPIJob, resource: mpijobs, templates: [spec.mpiReplicaSpecs.Worker.template]}\n"
+    job = workloads(tmp_path, OWN % "own", own)["kubeflow.org", "mpijobs"]
+    value = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {}}, "Launcher": {"template": {}}}}}
+    assert [found.path[2] for found in job.templates(value)] == ["Worker", "Launcher"]
+
+
+@pytest.mark.parametrize(
+    ("item", "mistake"),
+    [
+        ("group: ray.io, kind: RayCluster, resource: raycluster",
+            "resource: the resource of kind RayCluster in API group ray.io is `rayclusters` in another entry"),
+        ("group: ray.io, kind: RayClusters, resource: rayclusters",
+            "kind: the kind of resource rayclusters in API group ray.io is `RayCluster` in another entry"),
+        ("group: ml.acme.example/v1, kind: Training, resource: trainings",
+            "group: 'ml.acme.example/v1' is a group with a version: write ml.acme.example"),
+        ("group: core, kind: Thing, resource: things",
+            "group: 'core' is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"),
+        ("group: '*', kind: Thing, resource: things",
+            "group: '*' is no API group; write '' for the core group, or a name such as apps"),
+        ("group: ml.acme.example, kind: tuning, resource: tunings",
+            "kind: 'tuning' is no kind; write the singular with its capitals, as Deployment"),
+        ("group: apps, kind: Deployments, resource: deployments",
+            "kind: 'Deployments.apps' would match nothing: Kubernetes has no kind Deployments in API group apps, did you mean `Deployment.apps`?"),
+        ("group: '', kind: Deployment, resource: deployments",
+            "kind: 'Deployment' would match nothing: Kubernetes has no kind Deployment in the core group, did you mean `Deployment.apps`?"),
+        ("group: apps, kind: StatefulSet, resource: statefulset",
+            "resource: the resource of kind StatefulSet is `statefulsets`, got 'statefulset'"),
+        ("group: apps, kind: StatefulSet, resource: deployments",
+            "resource: the resource of kind StatefulSet is `statefulsets`, got 'deployments'"),
+    ],
+)  # fmt: skip
+def test_a_kind_that_nothing_can_be_is_a_mistake(tmp_path: Path, item: str, mistake: str) -> None:
+    said = mistakes(tmp_path, OWN % "own", f"    - {{{item}, templates: [spec.template]}}\n")
+    assert said == [f"11: spec.workloads[0].{mistake}"]

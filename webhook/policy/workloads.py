@@ -1,0 +1,62 @@
+"""What the WorkloadTemplates documents say together: of a kind that several name, all that any of them says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from webhook.kube.pod import OwnerReference
+from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.errors import Problem
+    from webhook.policy.facts import WorkloadSpec
+
+WORKLOAD_TEMPLATES = "WorkloadTemplates"
+
+
+def workloads_in(documents: Iterable[PolicyDocument], problems: list[Problem]) -> tuple[Workload, ...]:
+    """The kinds of workload in all documents.
+
+    Args:
+        documents: of any kind; the shipped ones first.
+        problems: where contradictions between them are added.
+    """
+    found: dict[tuple[str, str], Workload] = {}
+    for document in documents:
+        if document.kind != WORKLOAD_TEMPLATES:
+            continue
+        for number, item in enumerate(document.spec.workloads):
+            workload = _workload(item)
+            known = found.get((item.group, item.kind))
+            if (field := _contradicting(workload, found.values())) is not None:
+                problems.append(document.problem(("spec", "workloads", number, field[0]), field[1]))
+            else:
+                found[item.group, item.kind] = workload if known is None else known.and_also(workload)
+    return tuple(found.values())
+
+
+def _contradicting(workload: Workload, others: Iterable[Workload]) -> tuple[str, str] | None:
+    """Another kind of this resource, or another resource of this kind: the field that is wrong, and why."""
+    for other in others:
+        if other.group != workload.group or (other.kind == workload.kind) == (other.resource == workload.resource):
+            continue
+        group = f"API group {other.group}" if other.group else "the core group"
+        if other.kind == workload.kind:
+            return "resource", f"the resource of kind {other.kind} in {group} is `{other.resource}` in another entry"
+        return "kind", f"the kind of resource {other.resource} in {group} is `{other.kind}` in another entry"
+    return None
+
+
+def _workload(item: WorkloadSpec) -> Workload:
+    owner = item.pod_owner
+    return Workload(
+        group=item.group,
+        kind=item.kind,
+        resource=item.resource,
+        paths=tuple(map(TemplatePath, item.templates)),
+        pod_owner=OwnerReference(kind=owner.kind, apiVersion=owner.api_version) if owner is not None else None,
+        labels=tuple(CarriedLabels(TemplatePath(each.path), each.of) for each in item.labels),
+    )
