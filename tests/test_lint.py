@@ -503,7 +503,7 @@ def loaded(spec: JSON) -> Bundle:
         return load_bundle([file])
 
 
-def found(bundle: Bundle, outcomes: Collection[Outcome] = Outcome) -> set[int]:
+def found(bundle: Bundle, outcomes: Collection[Outcome] = tuple(Outcome)) -> set[int]:
     """The requests that the policy looks at, and does not exempt, where one of these outcomes comes of it."""
     (policy,) = bundle.policies
     index = Index([replace(policy, validator=Says())], bundle.index.workloads.values(), {}, "spotgate-system")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_a_document_of_the_same_name_replaces_those_that_ship(tmp_path: Path) ->
 def test_a_template_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None:
     own = "    - {group: kubeflow.org, kind: MPIJob, resource: mpijobs, templates: [spec.mpiReplicaSpecs.Worker.template]}\n"
     job = workloads(tmp_path, OWN % "own", own)["kubeflow.org", "mpijobs"]
-    value = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {}}, "Launcher": {"template": {}}}}}
+    value: dict[str, Any] = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {}}, "Launcher": {"template": {}}}}}
     assert [found.path[2] for found in job.templates(value)] == ["Worker", "Launcher"]
 
 

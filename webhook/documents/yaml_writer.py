@@ -31,6 +31,14 @@ class Dumper(ReadByKubectl, yaml.SafeDumper):
     """For most YAML."""
 
 
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # Elsewhere than in double quotes it is a line break, and read back as a space.
+    return dumper.represent_scalar(_TEXT, text, style='"' if "\x85" in text else None)
+
+
+Dumper.add_representer(str, _text)
+
+
 def dump(value: object, *, width: int = 80, flow: bool = False) -> str:
     """A value as YAML, its members in their order, without a line end.
 

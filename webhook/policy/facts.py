@@ -264,8 +264,8 @@ class CapacityProviderSpec(Model):
 class PodOwnerSpec(Model):
     """The controller that a workload's Pods name as their owner."""
 
-    api_version: NonEmpty = Field(description="Its apiVersion, as in apps/v1.")
-    kind: KindName = Field(description="Its kind.")
+    api_version: NonEmpty = Field(examples=["apps/v1"], description="Its apiVersion.")
+    kind: KindName = Field(examples=["ReplicaSet"], description="Its kind.")
 
 
 class CarriedLabelsSpec(Model):
