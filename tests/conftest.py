@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ providers._get_local_constants = Constants
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let the whole suite keep validated policies in one place, and nowhere else. Workers inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job; what is started inherits it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="spotgate-policies-")
         os.environ["SPOTGATE_CACHE_DIR"] = folder

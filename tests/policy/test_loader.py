@@ -140,8 +140,8 @@ def test_nothing_is_left_of_a_spec_that_lacks_what_it_must_have(tmp_path: Path) 
 def test_a_policy_is_in_no_namespace(tmp_path: Path) -> None:
     _, (problem,) = load(tmp_path, a=HEAD.replace("{name", "{namespace: team-a, name"))
     assert str(problem).endswith(
-        "a.yaml:3:12: metadata.namespace: unknown field `namespace`; policies are in no namespace: "
-        "`spec.match.namespaces` says which they look at"
+        "a.yaml:3:12: metadata.namespace: unknown field `namespace`; a policy document is in no namespace; "
+        "those that it is about are named under `spec`"
     )
 
 
@@ -242,7 +242,7 @@ def test_a_link_to_a_folder_is_said_where_what_is_in_it_is_not_read(tmp_path: Pa
         (top / name).symlink_to(target)
     (top / "own" / "shared").symlink_to("../../elsewhere")
     (top / ".hidden" / "shared").symlink_to("../../elsewhere")
-    said = [str(each) for each in passed_over([top], KINDS)]
+    said = sorted(str(each) for each in passed_over([top], KINDS))
     text = "warning: is a link to a folder, and is not followed; name it too, if its policies are meant"
     text += ": --policies can be given again"
     assert said == [f"{top / name}: {text}" for name in ("hidden", "own/shared", "shared")]
@@ -300,7 +300,20 @@ def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, said: str
     assert problems[0].line == 6
 
 
-def test_a_reader_expression_is_checked_at_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("from: spec.c,", 'from: "spec.[",', "capacity.from: not a JMESPath expression"),
+        ("group: a", "group: a/v1", "group: 'a/v1' is a group with a version: write a"),
+        (
+            "group: a",
+            "group: v1",
+            "group: 'v1' is no API group; that of Pods, Namespaces and Nodes, the core group, is ''",
+        ),
+        ("kind: A", "kind: pools", "kind: 'pools' is no kind; write the singular with its capitals, as Deployment"),
+    ],
+)
+def test_a_reader_is_checked_at_load(tmp_path: Path, right: str, wrong: str, said: str) -> None:
     document = (
         HEAD.replace("Example", "CapacityProvider")
         + """
@@ -314,12 +327,13 @@ spec:
       versions: [v1]
       kind: A
       resource: as
-      capacity: {from: "spec.[", values: {spot: spot}, default: on-demand}
+      capacity: {from: spec.c, values: {spot: spot}, default: on-demand}
       size: {desired: spec.n}
 """
     )
-    _, problems = load(tmp_path, a=document)
-    assert "spec.nodePools[0].capacity.from: not a JMESPath expression" in str(problems[0])
+    assert load(tmp_path, a=document)[1] == []
+    _, (problem,) = load(tmp_path, a=document.replace(right, wrong))
+    assert f"spec.nodePools[0].{said}" in str(problem)
 
 
 STRANGER = "; only policy files belong in a policy folder: state and golden files of tests go into its folder `tests`"

@@ -436,6 +436,50 @@ def test_only_a_rule_that_excludes_all_such_requests_takes_them_out(tmp_path: Pa
     assert [each.partition("never has a result")[2].partition(",")[0] for each in told if "a result" in each] == [said]
 
 
+@pytest.mark.parametrize(
+    ("condition", "rule", "told"),
+    [
+        ("request.operation == 'UPDATE'", {}, 1),
+        ("request.operation != 'CREATE'", {}, 1),
+        ("request.operation == 'UPDATE'", {"operations": ["CREATE", "UPDATE"]}, 0),
+        ("request.operation == 'CONNECT'", {"operations": ["*"]}, 1),
+        ("request.operation == 'CONNECT'", {"operations": ["*"], "resources": ["pods", "pods/exec"]}, 0),
+        ("request.operation == 'UPDATE' && object.kind == 'Pod'", {}, 1),
+        ("request.operation == 'UPDATE' || object.kind == 'Pod'", {}, 0),
+        ("oldObject != null", {}, 1),
+        ("oldObject != null", {"operations": ["CREATE", "DELETE"]}, 0),
+        ("request.kind.kind == 'Deployment'", {}, 1),
+        ("request.kind.kind == 'Pod'", {}, 0),
+        ("request.kind.group == 'apps'", {}, 1),
+        ("request.kind.kind == 'Deployment'", {"apiGroups": ["", "apps"], "resources": ["pods", "deployments"]}, 0),
+        ("request.kind.kind == 'StatefulSet'", {"apiGroups": ["apps"], "resources": ["deployments"]}, 1),
+        (
+            "request.kind.kind == 'Scale'",
+            {"apiGroups": ["apps"], "resources": ["deployments/scale"], "operations": ["UPDATE"]},
+            0,
+        ),
+        ("request.kind.kind in ['Deployment', 'ReplicaSet']", {}, 1),
+        ("request.kind.kind == 'Deployment'", {"apiGroups": ["*"]}, 0),
+        ("request.kind.kind == 'Deployment'", {"apiGroups": ["apps"], "resources": ["*"]}, 0),
+        ("request.kind.kind == 'RayJob'", {"apiGroups": ["ray.io"], "resources": ["rayclusters"]}, 1),
+        ("request.kind.kind == 'RayCluster'", {"apiGroups": ["ray.io"], "resources": ["rayclusters"]}, 0),
+        ("request.kind.kind == 'Pool'", {"apiGroups": ["compute.coreweave.com"], "resources": ["nodepools"]}, 1),
+        ("request.kind.kind == 'Thing'", {"apiGroups": ["acme.example"], "resources": ["things"]}, 0),
+        ("request.resource.resource == 'pod'", {}, 1),
+        ("request.resource.resource == 'pods' && request.resource.group == ''", {}, 0),
+        ("request.resource.resource == 'jobs'", {"resources": ["pods/eviction"]}, 1),
+        ("request.subResource == 'eviction'", {}, 0),
+        ("request.kind.version == 'v2'", {}, 0),
+    ],
+)
+def test_a_condition_that_the_match_contradicts_is_told(tmp_path: Path, condition: str, rule: JSON, told: int) -> None:
+    named = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"], **rule}
+    conditions = [{"name": "only", "expression": condition}]
+    said = loading(tmp_path, match={"resourceRules": [named]}, matchConditions=conditions)
+    text = "warning: never matches: this condition is false on all that `match` names; if that is meant, write"
+    assert [f"spec.matchConditions[0].expression: {text} `enforcement: off`" in each for each in said] == [True] * told
+
+
 def test_cluster_scoped_objects_have_no_namespace(tmp_path: Path) -> None:
     expression = "namespaceObject.metadata.name == 'a'"
     never = (

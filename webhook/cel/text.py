@@ -124,9 +124,14 @@ def shown_name(name: str) -> str:
     return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else _OR_EMPTY_OF.get(name, name)
 
 
-def without_strings(expression: str) -> str:
-    """An expression with nothing where it has strings and comments."""
-    return _WORDS.sub(lambda found: "" if found["raw"] or found["skip"] else found[0], expression)
+def without_strings(expression: str, instead: str = "") -> str:
+    """An expression with something else where it has strings, and nothing where it has comments."""
+
+    def word(found: re.Match[str]) -> str:
+        text: str = found["raw"] or found["skip"] or ""
+        return "" if text.startswith("//") else instead if text else found[0]
+
+    return _WORDS.sub(word, expression)
 
 
 def substituted(expression: str, names: Mapping[str, str]) -> str:

@@ -30,8 +30,8 @@ _NO_POLICIES: Final = frozenset({"kustomization.yaml", "kustomization.yml", "sch
 """They lie beside policies: to put them into a ConfigMap, and for editors (``spotgate schema``)."""
 _TESTS: Final = "tests"
 
-_OF_OURS: Final = re.compile(rf"^apiVersion:\s*[\"']?{re.escape(API_VERSION)}\b", re.MULTILINE)
-_KIND: Final = re.compile(r"^kind:\s*[\"']?(\w+)", re.MULTILINE)
+_OF_OURS: Final = re.compile(rf"^apiVersion:[ \t]*[\"']?{re.escape(API_VERSION)}\b", re.MULTILINE)
+_KIND: Final = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
 
 _HEADER: Final = re.compile(r"[\"']?\s*:[^\S\n]*(?:[|>][^\n]*\n)?")
 """Behind a key, before a text."""
@@ -137,19 +137,26 @@ def passed_over(paths: Sequence[Path], kinds: Collection[str]) -> Iterator[Probl
     real = [Path(os.path.realpath(folder)) for folder in folders]
     read = set(policy_files(paths))
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            below = path.relative_to(folder)
-            if path.is_symlink() and path.is_dir():
-                if _is_looked_at(below) and not _is_below(Path(os.path.realpath(path)), real):
-                    text = "is a link to a folder, and is not followed; name it too, if its policies are meant"
-                    yield Problem(printable(str(path)), 0, 0, "", f"warning: {text}: --policies can be given again")
-            elif path not in read and _TESTS in below.parts[:-1] and path.suffix.lower() in SUFFIXES:
-                yield from _among_tests(path, kinds)
+        for parent, below, names in os.walk(folder):
+            here = Path(parent)
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            if _is_looked_at(here.relative_to(folder)):
+                links = (here / name for name in below if name != _TESTS and (here / name).is_symlink())
+                yield from (_not_followed(link) for link in links if not _is_below(Path(os.path.realpath(link)), real))
+                continue
+            for file in (here / name for name in sorted(names)):
+                if file.suffix.lower() in SUFFIXES and file not in read:
+                    yield from _among_tests(file, kinds)
 
 
 def _is_below(real: Path, folders: Iterable[Path]) -> bool:
     """Is a folder read where it is?"""
     return any(real.is_relative_to(folder) and _is_looked_at(real.relative_to(folder)) for folder in folders)
+
+
+def _not_followed(link: Path) -> Problem:
+    text = "is a link to a folder, and is not followed; name it too, if its policies are meant"
+    return Problem(printable(str(link)), 0, 0, "", f"warning: {text}: --policies can be given again")
 
 
 def _among_tests(file: Path, kinds: Collection[str]) -> Iterator[Problem]:
@@ -158,9 +165,9 @@ def _among_tests(file: Path, kinds: Collection[str]) -> Iterator[Problem]:
         source = file.read_text("utf-8", errors="replace") if file.is_file() else ""
     except OSError:
         return
-    for kind in _KIND.finditer(source):
+    for kind in (each for each in _KIND.finditer(source) if each[1] in kinds):
         before, after = source[: kind.start()], source[kind.end() :]
-        if kind[1] in kinds and _OF_OURS.search(before.rpartition("\n---")[2] + after.partition("\n---")[0]):
+        if _OF_OURS.search(before.rpartition("\n---")[2] + after.partition("\n---")[0]):
             line = before.count("\n") + 1
             text = "is not loaded: what is in a folder named tests is for tests; move it, if it is meant"
             yield Problem(printable(str(file)), line, 1, "kind", f"warning: this {kind[1]} {text}")

@@ -302,7 +302,7 @@ class WorkloadSpec(Model):
     @field_validator("resource")
     @classmethod
     def _is_of_kind(cls, resource: str, info: ValidationInfo) -> str:
-        known = resource_of(info.data.get("group", ""), info.data.get("kind", ""))
+        known = resource_of(info.data.get("group", "*"), info.data.get("kind", ""))
         if known is not None and resource != known.plural:
             raise ValueError(f"the resource of kind {known.kind} is `{known.plural}`, got {resource!r}")
         return resource

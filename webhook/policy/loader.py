@@ -197,7 +197,7 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
 def _meant(name: str, fields: Sequence[str]) -> str:
     """What is to be written instead of a field that is not there."""
     if name == "namespace" and "annotations" in fields:
-        return "; policies are in no namespace: `spec.match.namespaces` says which they look at"
+        return "; a policy document is in no namespace; those that it is about are named under `spec`"
     if "matchLabels" in fields and not did_you_mean(name, fields):
         return f"; write `matchLabels: {{{name}: ...}}`"
     other = _OF_OTHERS.get(name)

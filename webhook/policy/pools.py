@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationInf
 from webhook.capacity.query import problem_with
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
-from webhook.policy.fields import LabelKey  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.fields import ApiGroup, KindName, LabelKey  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.meanings import Meanings, at_least_one, exactly_one
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ class AcceleratorsReaderSpec(Model):
 class SizedBySpec(Model):
     """Another resource that says how many nodes a pool should have; it is in the pool's namespace."""
 
-    group: str = Field(description="API group; '' is the core group.")
+    group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
     versions: tuple[NonEmpty, ...] = Field(min_length=1, description="API versions.")
-    kind: NonEmpty = Field(description="Kind.")
+    kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     pool: Query = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
@@ -201,9 +201,9 @@ class PoolGraceSpec(Model):
 class NodePoolReaderSpec(Model):
     """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
 
-    group: str = Field(examples=["example.com"], description="API group.")
+    group: ApiGroup = Field(examples=["example.com"], description="API group.")
     versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
-    kind: NonEmpty = Field(examples=["NodePool"], description="Kind.")
+    kind: KindName = Field(examples=["NodePool"], description="Kind.")
     resource: ResourceName = Field(examples=["nodepools"], description="Plural resource name.")
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from webhook.kube.pod import OwnerReference
 from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
     from webhook.policy.facts import WorkloadSpec
 
-WORKLOAD_TEMPLATES = "WorkloadTemplates"
+WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
 
 
 def workloads_in(documents: Iterable[PolicyDocument], problems: list[Problem]) -> tuple[Workload, ...]:
@@ -30,11 +30,12 @@ def workloads_in(documents: Iterable[PolicyDocument], problems: list[Problem]) -
             continue
         for number, item in enumerate(document.spec.workloads):
             workload = _workload(item)
+            if (mistake := _contradicting(workload, found.values())) is not None:
+                field, why = mistake
+                problems.append(document.problem(("spec", "workloads", number, field), why))
+                continue
             known = found.get((item.group, item.kind))
-            if (field := _contradicting(workload, found.values())) is not None:
-                problems.append(document.problem(("spec", "workloads", number, field[0]), field[1]))
-            else:
-                found[item.group, item.kind] = workload if known is None else known.and_also(workload)
+            found[item.group, item.kind] = workload if known is None else known.and_also(workload)
     return tuple(found.values())
 
 
