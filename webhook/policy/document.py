@@ -106,7 +106,9 @@ def policy_files(paths: Iterable[Path]) -> list[Path]:
     files: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            files |= dict.fromkeys(file for file in sorted(path.rglob("*")) if _is_policy_file(file, path))
+            # Not `Path.rglob`: it raises where a folder goes meanwhile.
+            below = sorted(Path(parent, name) for parent, _, names in os.walk(path) for name in names)
+            files |= dict.fromkeys(file for file in below if _is_policy_file(file, path))
         else:
             files[path] = None
     return list(files)
