@@ -65,7 +65,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         remedy: what changes the object so that this is no longer found, relative to what the rule was given; only where
             there is exactly one right change, which keeps what its author meant. A key or value that the object has is
             named by its path, and nothing relies on what the API server or the webhook adds.
-        part: of the policy's ``spec`` that found it, as ``validations[0]``, where it has several that find alike.
+        part: of the policy's ``spec`` that found it, as ``validations[0]``, where its rule is divided into parts.
     """
 
     reason: str

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -185,6 +186,110 @@ def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Writ
         "",
         "1 case against policies: 1 failed",
     ]
+
+
+PROD = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: prod}
+spec:
+  match:
+    resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]
+    namespaces: {include: ["prod-*"]}
+  exempt: [{users: [ci], reason: it is a robot}]
+  matchConditions: [{name: no-jobs, expression: object.metadata.name != 'job'}]
+  validations: [{expression: object.metadata.name != 'a'}, {expression: object.metadata.name != 'b'}]
+---
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: services}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [services], operations: [CREATE]}]}
+  validations: [{expression: object.metadata.name != 'a'}]
+"""
+IN_PROD = {"name": "prod-1"}
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        (
+            {"namespace": {"name": "team-a"}},
+            ["prod skips: match.namespaces.include does not name namespace team-a"],
+        ),
+        (
+            {"operation": "UPDATE", "oldObject": {}, "namespace": IN_PROD},
+            ["prod skips: match.resourceRules names pods on CREATE, not on UPDATE"],
+        ),
+        (
+            {"object": {"metadata": {"name": "job"}}, "namespace": IN_PROD},
+            ["prod skips: matchConditions[0] no-jobs is false"],
+        ),
+        (
+            {"user": "ci", "namespace": IN_PROD},
+            ["prod exempts: exempt: it is a robot, by exempt[0] at policies/prod.yaml:8"],
+        ),
+        ({"namespace": IN_PROD}, ["prod passes: validations[0] is true; validations[1] is true"]),
+        (
+            {"namespace": {"name": "kube-system"}},
+            ["prod skips: namespace kube-system is a system namespace: never touched"],
+        ),
+        (
+            {"namespace": IN_PROD, "policies": ["services", "prod"]},
+            ["prod passes: validations[0] is true; validations[1] is true", "services skips: it never looks at pods"],
+        ),
+        ({"object": {"kind": "Secret", "spec": None}}, []),
+    ],
+)
+def test_a_case_that_finds_nothing_says_why(run: Run, write: Write, case: dict[str, Any], why: list[str]) -> None:
+    write("policies/prod.yaml", PROD)
+    write("policies/tests/t.yaml", policy_test({**case, "expect": expecting("denied")}))
+    done = run("test", "policies")
+    assert (done.code, done.err) == (1, "")
+    _, found, said = done.out.rpartition("\n\n")[0].partition("    Nothing was found")
+    assert (found, said.splitlines()) == (
+        "    Nothing was found",
+        [":", *(f"      {line}" for line in why)] if why else ["."],
+    )
+
+
+def test_a_case_says_why_a_policy_that_it_expects_found_nothing_beside_another(run: Run, write: Write) -> None:
+    write("policies/prod.yaml", PROD)
+    write("policies/policy.yaml", POLICY)
+    expect = expecting("denied", policies=["labels", "prod"])
+    write("policies/tests/t.yaml", policy_test({"object": RESERVED, "namespace": {"name": "dev"}, "expect": expect}))
+    done = run("test", "policies")
+    assert done.out.splitlines()[2] == "    What was found:"
+    assert done.out.rpartition("\n\n")[0].endswith(
+        "    Nothing was found:\n      prod skips: match.namespaces.include does not name namespace dev"
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "never"),
+    [
+        ({"policies": ["services"]}, "services never looks at pods"),
+        ({"policies": ["prod"], "operation": "DELETE"}, ""),
+        ({"policies": ["prod", "services"]}, ""),
+        ({"object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {}}}, ""),
+        (
+            {"object": {"kind": "ConfigMap", "spec": None}},
+            "prod, services never look at configmaps",
+        ),
+        ({"object": SPOT_POOL}, "prod, services never look at nodepools.compute.coreweave.com"),
+    ],
+)
+def test_a_case_that_no_policy_can_refuse_is_a_warning(
+    run: Run, write: Write, case: dict[str, Any], never: str
+) -> None:
+    write("policies/prod.yaml", PROD)
+    write("policies/tests/t.yaml", policy_test({**case, "expect": expecting("allowed")}))
+    done = run("test", "policies")
+    assert done.code == 0
+    where = "spec.cases[0].expect.outcome: warning: allowed whatever the policies say"
+    assert done.err.partition(" ")[2] == (f"{where}: {never}\n" if never else "")
+    told = run("test", "policies", "-o", "json").json["warnings"]
+    assert [each["text"].rpartition("say: ")[2] for each in told] == [never] * bool(never)
 
 
 @pytest.mark.parametrize(
@@ -464,6 +569,18 @@ def test_nothing_is_overwritten_that_is_no_golden_file(run: Run, write: Write, n
     assert {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")} == before
 
 
+@pytest.mark.parametrize("name", ["golden/web.yaml", "tests/web.yaml", "web.golden"])
+def test_a_golden_file_is_not_written_where_it_would_be_read_as_a_policy(run: Run, write: Write, name: str) -> None:
+    write("policies/policy.yaml", POLICY)
+    write("policies/t.yaml", policy_test({"expect": expecting("allowed", golden=name)}))
+    done = run("test", "policies", "--update")
+    golden, written = Path("policies", name), name != "golden/web.yaml"
+    assert (done.code, golden.exists()) == ((0, True) if written else (2, False))
+    text = f"golden: {golden} would be read as a policy, and nothing loads its folder then; write it into a folder `tests`\n"
+    assert done.err.endswith(text) is not written
+    assert run("test", "policies").code == (0 if written else 1)
+
+
 def test_each_case_has_a_golden_file_of_its_own(run: Run, write: Write) -> None:
     write("policies/policy.yaml", POLICY)
     expect = expecting("allowed", golden="golden.yaml")
@@ -581,12 +698,92 @@ def test_coverage_names_rules_that_always_hold(run: Run, write: Write) -> None:
     assert run("test", "--coverage", "policies").out == (
         "Coverage: how many cases a policy acts in, and how many objects it leaves alone\n"
         "  own  Validation: acts 2, leaves alone 1\n"
-        "    policies/own.yaml:3: no case finds validations[1] false\n"
+        "    policies/own.yaml:3: no case has a finding of validations[1]\n"
         "\n"
         "3 cases against policies: 3 passed\n"
     )
     write("policies/tests/own.yaml", policy_test(cases[2]))
-    assert "no case finds" not in run("test", "--coverage", "policies").out
+    assert "no case has a finding" not in run("test", "--coverage", "policies").out
+
+
+PARTS = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: own}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]}
+  breakGlass: {groups: [sre]}
+  matchConditions:
+    - {name: named, expression: object.metadata.name != 'b'}
+    - {name: ours, expression: object.metadata.name != 'c'}
+  validations:
+    - expression: object.metadata.name != 'a'
+---
+apiVersion: spotgate.dev/v1
+kind: NodePoolRules
+metadata: {name: pools}
+spec:
+  resources:
+    - group: compute.coreweave.com
+      resource: nodepools
+      fields:
+        - {path: spec.targetNodes, type: integer}
+        - {path: spec.minNodes, type: integer}
+      checks:
+        - {when: spec.minNodes, fields: [spec.minNodes], message: never, enforcement: "off"}
+        - {when: spec.region, fields: [spec.region], message: no region}
+        - {when: spec.zone, fields: [spec.zone], message: no zone}
+---
+apiVersion: spotgate.dev/v1
+kind: EvictionStrategy
+metadata: {name: eviction}
+spec:
+  findings: {gracePeriod: "off", bypassed: warn, sunkTolerations: "off", interruptedState: "off"}
+"""
+PARTLY = ("no case has a finding of", "no case is left out", "no case overrules")
+BOTH = {"qos.coreweave.cloud/interruptable": "true", "qos.coreweave.com/graceful-interruptible": "true"}
+EMERGENCY = {"name": "a", "annotations": {"spotgate.dev/break-glass": "fire"}}
+
+
+def test_coverage_names_the_parts_of_a_policy_that_no_case_reaches(run: Run, write: Write) -> None:
+    write("policies/own.yaml", PARTS)
+    pool = {**SPOT_POOL["spec"], "targetNodes": "2", "region": "here"}
+    cases = [
+        {"object": {"metadata": {"name": "a"}}, "expect": expecting("denied")},
+        {"object": {"metadata": {"name": "b"}}, "expect": expecting("allowed")},
+        {"object": {"metadata": {"labels": BOTH}}, "expect": expecting("warned")},
+        {"object": {**SPOT_POOL, "spec": pool}, "expect": expecting("denied", policies=["pools"])},
+    ]
+
+    def unreached(*cases: dict[str, Any]) -> dict[str, list[str]]:
+        write("policies/tests/own.yaml", policy_test(*cases))
+        done = run("test", "--coverage", "policies", "-o", "json")
+        assert (done.code, done.err) == (0, "")
+        return {
+            each["policy"]: [text for text in each["unreached"] if text.startswith(PARTLY)]
+            for each in done.json["coverage"]
+        }
+
+    assert unreached(*cases) == {
+        "own": ["no case is left out by matchConditions[1] ours", "no case overrules it by breakGlass"],
+        "pools": [
+            "no case has a finding of resources[0].fields[1] spec.minNodes",
+            "no case has a finding of resources[0].checks[2] spec.zone",
+        ],
+        "eviction": ["no case has a finding of findings.bypassed", "no case has a finding of findings.noEffect"],
+    }
+    more = [
+        {"name": "c", "object": {"metadata": {"name": "c"}}, "expect": expecting("allowed")},
+        {"name": "glass", "groups": ["sre"], "object": {"metadata": EMERGENCY}, "expect": expecting("warned")},
+    ]
+    assert unreached(*cases, *more)["own"] == []
+
+
+def test_breaking_glass_in_vain_overrules_nothing(run: Run, write: Write) -> None:
+    write("policies/own.yaml", PARTS)
+    case = {"groups": ["others"], "object": {"metadata": EMERGENCY}, "expect": expecting("denied")}
+    write("policies/tests/own.yaml", policy_test(case))
+    assert "no case overrules it by breakGlass" in run("test", "--coverage", "policies").out
 
 
 def test_control_characters_of_a_test_do_not_reach_the_terminal(run: Run, write: Write) -> None:
@@ -638,27 +835,29 @@ def test_junit_has_a_case_for_each(run: Run, write: Write) -> None:
     suites = ET.fromstring(done.out.partition("\n")[2])  # noqa: S314 - our own
     counts = [[suite.get(key) for key in ("name", "tests", "failures", "errors")] for suite in suites]
     assert counts == [["policies/tests/t.yaml", "3", "1", "1"], ["policies/tests/u.yaml", "1", "0", "1"]]
+    assert [suites.get(key) for key in ("tests", "failures", "errors")] == ["4", "1", "2"]
+    times = [float(case.get("time", "")) for case in suites[0]]
+    assert min(times) > 0
+    assert sum(times) == pytest.approx(float(suites.get("time", "")), abs=1e-5)
     assert [[part.tag for part in case] for case in suites[0]] == [[], ["failure"], ["error"]]
     assert [case.get("name") for case in suites[0]] == ["mine: case 0", "mine: case 1", "mine: case 2"]
+
+
+def _watching(stdout: Any) -> subprocess.Popen[str]:
+    program = "import sys; from webhook.cli import main; sys.exit(main())"
+    return subprocess.Popen(
+        [sys.executable, "-c", program, "test", "--watch", "policies"],
+        env={**os.environ, "PYTHONPATH": str(SHIPPED.parent)},
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def test_watching_runs_again_when_a_file_changes(write: Write) -> None:
     write("policies/policy.yaml", POLICY)
     test = write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed")}))
-    with subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from webhook.cli import main; sys.exit(main())",
-            "test",
-            "--watch",
-            "policies",
-        ],
-        env={**os.environ, "PYTHONPATH": str(SHIPPED.parent)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    with _watching(subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "1 case against policies: 1 passed\n"
@@ -670,6 +869,25 @@ def test_watching_runs_again_when_a_file_changes(write: Write) -> None:
         assert process.wait(timeout=30) == 130
     assert lines[0].startswith("policies/tests/t.yaml:")
     assert lines[-1] == "1 case against policies: 1 failed\n"
+
+
+@pytest.mark.parametrize("name", ["output.txt", "tests/output.json"])
+def test_watching_does_not_see_what_it_prints_itself(write: Write, name: str) -> None:
+    write("policies/policy.yaml", POLICY)
+    test = write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed")}))
+    output = write(f"policies/{name}", "")
+    changes = 0
+    with output.open("w") as file, _watching(file) as process:
+        try:
+            while output.read_text().count("Waiting") < 2 and changes < 60:
+                time.sleep(1)
+                changes += 1
+                test.write_text(policy_test({"name": f"change {changes}", "expect": expecting("allowed")}))
+            time.sleep(2)
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+    assert 2 <= output.read_text().count("Waiting") <= changes + 1
 
 
 def _until_seen(stream: Any, test: Path) -> list[str]:

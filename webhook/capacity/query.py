@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmespath
 from jmespath import functions
-from jmespath.exceptions import ArityError, JMESPathError, UnknownFunctionError, VariadictArityError
+from jmespath.exceptions import (
+    ArityError,
+    JMESPathError,
+    ParseError,
+    UnknownFunctionError,
+    VariadictArityError,
+)
 
 from webhook.policy.errors import did_you_mean
 
@@ -34,6 +40,10 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
 
 _ERRORS: Final = (JMESPathError, TypeError, ValueError)
 """What the library raises while it searches; the latter two where values are of mixed types (``[?size > `1`]``)."""
+
+
+_NUMBER: Final = "NUMBER"
+"""What the library's parser calls one that has no place where it is."""
 
 
 class Query:
@@ -128,7 +138,10 @@ def problem_with(text: str) -> str:
     try:
         _parse(text)
     except JMESPathError as error:
-        return " ".join(str(error).split())
+        said = " ".join(str(error).split())
+        if isinstance(error, ParseError) and not isinstance(error, ArityError) and error.token_type == _NUMBER:
+            return f"{said}; numbers are written in backticks, `{error.token_value}`"
+        return said
     return ""
 
 

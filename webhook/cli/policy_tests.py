@@ -168,7 +168,7 @@ class Runner:
         there = [before] if before is not None else []
         judge = Judge(watch.index, kinds, context, operation=case.operation, user=user, before=there)
         judgement = judge.judge(subject)
-        reached = watch.taken()
+        reached = watch.taken(judgement.traced)
         if judgement.problem is not None:
             raise CannotRunError(judgement.problem)
         after = _patched(subject, judgement.patch)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.bundle import OWN_NAMESPACE
+from webhook.globs import Globs
 from webhook.index import Index
 from webhook.policy.match import Exemption
 from webhook.policy.terms import Enforcement
 from webhook.review import OPERATIONS
+from webhook.rules.protocol import Divided
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import date
 
     from webhook.bundle import Bundle
+    from webhook.cli.judging import Traced
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Mutator, Subject, Validator
 
 
+_CONDITION: Final = "matchConditions["
+"""How a step of a trace begins that says which condition is false."""
+
+
 class Reached(msgspec.Struct):
     """What one case reached of one policy.
 
@@ -35,13 +42,15 @@ class Reached(msgspec.Struct):
         operations: those on which the policy looked at something.
         acted: it found or changed something.
         exemptions: those that let something through.
-        parts: of the policy that found something; a `Validation` says which of its rules it was.
+        parts: of the policy that found something, and its match conditions that were false.
+        overruled: ``breakGlass`` made a warning of a denial.
     """
 
     operations: set[str] = msgspec.field(default_factory=set)
     acted: bool = False
     exemptions: set[Exemption] = msgspec.field(default_factory=set)
     parts: set[str] = msgspec.field(default_factory=set)
+    overruled: bool = False
 
     @property
     def passed(self) -> bool:
@@ -101,6 +110,21 @@ class _WatchedExemption(Exemption):
         return failing
 
 
+class _WatchedGroups(Globs):
+    """Notes that a denial is overruled."""
+
+    __slots__ = ("_reached",)
+
+    def __init__(self, groups: Globs, reached: Reached) -> None:
+        super().__init__(groups.patterns)
+        self._reached = reached
+
+    def match(self, text: str) -> bool:
+        matches = super().match(text)
+        self._reached.overruled |= matches
+        return matches
+
+
 class Watch:
     """The policies of a bundle, or some of them, ready to be asked, and what is reached of each.
 
@@ -118,12 +142,16 @@ class Watch:
         watched = [_watched(policy, self._reached[policy.name]) for policy in chosen]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
-    def taken(self) -> dict[str, Reached]:
-        """What has been reached since the last time."""
+    def taken(self, traced: Traced | None) -> dict[str, Reached]:
+        """What has been reached since the last time, of which this is the trace."""
+        for name, _, text in traced.validation.steps if traced is not None else ():
+            if text.startswith(_CONDITION) and name in self._reached:
+                self._reached[name].parts.add(text.removesuffix(" is false"))
         taken = {}
         for name, reached in self._reached.items():
             taken[name] = replace(reached)
-            reached.operations, reached.acted, reached.exemptions, reached.parts = set(), False, set(), set()
+            reached.operations, reached.acted, reached.exemptions = set(), False, set()
+            reached.parts, reached.overruled = set(), False
         return taken
 
 
@@ -133,6 +161,7 @@ def _watched(policy: Policy, reached: Reached) -> Policy:
         mutator=None if policy.mutator is None else _WatchedMutator(policy.mutator, reached),
         validator=None if policy.validator is None else _WatchedValidator(policy.validator, reached),
         exemptions=tuple(_WatchedExemption(each, reached) for each in policy.exemptions),
+        break_glass=_WatchedGroups(policy.break_glass, reached),
     )
 
 
@@ -184,18 +213,26 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exe
         unreached=[
             *(() if acted else ("no case makes it act",)),
             *(() if passed else ("no case has an object that it leaves alone",)),
-            *_validations(document, set().union(*(case.parts for case in cases)) if acted else None),
+            *(_parts(document, policy, cases) if acted else ()),
             *_operations(policy, set().union(*(case.operations for case in cases))),
             *_exemptions(policy, exemptions),
         ],
     )
 
 
-def _validations(document: PolicyDocument, parts: set[str] | None) -> Iterator[str]:
-    """Rules of a `Validation` that hold in every case; None: it never acts, which says it all."""
-    for number, _ in enumerate(getattr(document.spec, "validations", ())):
-        if parts is not None and f"validations[{number}]" not in parts:
-            yield f"no case finds validations[{number}] false"
+def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Iterator[str]:
+    """Of a policy that acts in some case; where it never does, that says it all."""
+    reached = set().union(*(case.parts for case in cases))
+    rule: object = policy.validator
+    for part in rule.parts if isinstance(rule, Divided) else ():
+        if part not in reached:
+            yield f"no case has a finding of {part}"
+    for number, condition in enumerate(getattr(document.spec, "match_conditions", ())):
+        where = f"{_CONDITION}{number}] {condition.name}"
+        if where not in reached:
+            yield f"no case is left out by {where}"
+    if policy.break_glass and not any(case.overruled for case in cases):
+        yield "no case overrules it by breakGlass"
 
 
 def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.cel.text import Text, substituted, without_strings
 from webhook.cli.vap_cel import literal
 from webhook.cli.vap_matching import JSON, OWN, Part, as_rule
+from webhook.cli.vap_refused import refused
 from webhook.rules.protocol import ResourceRule
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ _NAME: Final = re.compile(
 def parts(source: Source) -> Iterator[Part]:
     """The objects that it names, then the pod templates."""
     export = _Export(source)
-    if any(export.needs_pools(each.expression) for each in source.spec.match_conditions):
-        source.leave_out((), "not exported: a match condition asks for the cluster's node pools")
-        return
+    for number, each in enumerate(source.spec.match_conditions):
+        if why_not := export.why_not(each.expression):
+            source.leave_out(("matchConditions", number), f"not exported, and so nothing of the policy is: {why_not}")
+            return
     kept = list(export.kept())
     if not kept:
         return
@@ -47,31 +49,30 @@ class _Export:
         self.source = source
         self.spec = source.spec
         self.variables: dict[str, str] = {}
-        self.words: dict[str, set[str]] = {}
+        self.foreign: dict[str, str] = {}
         for each in self.spec.variables:
-            self.variables[each.name], self.words[each.name] = each.expression, self.reads(each.expression)
+            self.variables[each.name], self.foreign[each.name] = each.expression, self.why_not(each.expression)
         self.params = "params"
         while self.params in self.variables:
             self.params += "_"
 
-    def reads(self, expression: str) -> set[str]:
-        """The names in it, and in the variables that it reads."""
+    def why_not(self, expression: str) -> str:
+        """Why Kubernetes can't be told it, for itself or for a variable that it reads; empty: it can."""
         text = Text(expression)
-        return text.words.union(*(self.words[each] for each in text.variables))
-
-    def needs_pools(self, expression: str) -> bool:
-        return "pools" in self.reads(expression)
+        if "pools" in text.words:
+            return "it asks for the cluster's node pools"
+        return refused(expression) or next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
 
     def kept(self) -> Iterator[JSON]:
         """The validations that need no look-up, in the policy's own words."""
         for number, each in enumerate(self.spec.validations):
-            if self.needs_pools(each.expression):
-                self.source.leave_out(("validations", number), "not exported: it asks for the cluster's node pools")
+            if why_not := self.why_not(each.expression):
+                self.source.leave_out(("validations", number), f"not exported: {why_not}")
                 continue
             written: JSON = {"expression": each.expression.strip()}
             if each.message.strip():
                 written["message"] = each.message.strip()
-            if each.message_expression.strip() and not self.needs_pools(each.message_expression):
+            if each.message_expression.strip() and not self.why_not(each.message_expression):
                 written["messageExpression"] = each.message_expression.strip()
             yield {**written, "reason": each.reason or "Forbidden"}
 
@@ -84,7 +85,7 @@ class _Export:
         before = {**given, "params": f"({params})"}
         variables = {self.params: params} if self.spec.params else {}
         for each, text in self.variables.items():
-            if not self.needs_pools(text):
+            if not self.foreign[each]:
                 variables[each] = substituted(text, inside)
         own = {each.name: each.expression.strip() for each in self.spec.match_conditions}
         conditions, guard = {name: substituted(text, before) for name, text in own.items()}, ""

@@ -41,7 +41,7 @@ from webhook.kube.workload import surroundings_of
 from webhook.patch import move, removal, replacement
 from webhook.policy.errors import SpecError
 from webhook.rules import eviction_strategy_findings as findings
-from webhook.rules.protocol import PolicyKind, ResourceRule
+from webhook.rules.protocol import PolicyKind, ResourceRule, levels_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spec: as written.
-        levels: the most that each finding may become; those that are off are not there.
+        levels: the most that each finding may become, by its name; those that are off are not there.
         keys: of the two labels.
         names: the part of each behind its prefix -> the label.
         left: domains, and suffixes of domains, that a ReservedLabels policy judges.
@@ -86,6 +86,11 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     distributed: Globs
     replicated: Globs
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The findings that are not off."""
+        return tuple(f"findings.{name}" for name in self.levels)
+
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod says it all
         """What its labels do not do, or do beyond what was meant."""
         if self._said_before(subject):
@@ -94,7 +99,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         for name, violation in self._find(subject):
             level = self.levels.get(name)
             if level is not None:
-                yield msgspec.structs.replace(violation, outcome=min(level, violation.outcome))
+                outcome = min(level, violation.outcome)
+                yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
 
     def _said_before(self, subject: Subject) -> bool:
         """Does an UPDATE leave everything as it was that is judged here?"""
@@ -121,9 +127,9 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         if graceful:
             yield from self._bypassed(pod)
         elif held := self._held(subject):
-            yield "interrupted_state", findings.interrupted_state(self.spec, held)
+            yield "interruptedState", findings.interrupted_state(self.spec, held)
         elif pod.grace_seconds > self.spec.drain_timeout_seconds:
-            yield "grace_period", findings.grace_period(self.spec, pod.grace_seconds)
+            yield "gracePeriod", findings.grace_period(self.spec, pod.grace_seconds)
 
     def _alike(self, labels: Mapping[str, str]) -> dict[str, str]:
         """The labels that are one of the two, or may be meant to be."""
@@ -138,18 +144,18 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         for label in (self.spec.interruptible, self.spec.graceful):
             value = alike.get(label.key)
             if value is not None and value != label.value:
-                yield "no_effect", findings.other_value(label, value, self._corrected(subject, label, value))
+                yield "noEffect", findings.other_value(label, value, self._corrected(subject, label, value))
             if value is None and label.key in pod.annotations:
                 remedy = self._moved(subject, ("metadata", "annotations"), label.key, label)
-                yield "no_effect", findings.annotation(label, remedy)
+                yield "noEffect", findings.annotation(label, remedy)
         for key in islice(alike, _COMPARED_AT_MOST):
             if key not in self.keys and (meant := self._meant(key)) is not None:
-                yield "no_effect", findings.misspelt(key, meant, self._moved(subject, _LABELS, key, meant))
+                yield "noEffect", findings.misspelt(key, meant, self._moved(subject, _LABELS, key, meant))
         if subject.template and not alike:
             labels = surroundings_of(subject.request.object).labels
             for label in (self.spec.interruptible, self.spec.graceful):
                 if label.key in labels:
-                    yield "no_effect", findings.on_the_workload(label, subject.request.kind.kind)
+                    yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
 
     def _corrected(self, subject: Subject, label: LabelSpec, value: str) -> tuple[Operation, ...]:
         """What gives the label the value that was meant; of one that is to be "true", "false" is to have none."""
@@ -222,7 +228,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             and not (graceful and any(taint.key == each.key for each in self.spec.bypassing_taints))
         ]
         if missing:
-            yield "sunk_tolerations", findings.sunk_tolerations(missing)
+            yield "sunkTolerations", findings.sunk_tolerations(missing)
 
     def _names_sunk(self, pod: Pod) -> bool:
         prefix = f"{self.spec.sunk_domain}/"
@@ -253,11 +259,10 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
     if spec.interruptible.key == spec.graceful.key:
         text = f"{spec.graceful.key} is the key of `interruptible` too: what one of them means, the other contradicts"
         raise SpecError(("graceful", "key"), text)
-    levels = {name: level for name, level in vars(spec.findings).items() if level != "off"}
     labels = (spec.interruptible, spec.graceful)
     return EvictionStrategy(
         spec=spec,
-        levels={name: Outcome[level.upper()] for name, level in levels.items()},
+        levels=levels_of(spec.findings),
         keys=frozenset(label.key for label in labels),
         names={label.key.rpartition("/")[2]: label for label in labels},
         left=tuple(f".{domain}" for domain in spec.left_to_reserved_labels),

@@ -30,8 +30,10 @@ from webhook.capacity.query import Query
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import is_named
+from webhook.policy.never import Never
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules_checks import Check, FieldRule, ResourceChecks, Text
+from webhook.rules.node_pool_rules_doubts import begins_with_object, doubts
 from webhook.rules.node_pool_rules_karpenter import GROUP, RESOURCE, Diversity, Karpenter
 from webhook.rules.node_pool_rules_pools import PoolChecks
 from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
-    from webhook.rules.node_pool_rules_spec import CheckSpec, FieldSpec, NodePoolRulesSpec
+    from webhook.rules.node_pool_rules_spec import CheckSpec, FieldSpec, NodePoolRulesSpec, PoolResourceSpec
     from webhook.rules.protocol import Facts, Subject
 
 _OPERATIONS: Final = ("CREATE", "UPDATE")
@@ -62,6 +64,12 @@ class NodePoolRules(msgspec.Struct, frozen=True):
     readers: Mapping[tuple[str, str], ResourceReader]
     pools: PoolChecks
     karpenter: Karpenter
+    nevers: tuple[Never, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The fields and checks of its resources."""
+        return tuple(part for each in self.checks.values() for part in each.parts)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the object says it
         """What is wrong with the object, as far as the request changed it."""
@@ -88,8 +96,9 @@ def _outcome(enforcement: Enforcement) -> Outcome | None:
     return None if enforcement is Enforcement.OFF else Outcome[enforcement.name]
 
 
-def _field(spec: FieldSpec) -> FieldRule:
+def _field(spec: FieldSpec, where: str) -> FieldRule:
     return FieldRule(
+        part=f"{where} {spec.path}",
         query=Query(spec.path),
         type=spec.type or "",
         required=spec.required,
@@ -102,10 +111,11 @@ def _field(spec: FieldSpec) -> FieldRule:
     )
 
 
-def _checks(specs: tuple[CheckSpec, ...]) -> Iterator[Check]:
-    for spec in specs:
+def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
+    for number, spec in enumerate(specs):
         if (outcome := _outcome(spec.enforcement)) is not None:
             yield Check(
+                part=f"{where}.checks[{number}] {spec.fields[0]}",
                 when=Query(spec.when),
                 fields=tuple(map(Query, spec.fields)),
                 message=Text(spec.message),
@@ -113,6 +123,28 @@ def _checks(specs: tuple[CheckSpec, ...]) -> Iterator[Check]:
                 fix=Text(spec.fix),
                 outcome=outcome,
             )
+
+
+def _doubts(
+    resources: Sequence[PoolResourceSpec], readers: Mapping[tuple[str, str], ResourceReader]
+) -> Iterator[Never]:
+    """What of fields and checks can't be meant."""
+    for number, item in enumerate(resources):
+        reading = readers.get((item.group, item.resource))
+        sizes = (size for reader in (reading.readers if reading else ()) for size in (reader.desired, reader.maximum))
+        types = {size.text: "integer" for size in sizes if size is not None and size.plain}
+        types |= {field.path: field.type for field in item.fields if field.type is not None}
+        for index, field in enumerate(item.fields):
+            if said := begins_with_object(field.path):
+                yield Never(("resources", number, "fields", index, "path"), said)
+        for index, check in enumerate(item.checks):
+            if check.enforcement is Enforcement.OFF:
+                continue
+            path = ("resources", number, "checks", index)
+            yield from (Never((*path, "when"), said) for said in doubts(check.when, types))
+            for place, each in enumerate(check.fields):
+                if said := begins_with_object(each):
+                    yield Never((*path, "fields", place), said)
 
 
 def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
@@ -128,15 +160,18 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
         if key in checks:
             problem = f"{item.resource} of {item.group or 'the core group'} is there already: put both into one"
             raise SpecError(("resources", number, "resource"), problem)
-        checks[key] = ResourceChecks(tuple(map(_field, item.fields)), tuple(_checks(item.checks)))
+        where = f"resources[{number}]"
+        fields = (_field(field, f"{where}.fields[{index}]") for index, field in enumerate(item.fields))
+        checks[key] = ResourceChecks(tuple(fields), tuple(_checks(item.checks, where)))
     own = (ResourceRule(api_groups=(group,), resources=(name,), operations=_OPERATIONS) for group, name in checks)
     what = "node pools that a CapacityProvider reads, and at what its own `resources` describes"
     expect_judged(spec.match, (*_rules(facts), *own), what)
+    readers = readers_by_resource(facts.providers.values())
     karpenter, wanted = spec.karpenter, spec.karpenter.diversification
     return NodePoolRules(
         checks=checks,
         declared={key: frozenset(field.query.text for field in each.fields) for key, each in checks.items()},
-        readers=readers_by_resource(facts.providers.values()),
+        readers=readers,
         pools=PoolChecks(
             providers=facts.providers,
             superchip=_outcome(spec.superchip_on_spot),
@@ -151,6 +186,7 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
             budgets=_outcome(karpenter.budgets),
             malformed=_outcome(karpenter.malformed_budgets),
         ),
+        nevers=tuple(_doubts(spec.resources, readers)),
     )
 
 

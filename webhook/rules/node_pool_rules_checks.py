@@ -73,7 +73,8 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a resource, as its schema has it.
 
     Attributes:
-        query: the field's path.
+        part: where in the policy it is, and the field's path.
+        query: that path.
         type: one of `TYPES`; empty: any.
         minimum: of an integer.
         values: of a string; ``any_case``: letter case does not matter. Empty: any.
@@ -81,6 +82,7 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
         example: a right value; None: there is none to show.
     """
 
+    part: str
     query: Query
     type: str
     required: bool
@@ -127,7 +129,7 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
         """The finding; ``right`` is the value that was meant, if that is certain."""
         detail = " ".join(filter(None, (detail, self.detail)))
         remedy = () if right is None else (replacement(self.query.text.split("."), right),)
-        return Violation(reason=reason, field=self.query.text, detail=detail, fix=fix, remedy=remedy)
+        return Violation(reason=reason, field=self.query.text, detail=detail, fix=fix, remedy=remedy, part=self.part)
 
     def _unquoted(self, found: object) -> int | None:
         """The number or boolean that a text is when its quotes are left out."""
@@ -160,11 +162,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Something that may not be, across fields.
 
     Attributes:
+        part: where in the policy it is, and the first of its fields.
         when: holds where it is; what holds is neither empty, false nor null.
         fields: what it is about: an update that changes none of them is not judged.
         outcome: the most it may become.
     """
 
+    part: str
     when: Query
     fields: tuple[Query, ...]
     message: Text
@@ -190,6 +194,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             detail=self.detail(value),
             fix=self.fix(value),
             outcome=self.outcome,
+            part=self.part,
         )
 
     def _undecided(self, field: str, problem: str) -> Violation:
@@ -208,6 +213,11 @@ class ResourceChecks(msgspec.Struct, frozen=True):
 
     fields: tuple[FieldRule, ...]
     checks: tuple[Check, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Where they are in the policy."""
+        return (*(field.part for field in self.fields), *(check.part for check in self.checks))
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, trace: Trace) -> Iterator[Violation]:
         """What is wrong with an object, as far as the request changed it."""

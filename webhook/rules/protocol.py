@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 NO_NEEDS: Final = Needs()
+
+_CAMEL: Final = re.compile("_(.)")
 
 
 class Subject(Protocol):
@@ -109,6 +112,29 @@ class Doubtful(Protocol):
     @property
     def nevers(self) -> tuple[Never, ...]:
         """They are."""
+
+
+@runtime_checkable
+class Divided(Protocol):
+    """A rule of several parts, of which each may find something: tests of the policy are to have it do so."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """They are, as `Violation.part` names them."""
+
+
+def levels_of(findings: object) -> dict[str, Outcome]:
+    """The most that each finding may become, by its name in the policy file; those that are off are left out.
+
+    Args:
+        findings: of a spec.
+    """
+    levels = vars(findings).items()
+    return {_CAMEL.sub(_upper, name): Outcome[level.upper()] for name, level in levels if level != "off"}
+
+
+def _upper(found: re.Match[str]) -> str:
+    return found[1].upper()
 
 
 class Facts(msgspec.Struct, frozen=True):

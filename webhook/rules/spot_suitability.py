@@ -42,7 +42,7 @@ from webhook.globs import Globs
 from webhook.kube.volumes import on_the_node, writable_claim
 from webhook.kube.workload import Surroundings, surroundings_of
 from webhook.rules import spot_suitability_findings as findings
-from webhook.rules.protocol import PODS_CREATE, PolicyKind
+from webhook.rules.protocol import PODS_CREATE, PolicyKind, levels_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,7 +64,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spec: as written.
-        levels: the most that each finding may become; those that are off are not there.
+        levels: the most that each finding may become, by its name; those that are off are not there.
         told: group and kind of the workloads whose templates are judged, and of what they make Pods with.
         karpenters: names of the providers whose nodes Karpenter makes.
     """
@@ -80,12 +80,18 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     providers: Mapping[str, Provider]
     karpenters: frozenset[str]
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The findings that are not off."""
+        return tuple(f"findings.{name}" for name in self.levels)
+
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """What speaks against running it on spot."""
         for name, violation in self._find(subject, context):
             level = self.levels.get(name)
             if level is not None:
-                yield msgspec.structs.replace(violation, outcome=min(level, violation.outcome))
+                outcome = min(level, violation.outcome)
+                yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
 
     def _find(self, subject: Subject, context: Context) -> Iterator[tuple[str, Violation]]:
         pod, say = subject.pod, subject.trace.say
@@ -147,7 +153,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         for index, volume, mounts in on_the_node(pod):
             names = (volume.name, *mounts)
             if any(map(self.data.match, names)) and not any(map(self.scratch.match, names)):
-                yield "data_on_node", findings.data_on_node(index, volume, mounts)
+                yield "dataOnNode", findings.data_on_node(index, volume, mounts)
 
     def _is_told(self, controller: OwnerReference) -> bool:
         """Is a template of that controller judged, so that its author hears of it, and this need not be said again?"""
@@ -166,16 +172,16 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         if driver:
             yield "driver", findings.driver(case, driver)
         elif not subject.template and not pod.metadata.ownerReferences:
-            yield "bare_pod", findings.bare_pod(case)
+            yield "barePod", findings.bare_pod(case)
         elif case.serves:
             stateful = self.stateful.match(subject.request.kind.group_kind)
             claim = "" if stateful else writable_claim(pod)
             if case.replicas == 1 and (stateful or claim):
-                yield "stateful_singleton", findings.stateful_singleton(case, claim)
+                yield "statefulSingleton", findings.stateful_singleton(case, claim)
             elif not self._enough(case):
-                yield "few_replicas", findings.few_replicas(case, self.spec.minimum_replicas)
+                yield "fewReplicas", findings.few_replicas(case, self.spec.minimum_replicas)
             if not any(container.readinessProbe for container in pod.spec.containers):
-                yield "readiness_probe", findings.readiness_probe(pod)
+                yield "readinessProbe", findings.readiness_probe(pod)
 
     def _driver(self, subject: Subject) -> str:
         """The name of what it drives others as; empty where it drives none."""
@@ -197,28 +203,27 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         budgets = context.view.budgets
         if budgets is None:
             if wanted:
-                yield "disruption_budget", findings.budgets_unknown(offline=context.offline)
+                yield "disruptionBudget", findings.budgets_unknown(offline=context.offline)
             return
         # With too few replicas, that is what is said; a budget is looked at as it will be with enough.
         replicas = max(case.replicas or 0, self.spec.minimum_replicas) if case.serves else case.replicas or None
         covering = [each for each in budgets.get(case.namespace, ()) if each.covers(case.pod.labels)]
         if len(covering) > 1:
-            yield "disruption_budget", findings.several_budgets(case, covering)
+            yield "disruptionBudget", findings.several_budgets(case, covering)
         elif covering and covering[0].blocks(replicas):
-            yield "disruption_budget", findings.blocking_budget(case, covering[0])
+            yield "disruptionBudget", findings.blocking_budget(case, covering[0])
         elif wanted and not covering:
-            yield "disruption_budget", findings.no_budget(case)
+            yield "disruptionBudget", findings.no_budget(case)
 
     def _termination_handlers(self, pod: Pod) -> Iterator[tuple[str, Violation]]:
         for index, container in enumerate(pod.spec.containers):
             if any(part in container.image for part in self.spec.termination_handlers):
-                yield "termination_handler", findings.termination_handler(index, container.image)
+                yield "terminationHandler", findings.termination_handler(index, container.image)
 
 
 def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     providers = facts.providers
     facts.expect_provider(spec.provider)
-    levels = {name: level for name, level in vars(spec.findings).items() if level != "off"}
     told: set[tuple[str, str]] = set()
     if spec.controller_created == "warn":
         for workload in facts.workloads:
@@ -227,7 +232,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
                 told.add((workload.pod_owner.group, workload.pod_owner.kind))
     return SpotSuitability(
         spec=spec,
-        levels={name: Outcome[level.upper()] for name, level in levels.items()},
+        levels=levels_of(spec.findings),
         told=frozenset(told),
         replicated=Globs(spec.replicated),
         stateful=Globs(spec.stateful),

@@ -72,6 +72,11 @@ class Validation(msgspec.Struct, frozen=True):
     needs: Needs
     nevers: tuple[Never, ...]
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Its rules."""
+        return tuple(rule.where for rule in self.rules)
+
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """What is false, and what has no result."""
         values = values_of(subject, context, self.language, pools=self.needs.pools)
