@@ -13,6 +13,7 @@ import yaml
 
 from tests.controlplane.parity_answers import Answer, Identity, connect
 from tests.controlplane.parity_corpus import KEPT
+from tests.controlplane.populate import CRDS, wait_for_crds
 from tests.controlplane.process import Process
 from tests.controlplane.webhook import (
     NAMESPACE,
@@ -151,6 +152,10 @@ def arranged(bare_cluster: Cluster) -> Iterator[Arranged]:
         f"--kubeconfig={kubectl.kubeconfig}",
     ]
     with contextlib.ExitStack() as stack:
+        karpenter = f"--filename={CRDS / 'karpenter.yaml'}"
+        kubectl("apply", karpenter)
+        stack.callback(kubectl, "delete", karpenter)
+        wait_for_crds(kubectl)
         stack.callback(process.kill)
         port, ops_port = start_on_free_ports(process, flags)
         configurations = [*yaml.safe_load_all(render_configurations(POLICIES, authority, port))]
