@@ -1,0 +1,65 @@
+"""What the tests of ``spotgate test`` have in common: policies, objects, and PolicyTests of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+POLICY = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: labels}
+spec:
+  domains: [example.com]
+  exempt:
+    - {groups: [platform], reason: they own it}
+    - {users: [ci], reason: it is a robot}
+"""
+OTHERS = """\
+apiVersion: spotgate.dev/v1
+kind: OnDemandFallback
+metadata: {name: fallback}
+spec: {breakGlass: {groups: [admins]}}
+---
+apiVersion: spotgate.dev/v1
+kind: GracefulTermination
+metadata: {name: termination}
+---
+apiVersion: spotgate.dev/v1
+kind: SpotPlacement
+metadata: {name: placement}
+---
+apiVersion: spotgate.dev/v1
+kind: EvictionStrategy
+metadata: {name: eviction}
+spec: {enforcement: "off"}
+"""
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "labels": {"team": "a"}},
+    "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+}
+ON_SPOT = {"metadata": {"name": "web", "labels": {"spotgate.dev/capacity": "spot"}}}
+RESERVED = {"metadata": {"name": "web", "labels": {"example.com/x": "b"}}}
+SPOT_POOL: dict[str, Any] = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "gpu-spot"},
+    "spec": {"computeClass": "spot", "instanceType": "gd-8xh100ib-i128", "targetNodes": 2},
+}
+CPU_SPOT_POOL = {**SPOT_POOL, "spec": {**SPOT_POOL["spec"], "instanceType": "turin-gp"}}
+ON_DEMAND_POOL = {**SPOT_POOL, "metadata": {"name": "gpu"}, "spec": {**SPOT_POOL["spec"], "computeClass": "default"}}
+
+
+def policy_test(*cases: dict[str, Any], **shared: Any) -> str:
+    """A PolicyTest; cases without a name get a number."""
+    named = [{"name": f"case {number}", **case} for number, case in enumerate(cases)]
+    spec = {"object": POD, **shared, "cases": named}
+    document = {"apiVersion": "spotgate.dev/v1", "kind": "PolicyTest", "metadata": {"name": "mine"}, "spec": spec}
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def expecting(outcome: str, **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, **more}

@@ -1,0 +1,140 @@
+"""``spotgate test``: golden files hold what comes out, and nothing else is overwritten."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cli.policy_tests import (
+    CPU_SPOT_POOL,
+    ON_SPOT,
+    OTHERS,
+    POD,
+    POLICY,
+    expecting,
+    policy_test,
+)
+from webhook.cli.policy_tests_expectations import differences, golden_difference
+from webhook.decision import Verdict
+from webhook.policy.policy_test import ExpectSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Run
+
+    Write = Callable[[str, str | bytes], Path]
+
+
+def test_a_golden_file_is_written_and_compared(run: Run, write: Write) -> None:
+    write("policies/others.yaml", OTHERS)
+    case = {"expect": expecting("allowed", golden="golden/web.yaml")}
+    test = write(
+        "policies/tests/t.yaml", policy_test(case, object={**POD, **ON_SPOT}, state={"objects": [CPU_SPOT_POOL]})
+    )
+    golden = test.parent / "golden" / "web.yaml"
+    missing = run("test", "policies")
+    assert missing.code == 1
+    assert f"golden: there is no file {golden}; --update writes it" in missing.out
+    assert run("test", "policies", "--update").code == 0
+    assert yaml.safe_load(golden.read_text())["spec"]["terminationGracePeriodSeconds"] == 60
+    assert run("test", "policies").code == 0
+    golden.write_text(golden.read_text().replace("Seconds: 60", "Seconds: 61"))
+    changed = run("test", "policies")
+    assert changed.code == 1
+    assert "-  terminationGracePeriodSeconds: 61\n    +  terminationGracePeriodSeconds: 60\n" in changed.out
+    golden.write_text("{")
+    broken = run("test", "policies")
+    assert (broken.code, "can't be used" in broken.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["../../x.yaml", "../x.yaml", "{folder}/x.yaml", "link/x.yaml"])
+def test_a_golden_file_is_not_written_outside_of_the_folder_of_the_test(
+    run: Run, write: Write, tmp_path: Path, name: str
+) -> None:
+    case = {"expect": expecting("allowed", golden=name.format(folder=tmp_path))}
+    test = write("a/b/t.yaml", policy_test(case))
+    (test.parent / "link").symlink_to(tmp_path)
+    write("policies/policy.yaml", POLICY)
+    done = run("test", "a", "--policies", "policies", "--update")
+    assert done.code == 2
+    assert "golden: --update writes only in the folder of the test, a/b, and below it\n" in done.err
+    assert not list(tmp_path.rglob("x.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("t.yaml", "t.yaml holds something else than one Pod; remove it, or name another file"),
+        ("../policy.yaml", "--update writes only in the folder of the test"),
+        ("notes.yaml", "notes.yaml holds something else than one Pod; remove it, or name another file"),
+    ],
+)
+def test_nothing_is_overwritten_that_is_no_golden_file(run: Run, write: Write, name: str, said: str) -> None:
+    write("policies/policy.yaml", POLICY)
+    write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed", golden=name)}))
+    write("policies/tests/notes.yaml", "a: 1\n---\nb: 2\n")
+    before = {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")}
+    done = run("test", "policies", "--policies", "policies/policy.yaml", "--update")
+    assert done.code == 2
+    assert said in done.err
+    assert {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")} == before
+
+
+@pytest.mark.parametrize("name", ["golden/web.yaml", "tests/web.yaml", "web.golden"])
+def test_a_golden_file_is_not_written_where_it_would_be_read_as_a_policy(run: Run, write: Write, name: str) -> None:
+    write("policies/policy.yaml", POLICY)
+    write("policies/t.yaml", policy_test({"expect": expecting("allowed", golden=name)}))
+    done = run("test", "policies", "--update")
+    golden, written = Path("policies", name), name != "golden/web.yaml"
+    assert (done.code, golden.exists()) == ((0, True) if written else (2, False))
+    text = f"golden: {golden} would be read as a policy, and nothing loads its folder then; write it into a folder `tests`\n"
+    assert done.err.endswith(text) is not written
+    assert run("test", "policies").code == (0 if written else 1)
+
+
+def test_each_case_has_a_golden_file_of_its_own(run: Run, write: Write) -> None:
+    write("policies/policy.yaml", POLICY)
+    expect = expecting("allowed", golden="golden.yaml")
+    cases = {"name": "one", "expect": expect}, {"name": "two", "expect": expect, "operation": "UPDATE", "oldObject": {}}
+    write("policies/tests/t.yaml", policy_test(*cases))
+    done = run("test", "policies", "--update")
+    assert done.code == 2
+    assert "golden.yaml is what comes of another case (" in done.err
+    assert ": one); give this one a file of its own" in done.err
+
+
+KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")))
+"""A key that goes over several lines has no way to be written in YAML that every reader takes."""
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text() | st.floats(-1e3, 1e3, width=16),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(KEYS | st.sampled_from(["y", "on", "0777", "1e3", "null"]), JSON | st.just("off")))
+def test_any_object_is_as_in_the_golden_file_that_was_written_for_it(value: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        golden = Path(folder) / "golden.yaml"
+        assert golden_difference(golden, value, update=True) == ""
+        assert golden_difference(golden, value, update=False) == ""
+
+
+@given(st.dictionaries(st.text(), JSON), st.dictionaries(st.text(), JSON))
+def test_an_object_is_a_part_of_itself_laid_over_any_other(part: dict[str, Any], other: dict[str, Any]) -> None:
+    expected = ExpectSpec(outcome=Verdict.ALLOWED, object=_without_nulls(part))
+    assert not list(differences(expected, (), {}, {**other, **part}))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return value
