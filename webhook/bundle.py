@@ -180,8 +180,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
             policy = _compile(document, facts, shared)
         except (SpecError, SpecErrors) as error:
             found = error.errors if isinstance(error, SpecErrors) else (error,)
-            untold = [each for each in found if document.faulty.isdisjoint(each.path[:1])]  # else it is said
-            problems += map(document.spec_problem, untold)
+            problems += (document.spec_problem(each) for each in found if not document.is_said(each))
             continue
         if document.spec.enforcement is not Enforcement.OFF:
             policies.append(policy)

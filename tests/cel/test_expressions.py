@@ -110,6 +110,7 @@ TRUE = [
     "'a,b,c'.split(',') == ['a', 'b', 'c']",
     "['a', 'b'].join('-') == 'a-b'",
     "'registry/app:1'.substring(9) == 'app:1' && 'tacocat'.substring(0, 4) == 'taco'",
+    "'äbc'.substring(1, 3) == 'bc' && 'äbc'.substring(0, 'äbc'.size()) == 'äbc' && 'a'.substring(1) + 'a'.substring(1, 1) == ''",
     "'a.b.a'.replace('a', 'x') == 'x.b.x' && 'a.b.a'.replace('a', 'x', 1) == 'x.b.a'",
     "' web\t'.trim() == 'web'",
     "'web'.charAt(1) == 'e'",

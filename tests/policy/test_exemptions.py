@@ -105,6 +105,8 @@ def test_of_several_templates_the_exemption_is_said_once(tmp_path: Path) -> None
         (exemption("policies: [labels], objectSelector: {}"), (10, "spec", "name at least one of users")),
         (exemption("policies: [labels], users: [a]").replace("agreed", "' '"), (10, "spec.reason", "say why, for whoever reads the audit log")),
         (exemption("policies: [labels], users: [a]", "labels"), (9, "metadata.name", "'labels' is also the name of ReservedLabels at ")),
+        (exemption("policies: [labels], groups: [' a']"), (10, "spec.groups[0]", "' a' has white space in it")),
+        (exemption("policies: [labels], users: ['a [b c']"), (10, "spec.users[0]", "'a [b c' opens a `[` that it does not close")),
         (exemption("policies: [labels], policy: x, users: [a]"), (10, "spec.policy", "unknown field `policy`, did you mean `policies`?")),
     ],
 )  # fmt: skip
@@ -112,6 +114,15 @@ def test_an_exemption_document_is_read_strictly(tmp_path: Path, document: str, m
     ((line, field, text),) = mistakes(tmp_path, HEAD, document)
     assert (line, field) == mistake[:2]
     assert text.startswith(mistake[2])
+
+
+@pytest.mark.parametrize("group", ["Domain Admins", "K8s *", "[DK]omain Admins", "K8s Admins - *"])
+def test_groups_may_have_spaces_in_their_names(tmp_path: Path, group: str) -> None:
+    bundle = loaded(tmp_path, HEAD, exemption(f"policies: [labels], groups: ['{group}']"))
+    asked = {"Domain Admins": "Domain Admins", "[DK]omain Admins": "Domain Admins"}.get(group, "K8s Admins - Prod")
+    findings, _ = judged(bundle, LABELLED, userInfo={"username": "Jane Doe", "groups": [asked]})
+    assert not findings
+    assert judged(bundle, LABELLED, userInfo={"username": "Jane Doe", "groups": ["Domain"]})[0]
 
 
 def test_exemptions_alone_are_told_that_the_policies_are_missing(tmp_path: Path) -> None:

@@ -263,6 +263,7 @@ def test_params_that_nobody_wrote_are_refused_with_where_to_write_them(tmp_path:
         "params.?minimum.orValue(0.5) < 1 && !params[?'minimum'].hasValue() && params.?x.?y.z == optional.none()",
         "!('minimum' in params) || params.minimum > 1",
         "!has(params.a.x) && 'x' in params.a || params.a.all(k, !has(params.a.b.k))",
+        "type(params.maximum) == map ? params.maximum.x == 1 : params.maximum == 1",
         "object.?a.b.c == optional.of(1) && object.a[?'b']['c'] == optional.none()",
         "object.params.x == 1 && object.?params.x.hasValue() && 'params.x' != ''",
     ],
@@ -392,6 +393,34 @@ def test_what_asks_before_it_reads_is_fine(
     tmp_path: Path, operations: list[str], expression: str, conditions: tuple[str, ...]
 ) -> None:
     assert in_match(tmp_path, operations, expression, conditions) == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "request.kind.kind == 'Role'",
+        "request.resource.resource == 'roles'",
+        "has(request.namespace)",
+        "request.?namespace.orValue('') != ''",
+        "has(object.metadata.namespace)",
+    ],
+)
+def test_what_a_condition_leaves_out_has_no_result_to_lack(tmp_path: Path, condition: str) -> None:
+    of = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"]}
+    expression = "namespaceObject.metadata.name != 'a'"
+    assert in_match(tmp_path, ["CREATE"], expression, (condition,), **of) == []
+    assert in_match(tmp_path, ["CREATE"], f"!({condition}) || {expression}", **of) == []
+    assert len(in_match(tmp_path, ["CREATE"], expression, ("object.metadata.name != 'b'",), **of)) == 1
+
+
+def test_what_reads_a_variable_that_is_wrong_is_no_mistake_of_its_own(tmp_path: Path) -> None:
+    variables = [{"name": "all", "expression": "object.x"}, {"name": "my-var", "expression": "1"}]
+    validations = [{"expression": "variables.all == 1"}, {"expression": "objet.x == 1"}]
+    told = loading(tmp_path, variables=variables, validations=validations)
+    assert {each.partition(": ")[2].partition(":")[0] for each in told} == {
+        "spec.variables[1].name",
+        "spec.validations[1].expression",
+    }
 
 
 def test_only_what_the_api_server_asks_about_counts(tmp_path: Path) -> None:

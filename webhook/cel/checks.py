@@ -40,6 +40,8 @@ KNOWN_VALUES: Final = {
 }
 """What these fields can be."""
 
+_SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools"})
+
 _ELSEWHERE: Final = {
     "request.object": "object",
     "request.oldObject": "oldObject",
@@ -85,12 +87,11 @@ def check(node: Node, read: Mapping[Path, str], text: str) -> None:
 
 def _names_of_items(node: Node, text: str) -> None:
     """An item that is named as one of what expressions are shown would be read as that."""
-    shown = {"object", "oldObject", "request", "namespaceObject", "pools"}
     for each in walk(node):
         if not isinstance(each, Loop):
             continue
         names = (each.accumulator,) if each.binds else each.variables  # `params` itself is bound
-        if taken := {*shown, *(() if each.binds else ("params",))}.intersection(names):
+        if taken := {*_SHOWN, *(() if each.binds else ("params",))}.intersection(names):
             name = min(taken)
             found = re.search(rf"\(\s*(?:\w+\s*,\s*)?({name})\s*,", text)
             problem = f"`{name}` is what expressions are shown: another name is needed here"
@@ -102,11 +103,11 @@ def _fields(read: Mapping[Path, str], text: str) -> None:
     for path, as_written in read.items():
         of = shown_path(path[:-1])
         if of in KNOWN_FIELDS and path[-1] is not None and path[-1] not in KNOWN_FIELDS[of]:
-            elsewhere = _ELSEWHERE.get(f"{of}.{path[-1]}")
-            hint = f": write `{elsewhere}`" if elsewhere else f", only {', '.join(KNOWN_FIELDS[of])}"
-            known = () if elsewhere else KNOWN_FIELDS[of]
             problem, offset = f"there is no `{as_written}`", offset_of(as_written, text)
-            raise ExpressionError(problem, path[-1], known=known, hint=hint, offset=offset)
+            if (elsewhere := _ELSEWHERE.get(f"{of}.{path[-1]}")) is not None:
+                raise ExpressionError(problem, hint=f": write `{elsewhere}`", offset=offset)
+            known = KNOWN_FIELDS[of]
+            raise ExpressionError(problem, path[-1], known=known, hint=f", only {', '.join(known)}", offset=offset)
 
 
 def _words(node: Node, read: Mapping[Path, str], text: str) -> None:
@@ -128,23 +129,35 @@ def _optionals(node: Node, text: str) -> None:
     """To the type checker `labels[?'a']` of an object could be anything, also a string, which it never is."""
     for each, bound in bound_in(node, {}):
         match each:
-            case Call("_==_" | "_!=_", (one, other)) if _is_optional(one, bound) != _is_optional(other, bound):
-                optional = one if _is_optional(one, bound) else other
-                offset = next((text.find(as_written) for as_written in _asking(optional) if as_written in text), None)
-                problem = "what is optional never equals what is not"
-                raise ExpressionError(problem, hint=": write `.orValue(...)` behind it", offset=offset)
+            case Call("_==_" | "_!=_", (one, other)):
+                for optional, plain in ((one, other), (other, one)):
+                    if _is_optional(optional, bound) and _is_plain(plain):
+                        at = (text.find(written) for written in _asking(optional) if written in text)
+                        problem = "what is optional never equals what is not"
+                        raise ExpressionError(problem, hint=": write `.orValue(...)` behind it", offset=next(at, None))
 
 
 def _is_optional(node: Node, bound: Mapping[str, Node]) -> bool:
     match node:
-        case Call("_[?_]" | "_?._" | "or" | "optional.of" | "optional.none" | "optional.ofNonZeroValue"):
+        case Call("_[?_]" | "_?._"):
             return True
-        case Call("_?_:_", (_, of, _)) | Select(of, test=False) | Call("_[_]", (of, _)):  # a field of it is, too
+        case Select(of, test=False) | Call("_[_]", (of, _)):  # a field of it is, too
             return _is_optional(of, bound)
         case Ident(name) if name in bound:
             return _is_optional(bound[name], bound)
-        case Loop() if node.binds:
-            return _is_optional(node.result, bound)
+        case _:
+            return False
+
+
+def _is_plain(node: Node) -> bool:
+    """Is it a literal, or a field of an object?"""
+    match node:
+        case Const():
+            return True
+        case Select(of) | Call("_[_]", (of, Const())):
+            return _is_plain(of)
+        case Ident(name):
+            return name.partition(".")[0] in _SHOWN
         case _:
             return False
 

@@ -49,7 +49,7 @@ _BYTE_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which 
 _BYTE_READ: Final = 10  # by most functions
 _BYTE_READ_BY: Final = {
     **dict.fromkeys(("_+_", "charAt", "contains", "find", "lowerAscii"), 3),
-    **dict.fromkeys(("Matches", "size", "string", "substring", "upperAscii"), 3),
+    **dict.fromkeys(("Matches", "Substring", "size", "string", "upperAscii"), 3),
     **dict.fromkeys(("format", "getQuery", "join", "replace"), 40),
 }
 
@@ -59,7 +59,7 @@ _LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optiona
 _COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
 _SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value"})
 _SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "replace"})
-_SUBSTRINGS: Final = frozenset({"find", "substring", "trim", "charAt"})
+_SUBSTRINGS: Final = frozenset({"Substring", "charAt", "find", "trim"})
 _SUBLISTS: Final = frozenset({"sort", "@sortByAssociatedKeys", "distinct", "slice", "reverse"})
 _CONVERTED: Final = frozenset({"isSorted", "sum", "min", "max"})
 

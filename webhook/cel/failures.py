@@ -43,7 +43,7 @@ _SIMPLY: Final = {
 
 def failed(text: str) -> EvaluationError:  # noqa: PLR0911 - one for each message
     """Why there is no result."""
-    text = _STATUS.sub("", text).replace("Matches", "matches")
+    text = _STATUS.sub("", text).replace("Matches", "matches").replace("Substring", "substring")
     if "Iteration budget exceeded" in text:
         return EvaluationError(f"its loops took more than {ROUNDS_AT_MOST} rounds")
     if (found := _NOT_CONVERTED.fullmatch(text)) is not None:

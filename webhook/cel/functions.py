@@ -51,6 +51,14 @@ def _no_overload() -> ValueError:
     return ValueError("no such overload")
 
 
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    size = len(text)
+    end = size if end is None else end
+    if not 0 <= start <= end <= size:
+        raise ValueError(f"substring({start}, {end}) of a string of {size} characters")
+    return text[start:end]
+
+
 def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: ANN401, FBT001 - what was put in
     """What is in a value of a type of its own; a map of the object is none."""
     if len(value) != 1 or type(next(iter(value))) is not type(key):
@@ -278,6 +286,8 @@ FUNCTIONS: Final = (
     Function("Has", ("bool",), "bool", lambda _: True, member=False),
     Function("Matches", ("string", "string"), "bool", _matches),
     Function("Matches", ("string", "string"), "bool", _matches, member=False),
+    Function("Substring", ("string", "int"), "string", _substring),
+    Function("Substring", ("string", "int", "int"), "string", _substring),
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), "strings", _find_all),
     Function("findAll", ("string", "string", "int"), "strings", _find_all),

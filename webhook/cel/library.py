@@ -223,7 +223,10 @@ def _named(request: object) -> Iterator[tuple[str, Any]]:
 class CelCpp:
     """The language; made once."""
 
-    functions = (*_STANDARD, *(function.name for function in FUNCTIONS if function.name not in {"Matches", "Has"}))
+    functions = (
+        *_STANDARD,
+        *(function.name for function in FUNCTIONS if function.name not in {"Has", "Matches", "Substring"}),
+    )
 
     def __init__(self) -> None:
         self._environment = cel.NewEnv(
@@ -231,6 +234,7 @@ class CelCpp:
             variables=VARIABLES,
             functions=_declared(),
         )
+        self._reasons: dict[tuple[str, str], str] = {}
         self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN))
         self._nothing.unknown = frozenset()  # so that everything is made ready to run
         self._nothing.budget = Budget(inf)
@@ -257,11 +261,16 @@ class CelCpp:
         tree = read_tree(expression.serialize())
         compiled = _Expression(self, expression, tree, wanted)
         check(tree, compiled.paths, text)
-        check_constants(tree, text, self._why_not)
+        check_constants(tree, text, self._why_not, always=bool(wanted))
         self._try(compiled)
         return compiled
 
     def _why_not(self, function: str, value: str) -> str:
+        if (function, value) not in self._reasons:
+            self._reasons[function, value] = self._unconverted(function, value)
+        return self._reasons[function, value]
+
+    def _unconverted(self, function: str, value: str) -> str:
         converted = self._environment.compile(f"dyn({function}({json.dumps(value, ensure_ascii=False)})) == 1")
         try:
             _Expression(self, converted, read_tree(converted.serialize()), "BOOL").evaluate(self._nothing)

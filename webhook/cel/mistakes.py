@@ -243,7 +243,11 @@ def _unclosed(expression: str) -> int | None:
 
 def _other(mistake: _Mistake) -> ExpressionError:
     offset = mistake.offset if mistake.offset >= 0 else None
-    problem = mistake.problem.replace("Matches", "matches").replace(" (in container '')", "")
+    problem = (
+        mistake.problem.replace("Matches", "matches")
+        .replace("Substring", "substring")
+        .replace(" (in container '')", "")
+    )
     for ours, called in _CALLED:
         problem = re.sub(rf"\b{re.escape(ours)}(?!\w)", called, problem)
     if (found := _OF_TYPES.search(problem)) is not None:

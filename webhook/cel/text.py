@@ -1,6 +1,7 @@
 """The text of expressions: made ready for the library, with everything at its place in the text.
 
-``variables.name`` becomes one name, so that it can be bound; ``matches`` the one in `webhook.cel.functions`. To the
+``variables.name`` becomes one name, so that it can be bound; ``matches`` and ``substring`` those in
+`webhook.cel.functions`. To the
 library ``request.userInfo`` and others in `webhook.cel.library` are names and no fields, so ``has`` of them becomes
 another function, and ``has(variables.name)`` is true where it has a value. What is asked of a null, as
 ``oldObject.?spec`` and ``has(oldObject.spec)`` on CREATE, is absent in Kubernetes, and an error to the library: there
@@ -27,7 +28,7 @@ _WORDS: Final = re.compile(
     | (?P<skip> [bB]?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
               | //[^\n]* )
     | \b variables (?P<dot>\s*\.\s*) (?P<variable>[A-Za-z_]\w*)
-    | \b (?P<ours>(?:[Mm]atches|Has) (?=\s*\()
+    | \b (?P<ours>(?:[Mm]atches|[Ss]ubstring|Has) (?=\s*\()
               | has (?=\s*\(\s*(?:request\s*\.\s*(?:userInfo|operation|dryRun|(?:kind|resource)\s*\.\s*\w+)
                                 | namespaceObject\s*\.\s*metadata\s*\.\s*name)\s*\)))
     | \b has\s*\(\s*variables\s*\.\s*(?P<asked>[A-Za-z_]\w*)\s*\)

@@ -59,6 +59,22 @@ GLOB: Final = Shape(
     r"[^\s\[]+|[^\s\[]*\[\S[^\s\]]*\]\S*", "a glob: no white space, and no `[` that is not closed", problem_with
 )
 Glob = Annotated[str, GLOB]
+
+
+def _problem_with_name(name: str) -> str:
+    joined = name.replace(" ", "?") if name == name.strip() else name
+    return problem_with(joined).replace(repr(joined), repr(name))
+
+
+NameGlob = Annotated[
+    str,
+    Shape(
+        r"[^\s\[]+( +[^\s\[]+)*|([^\s\[]+ +)*[^\s\[]*\[\S[^\s\]]*\]\S*( +\S+)*",
+        "a glob: no white space around it, and no `[` that is not closed",
+        _problem_with_name,
+    ),
+]
+"""Of users and groups: in directories their names may have spaces, as ``Domain Admins``."""
 KindGlob = Annotated[Glob, KIND, AfterValidator(check_kind)]
 """Kinds of objects, as ``Kind.group``."""
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -250,8 +266,8 @@ class ExemptSpec(Model):
 
     model_config = ConfigDict(json_schema_extra=_WHOM)
 
-    users: tuple[Glob, ...] = Field(default=(), description="User names (globs).")
-    groups: tuple[Glob, ...] = Field(default=(), description="Groups of the user (globs).")
+    users: tuple[NameGlob, ...] = Field(default=(), description="User names (globs).")
+    groups: tuple[NameGlob, ...] = Field(default=(), description="Groups of the user (globs).")
     service_accounts: tuple[Annotated[Glob, Shape(r"[^:]+:[^:]+", "namespace:name, and nothing before it")], ...] = (
         Field(default=(), description="Service accounts as 'namespace:name' (globs).")
     )
@@ -291,7 +307,7 @@ class ExemptionSpec(ExemptSpec):
 class BreakGlassSpec(Model):
     """Who may turn a denial into a warning with the annotation spotgate.dev/break-glass."""
 
-    groups: tuple[Glob, ...] = Field(min_length=1, description="Groups of the requesting user (globs).")
+    groups: tuple[NameGlob, ...] = Field(min_length=1, description="Groups of the requesting user (globs).")
 
 
 class PolicySpec(Model):

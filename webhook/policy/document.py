@@ -71,6 +71,15 @@ class PolicyDocument(msgspec.Struct, frozen=True):
             line, column = _inside(self.document, path, offset) or (line, column)
         return Problem(self.document.file, line, column, field_path(path), text)
 
+    def is_said(self, error: SpecError) -> bool:
+        """Is it about a field that is left out as faulty, or about a text that reads one, as ``variables.x``?"""
+        text: Any = self.document.value
+        for step in ("spec", *error.path):
+            there = step in text if isinstance(text, dict) else isinstance(text, list) and step in range(len(text))
+            text = text[step] if there else None
+        read = [field for field in self.faulty if isinstance(text, str) and f"{field}." in text]
+        return bool(read) or not self.faulty.isdisjoint(error.path[:1])
+
     def spec_problem(self, error: SpecError) -> Problem:
         """A mistake that compiling the spec brought up."""
         return self.problem(("spec", *error.path), error.problem, error.offset)

@@ -103,6 +103,8 @@ class Compiler:
                 if step is None or value is None:
                     break
                 of, offset = shown_path(path[:number]), offset_of(written, text)
+                if not isinstance(value, dict) and f"type({of})" in text:
+                    break
                 if not isinstance(value, dict):
                     problem = f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`"
                     raise ExpressionError(problem, offset=offset)

@@ -96,13 +96,16 @@ def without_result(
             yield Never(path, f"{text}; if that is meant, write `enforcement: off`")
     situations = [
         each
-        for each in dict.fromkeys(each._replace(resource=()) for each in named)
+        for each in named
         if not any(each.comes_to(condition) is Foreseen.FALSE for condition in conditions.values())
     ]
+    situations = list(dict.fromkeys(each._replace(resource=()) for each in situations))
+    asking = any(map(_asks_for_the_namespace, conditions.values()))
     never: list[SpecError] = []
     for path, expression in judged.items():
         outcomes = {each: each.comes_to(expression) for each in situations}
-        reading = [each for each in situations if outcomes[each] in FAILING]
+        asked = asking or _asks_for_the_namespace(expression)
+        reading = [each for each in situations if outcomes[each] in FAILING and (each.in_namespace or not asked)]
         failing = [each for each in reading if outcomes[each] is Foreseen.FAILS]
         told = dict(each.told(expression) for each in (failing or reading))
         nulls = " and ".join(f"`{name}` is null {null.when}" for name, null in told.items())
@@ -116,6 +119,11 @@ def without_result(
             yield Never(path, f"reads what is never there: {nulls}, and the policy looks at nothing else")
     if never:
         raise SpecErrors(never)
+
+
+def _asks_for_the_namespace(expression: Expression) -> bool:
+    """Does it look whether there is one, as ``has(request.namespace)``?"""
+    return not {("request", "namespace"), ("object", "metadata", "namespace")}.isdisjoint(expression.paths)
 
 
 def _situations(match: MatchSpec, facts: Facts) -> Iterator[_Situation]:
