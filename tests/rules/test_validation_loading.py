@@ -406,7 +406,7 @@ def test_what_asks_before_it_reads_is_fine(
     ],
 )
 def test_what_a_condition_leaves_out_has_no_result_to_lack(tmp_path: Path, condition: str) -> None:
-    of = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"]}
+    of: dict[str, Any] = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"]}
     expression = "namespaceObject.metadata.name != 'a'"
     assert in_match(tmp_path, ["CREATE"], expression, (condition,), **of) == []
     assert in_match(tmp_path, ["CREATE"], f"!({condition}) || {expression}", **of) == []
