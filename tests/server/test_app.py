@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -236,16 +238,22 @@ def test_I2_a_review_of_two_maximal_objects_fits(start: Start) -> None:
 
 def test_I2_many_large_bodies_at_once_are_told_to_come_again(start: Start) -> None:
     served = start(limits=dataclasses.replace(SHORT, buffered_bytes=2 * MIB, receive=30))
-    held = [served.socket() for _ in range(3)]
-    for client in held:
-        client.sendall(
-            b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 6000000\r\n\r\n"
-        )
-        client.sendall(b" " * MIB)
-    eventually(lambda: served.metric("spotgate_shed_total", reason="many large requests") > 0)
-    assert served.post().allowed, "small ones are answered all the same"
-    for client in held:
-        client.close()
+
+    def in_pieces() -> Iterator[bytes]:
+        yield review()[:100]
+        time.sleep(0.1)
+        yield review()[100:]
+
+    with ExitStack() as held:
+        for _ in range(3):
+            client = held.enter_context(served.socket())
+            client.sendall(
+                b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 6000000\r\n\r\n"
+            )
+            client.sendall(b" " * MIB)
+        eventually(lambda: served.metric("spotgate_shed_total", reason="many large requests") > 0)
+        assert served.post().allowed, "small ones are answered all the same"
+        assert served.post(in_pieces()).allowed, "and those that come in pieces"
     eventually(lambda: served.post(review(object={"data": "x" * 1_500_000})).status == 200)
 
 

@@ -96,6 +96,10 @@ def go_duration(text: str) -> float | None:
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
 
 
+_SMALL: Final = 64 * 1024
+"""Bytes of a body that is read however much is held: of a Pod, and room. All connections with one hold 48 MiB."""
+
+
 class Intake:
     """Reads bodies, and knows how much of them is held in memory."""
 
@@ -162,7 +166,7 @@ class Intake:
     def _check_size(self, size: int) -> None:
         if size > self._limits.body_bytes:
             raise self._too_large()
-        if self._held > self._limits.buffered_bytes:
+        if self._held > self._limits.buffered_bytes and size > _SMALL:
             raise busy("many large requests")
 
     def _too_large(self) -> Refused:

@@ -15,8 +15,8 @@ class Limits:
     Attributes:
         body_bytes: of one request. The API server takes objects of 3 MiB; a review of an UPDATE carries two, and an
             envelope.
-        buffered_bytes: of all bodies at once: nine maximal ones. A body that comes in pieces beyond it is told to come
-            again, so that many large reviews don't exhaust the memory.
+        buffered_bytes: of all bodies at once: nine maximal ones. A large body that comes in pieces beyond it is told to
+            come again, so that many large reviews don't exhaust the memory.
         in_flight: requests that are being judged, nearly all of them waiting for the cluster's state. The API server's
             own default for mutating requests in flight: a healthy cluster stays below it.
         connections: three API servers, each with `in_flight` calls open, and some; below the 1024 files that most
