@@ -115,12 +115,18 @@ def policy_files(paths: Iterable[Path]) -> list[Path]:
     files: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            # Not `Path.rglob`: it raises where a folder goes meanwhile.
-            below = sorted(Path(parent, name) for parent, _, names in os.walk(path) for name in names)
-            files |= dict.fromkeys(file for file in below if _is_policy_file(file, path))
+            files |= dict.fromkeys(file for file in sorted(files_below(path)) if _is_policy_file(file, path))
         else:
             files[path] = None
     return list(files)
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files in a folder and those in it, also while they change.
+
+    Not ``Path.rglob``: it raises where a folder goes meanwhile, as that of a volume does when the kubelet swaps it.
+    """
+    return (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
 
 
 def _is_policy_file(file: Path, folder: Path) -> bool:

@@ -7,9 +7,7 @@ one in force stays.
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from watchfiles import awatch
@@ -18,6 +16,7 @@ from webhook.cluster.files import StateErrors
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
 from webhook.lint import warnings
+from webhook.policy.document import files_below
 from webhook.policy.errors import PolicyErrors
 from webhook.response import respond
 from webhook.review import decode_review
@@ -26,6 +25,7 @@ from webhook.server.status import Reload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
 
     from webhook.bundle import Bundle
     from webhook.server.app import Snapshot
@@ -124,9 +124,7 @@ def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
     """Changes when a file does: also when a link on the way to it points elsewhere (ConfigMap volumes, git-sync)."""
     found = set()
     for path in paths:
-        # Not `Path.rglob`: it raises where a folder goes meanwhile, as that of a volume does when the kubelet swaps it.
-        below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
-        for file in below if path.is_dir() else (path,):
+        for file in files_below(path) if path.is_dir() else (path,):
             try:
                 status = file.stat()
             except OSError:  # a link to nothing, which can't be read: to remove it is a change
