@@ -7,7 +7,7 @@ SOURCES := webhook certs tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test check bench bench-cluster bench-peers lock
+.PHONY: help venv run serve cluster test test-cluster check bench bench-cluster bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,8 +35,11 @@ serve: venv ## The same, and leave it serving
 cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the webhook, until Ctrl-C
 	$(BIN)/python -m tests.controlplane.run
 
-test: venv ## Run all tests
-	$(BIN)/pytest -n auto
+test: venv ## Run all tests that need no control plane
+	$(BIN)/pytest -n auto --ignore=tests/controlplane
+
+test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
+	$(BIN)/pytest -n auto tests/controlplane
 
 check: venv ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .
