@@ -167,7 +167,7 @@ def sections(cells: Cells, contenders: list[Contender]) -> Iterator[Section]:
         rows=[
             (each.name, str(connections), *_ratios(cells[each.name, connections], cells["Go webhook", connections]))
             for each in contenders
-            if each.name.startswith("spotgate")
+            if each.name == "spotgate"
             for connections in _COUNTS
         ],
         note="Medians of the rounds' ratios.",

@@ -111,12 +111,12 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
                 pid=process.pid,
             )
 
-        def spotgate(workers: int) -> Contender:
-            process = Process(f"spotgate-{workers}", (), directory / f"spotgate-{workers}.log")
+        def spotgate() -> Contender:
+            process = Process("spotgate", (), directory / "spotgate.log")
             stack.callback(process.kill)
-            flags = [*tls, f"--policies={policies}", f"--kubeconfig={kubeconfig}", f"--workers={workers}"]
+            flags = [*tls, f"--policies={policies}", f"--kubeconfig={kubeconfig}"]
             port, _ = start_on_free_ports(process, flags)
-            return webhook(f"spotgate --workers {workers}", process, port, denies=True)
+            return webhook("spotgate", process, port, denies=True)
 
         go = Process("gowebhook", [str(_build_go_webhook(directory)), *tls], directory / "gowebhook.log")
         stack.callback(go.kill)
@@ -130,8 +130,7 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
                 mutating=frozenset({"spot-placement", "graceful-termination"}),
                 denies=True,
             ),
-            spotgate(1),
-            spotgate(2),
+            spotgate(),
         ]
 
 

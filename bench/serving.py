@@ -75,7 +75,7 @@ def serving(folder: Path, cases: list[Case], *, rounds: int, count: int) -> list
     tls = ["--tls-cert", str(folder / "tls.pem"), "--tls-key", str(folder / "key.pem")]
     sizes = [word for phase, answer in answers.items() for word in (f"--{phase}-bytes", str(len(answer)))]
     echo_command = [sys.executable, str(Path(__file__).with_name("echo.py")), *tls, *sizes]
-    command = [str(Path(sys.executable).with_name("spotgate")), "serve", *tls, "--workers", "1"]
+    command = [str(Path(sys.executable).with_name("spotgate")), "serve", *tls]
     command += ["--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--state", str(folder / "state.yaml")]
     with _running(echo_command, folder / "echo.log") as echo, _running(command, folder / "serve.log") as spotgate:
         for case in cases:
@@ -104,7 +104,7 @@ def serving(folder: Path, cases: list[Case], *, rounds: int, count: int) -> list
             title="Memory of the server, MiB",
             columns=("server", "before", f"after {asked:,} requests"),
             rows=[("spotgate", before, after)],
-            note=f"Growth: {after - before:.1f} MiB. Resident, one worker.",
+            note=f"Growth: {after - before:.1f} MiB. Resident.",
         ),
     ]
 

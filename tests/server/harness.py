@@ -8,7 +8,6 @@ import contextlib
 import http.client
 import io
 import json
-import os
 import signal
 import socket
 import ssl
@@ -33,7 +32,7 @@ from webhook.index import Index, Policy
 from webhook.policy.common import MatchSpec
 from webhook.policy.match import Matcher
 from webhook.rules.protocol import ResourceRule
-from webhook.server.lifecycle import Stop, Worker
+from webhook.server.lifecycle import Replica, Stop
 from webhook.server.limits import Limits
 from webhook.server.log import configure_logging
 from webhook.server.ops import OpsPort
@@ -244,7 +243,7 @@ def eventually(what: Callable[[], bool]) -> None:
 
 
 class Served(Client):
-    """A worker in a thread, on the event loop it has in production."""
+    """A replica in a thread, on the event loop it has in production."""
 
     def __init__(self, reloader: Reloader, certificate: ServingCertificate, limits: Limits) -> None:
         self._log = io.BytesIO()
@@ -263,11 +262,11 @@ class Served(Client):
     async def _serve(self, listener: socket.socket, ops_listener: socket.socket, limits: Limits) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop = Stop()
-        self.worker = Worker(listener, self.certificate, self.reloader, limits)
-        ops = OpsPort(lambda: [self.worker.status()], 1, self.worker.metrics.registry, self._stop)
+        self.replica = Replica(listener, self.certificate, self.reloader, limits)
+        ops = OpsPort(self.replica.status, self.replica.metrics.registry, self._stop)
         runner = await ops.start(ops_listener)
         self.loop.call_soon(self._started.set)
-        await self.worker.run(self._stop)
+        await self.replica.run(self._stop)
         await runner.cleanup()
 
     def stop(self, *, gracefully: bool = False) -> None:
@@ -306,8 +305,7 @@ raise SystemExit(serve({options!r}))"""
         try:
             self._listens()
             if ready:
-                eventually(lambda: self.metric("spotgate_ready_workers") == options.workers)
-                assert self.ops("/readyz").status == http.HTTPStatus.OK
+                eventually(lambda: self.ops("/readyz").status == http.HTTPStatus.OK)
         except BaseException:
             self.end()
             raise
@@ -331,40 +329,22 @@ raise SystemExit(serve({options!r}))"""
         assert self.process.stderr is not None
         return self.process.stderr.read().decode()
 
-    def workers(self) -> list[int]:
-        """The process ids of its workers."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [pid for pid in map(int, children.split()) if b"multiprocessing.spawn" in _command(pid)]
-
-    def counters(self) -> Path:
-        """The folder into which its workers count."""
-        environment = Path(f"/proc/{self.workers()[0]}/environ").read_text().split("\0")
-        (folder,) = (entry for entry in environment if entry.startswith("PROMETHEUS_MULTIPROC_DIR="))
-        return Path(folder.partition("=")[2])
-
     def peak_memory(self) -> int:
         """The most memory it ever held, in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def end(self) -> None:
-        """End it and its workers, whatever their state."""
+        """End it, whatever its state."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             raise
         assert self.process.stderr is not None
         self.process.stderr.close()
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def write_policy(folder: Path, domain: str = "reserved.example.com") -> None:

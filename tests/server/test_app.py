@@ -317,7 +317,7 @@ def test_P2_a_request_sees_one_bundle_to_its_end(start: Start) -> None:
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(served.post)
         assert state.asked.acquire(timeout=20)
-        served.worker.webhook.snapshot = Snapshot(bundle_of(deny), Known())
+        served.replica.webhook.snapshot = Snapshot(bundle_of(deny), Known())
         served.loop.call_soon_threadsafe(state.open.set)
         assert waiting.result().allowed
     assert not served.post().allowed
@@ -333,7 +333,7 @@ def test_I7_R1_a_bug_is_http_500_with_the_uid_and_the_next_one_is_answered(start
     assert answer.status == 500
     assert answer.json["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
     assert answer.json["response"]["allowed"] is False
-    served.worker.webhook.snapshot = Snapshot(bundle_of(), Known())
+    served.replica.webhook.snapshot = Snapshot(bundle_of(), Known())
     assert served.post(over=connection).allowed
     connection.close()
     assert served.metric("spotgate_errors_total", phase="validate") == 1

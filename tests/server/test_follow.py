@@ -15,7 +15,7 @@ from webhook.cluster.api import Api, ApiError
 from webhook.server import follow
 from webhook.server.app import Snapshot
 from webhook.server.follow import LiveCluster
-from webhook.server.lifecycle import Stop, Worker
+from webhook.server.lifecycle import Replica, Stop
 from webhook.server.log import configure_logging
 from webhook.server.reload import Reloader
 from webhook.server.tls import ServingCertificate
@@ -166,24 +166,15 @@ async def test_it_says_for_what_policies_wait(monkeypatch: pytest.MonkeyPatch, w
     }
 
 
-@pytest.mark.parametrize(("alone", "waits"), [(True, False), (False, True)])
-async def test_a_worker_among_others_leaves_the_clients_to_them_until_it_knows_the_cluster(
-    tmp_path: Path,
-    alone: bool,  # noqa: FBT001
-    waits: bool,  # noqa: FBT001
-) -> None:
+async def test_while_the_cluster_is_unknown_it_answers_but_is_not_ready(tmp_path: Path) -> None:
     api, stop, listener = Gate(), Stop(), LOOPBACK.bind()
     reloader = Reloader(lambda: snapshot("first"), (tmp_path,))
-    worker = Worker(listener, ServingCertificate(PAIR), reloader, SHORT, LiveCluster(api), alone=alone)
-    run = asyncio.create_task(worker.run(stop))
-    await until(lambda: "closed" in worker.status().waits_for)
-    answer = asyncio.create_task(asyncio.to_thread(Client(listener.getsockname()[1], 0).post))
-    if waits:
-        await asyncio.sleep(0.1)
-        assert worker.status().connections == 0
-        assert not answer.done()
-        api.open.set()
-    assert (await answer).allowed
-    assert worker.status().ready is waits
+    replica = Replica(listener, ServingCertificate(PAIR), reloader, SHORT, LiveCluster(api))
+    run = asyncio.create_task(replica.run(stop))
+    await until(lambda: "closed" in replica.status().waits_for)
+    assert (await asyncio.to_thread(Client(listener.getsockname()[1], 0).post)).allowed
+    assert not replica.status().ready
+    api.open.set()
+    await until(lambda: replica.status().ready)
     stop.soon()
     await run

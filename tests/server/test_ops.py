@@ -37,7 +37,7 @@ def test_the_version_names_program_bundle_and_policies(start: Start) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_a_serving_worker_is_healthy_and_ready(start: Start, path: str) -> None:
+def test_a_serving_replica_is_healthy_and_ready(start: Start, path: str) -> None:
     answer = start().ops(path)
     assert (answer.status, answer.body) == (200, b"ok\n")
 
@@ -78,7 +78,7 @@ def test_every_metric_is_ours_and_there_before_anything_happened(start: Start) -
         "spotgate_shed_total",
         "spotgate_connections_cut_total",
         "spotgate_request_seconds",
-        "spotgate_ready_workers",
+        "spotgate_ready",
         "spotgate_connections",
         "spotgate_in_flight",
         "spotgate_bundle_info",

@@ -420,9 +420,9 @@ def wait_for(what: Any) -> None:
 # The server ---------------------------------------------------------------------------------------------------------
 
 
-def test_several_workers_record_what_they_answer(spawn: Spawn, tmp_path: Path) -> None:
+def test_a_server_records_what_it_answers(spawn: Spawn, tmp_path: Path) -> None:
     folder = tmp_path / "recorded"
-    served = spawn(record=folder, workers=2, limits=replace(SHORT, finish=PATIENCE))
+    served = spawn(record=folder, limits=replace(SHORT, finish=PATIENCE))
     assert not served.post(labelled()).allowed
     for number in range(20):
         served.post(review(uid=f"uid-{number}"), "/mutate")

@@ -212,7 +212,7 @@ def test_the_clusters_state_is_taken_over_and_a_bad_one_is_not(start: Start, pol
     served = start(reloader=reloader_of(policies, state))
 
     def tier() -> str:
-        return served.worker.webhook.snapshot.state.view().namespaces["team-a"]["tier"]
+        return served.replica.webhook.snapshot.state.view().namespaces["team-a"]["tier"]
 
     assert tier() == "one"
     put(state, text.format("second"))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
 import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +20,6 @@ from tests.server.harness import (
     PATIENCE,
     SHORT,
     eventually,
-    labelled,
-    put,
     review,
     write_policy,
 )
@@ -75,8 +71,7 @@ def refuses(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
 def test_bad_policies_are_refused_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(tmp_path)
     (tmp_path / "policy.yaml").write_text((tmp_path / "policy.yaml").read_text().replace("domains", "domain"))
-    for workers in (1, 2):
-        assert f"{tmp_path}/policy.yaml:4:" in refuses({"policies": (tmp_path,), "workers": workers}, capsys)
+    assert f"{tmp_path}/policy.yaml:4:" in refuses({"policies": (tmp_path,)}, capsys)
 
 
 def test_I23_an_empty_policy_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,9 +143,8 @@ class Load:
             thread.join(PATIENCE)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_L3_no_request_fails_while_it_stops_under_load(spawn: Spawn, workers: int) -> None:
-    process = spawn(workers=workers, limits=dataclasses.replace(SHORT, quiet=3, drain=PATIENCE))
+def test_L3_no_request_fails_while_it_stops_under_load(spawn: Spawn) -> None:
+    process = spawn(limits=dataclasses.replace(SHORT, quiet=3, drain=PATIENCE))
     load = Load(process)
     load.goes_on(50)
     process.process.send_signal(signal.SIGTERM)
@@ -202,130 +196,3 @@ def test_I2_many_large_bodies_at_once_do_not_fill_the_memory(spawn: Spawn, count
     # 64 MiB of bodies, one copy of each while its pieces are joined, and what waits in each connection's buffers.
     assert process.peak_memory() - before < 200 * MIB
     assert process.post().allowed
-
-
-# Workers ------------------------------------------------------------------------------------------------------------
-
-
-def test_workers_count_together_serve_the_same_and_change_together(spawn: Spawn, tmp_path: Path) -> None:
-    process = spawn(workers=2)
-    assert len(process.workers()) == 2
-    certificates = set()
-    for _ in range(20):
-        assert process.post().allowed
-        assert not process.post(labelled()).allowed
-        with process.socket() as client:
-            certificates.add(client.getpeercert(binary_form=True))
-    assert len(certificates) == 1
-    assert process.metric("spotgate_decisions_total") == 40
-    assert process.metric("spotgate_decisions_total", outcome="denied") == 20
-    assert process.metric("spotgate_findings_total", policy="reserved", outcome="deny") == 20
-    assert process.metric("spotgate_request_seconds_count") == 40
-    assert process.metric("spotgate_ready_workers") == 2
-    (process.counters() / "counter_0.db").touch()  # as when a worker has made it just now
-    assert process.metric("spotgate_decisions_total") == 40
-
-    before = process.ops("/version").json["bundle"]
-    assert process.metric("spotgate_bundle_info", hash=before) == 2
-    write_policy(tmp_path / "policies", "other.example.com")
-    eventually(lambda: process.metric("spotgate_bundle_info", hash=before) == 0)
-    assert process.ops("/version").json["bundle"] != before
-    assert not any(process.post(labelled("other.example.com")).allowed for _ in range(10))
-
-
-def test_I7_a_worker_that_is_killed_under_load_is_replaced(spawn: Spawn) -> None:
-    process = spawn(workers=2)
-    load = Load(process, clients=4)
-    load.goes_on(50)
-    before = process.workers()
-    os.kill(before[0], signal.SIGKILL)
-    eventually(lambda: process.metric("spotgate_worker_restarts_total") == 1)
-    load.goes_on(50)
-    eventually(lambda: process.metric("spotgate_ready_workers") == 2)
-    assert process.ops("/readyz").status == 200
-    load.goes_on(50)
-    load.stop()
-    assert len(set(process.workers()) - set(before)) == 1
-    # Only who was connected to the dead worker can have noticed, and once.
-    assert len(load.failures) <= 4
-    assert process.metric("spotgate_decisions_total") >= load.answered, "what the dead one counted is not lost"
-
-
-def test_a_worker_that_hangs_is_replaced(spawn: Spawn) -> None:
-    process = spawn(workers=2, limits=dataclasses.replace(SHORT, silence=3))
-    hung, _ = process.workers()
-    os.kill(hung, signal.SIGSTOP)
-    eventually(lambda: hung not in process.workers() and process.metric("spotgate_ready_workers") == 2)
-    assert process.log("worker is silent")
-    assert process.post().allowed
-
-
-def test_it_is_ready_while_one_worker_serves(spawn: Spawn) -> None:
-    process = spawn(workers=2)
-    killed, left = process.workers()
-    os.kill(killed, signal.SIGKILL)
-    for _ in range(20):
-        assert process.ops("/readyz").status == 200
-    eventually(lambda: process.metric("spotgate_ready_workers") == 2)
-    eventually(lambda: answer_without_workers(process) == b"0 of 2 workers are ready\n")
-    assert left not in process.workers()
-    eventually(lambda: process.ops("/readyz").status == 200)
-
-
-def answer_without_workers(process: Process) -> bytes:
-    """What it says right after all workers were killed: before they are replaced, if it has heard of that."""
-    for worker in process.workers():
-        with suppress(ProcessLookupError):  # it had died already
-            os.kill(worker, signal.SIGKILL)
-    return process.ops("/readyz").body
-
-
-def test_P1_a_worker_that_begins_when_the_policies_are_bad_serves_the_last_good_ones(
-    spawn: Spawn, tmp_path: Path
-) -> None:
-    policies = tmp_path / "policies"
-    process = spawn(workers=2)
-    write_policy(policies, "second.example.com")
-    eventually(lambda: len(process.log("policies taken over")) == 3)  # by the workers, and for those to come
-    good = process.log("policies taken over")[0]["bundle"]
-    put(policies / "policy.yaml", "kind: [")
-    eventually(lambda: process.metric("spotgate_last_reload_success", what="policies") == 0)
-    for worker in process.workers():
-        os.kill(worker, signal.SIGKILL)
-    eventually(lambda: process.metric("spotgate_worker_restarts_total") == 2)
-    eventually(lambda: process.metric("spotgate_bundle_info", hash=good) == 2)
-    assert process.metric("spotgate_last_reload_success", what="policies") == 0
-    assert not process.post(labelled("second.example.com")).allowed
-    assert process.post(labelled("reserved.example.com")).allowed
-
-    write_policy(policies, "third.example.com")
-    eventually(lambda: process.metric("spotgate_bundle_info", hash=good) == 0)
-    assert not any(process.post(labelled("third.example.com")).allowed for _ in range(10))
-    assert process.metric("spotgate_last_reload_success", what="policies") == 1
-    assert process.metric("spotgate_worker_restarts_total") == 2
-
-
-def test_workers_end_when_their_supervisor_is_killed(spawn: Spawn) -> None:
-    process = spawn(workers=2)
-    workers, counters = process.workers(), process.counters()
-    process.process.kill()
-    process.process.wait(PATIENCE)
-    eventually(lambda: not any(is_running(pid) for pid in workers))
-    shutil.rmtree(counters)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_nothing_is_left_behind(spawn: Spawn) -> None:
-    process = spawn(workers=2)
-    counters = process.counters()
-    assert counters.stat().st_mode & 0o777 == 0o700
-    process.process.send_signal(signal.SIGTERM)
-    assert process.process.wait(PATIENCE) == 0
-    assert not counters.exists()

@@ -78,9 +78,6 @@ def configure(parser: ArgumentParser) -> None:
         help="record what is decided in this folder, for `spotgate replay`: never Secrets, ConfigMaps, tokens, nor "
         "values of environment variables",
     )
-    parser.add_argument(
-        "--workers", metavar="N", type=_count, default=1, help="processes that answer reviews; default: %(default)s"
-    )
 
 
 def run(options: Namespace) -> int:
@@ -98,7 +95,6 @@ def run(options: Namespace) -> int:
             tls_cert=options.tls_cert,
             tls_key=options.tls_key,
             self_signed=options.self_signed,
-            workers=options.workers,
             state=tuple(options.state),
             in_cluster=options.in_cluster,
             kubeconfig=options.kubeconfig,
@@ -112,9 +108,3 @@ def _address(text: str) -> Address:
         return Address.parse(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no number of processes; write 1 or more")
-    return int(text)

@@ -72,7 +72,7 @@ class Answer(web.StreamResponse):
 
 
 class Webhook:
-    """The request handler of one worker.
+    """The request handler.
 
     Attributes:
         snapshot: what the next request is judged with.
@@ -139,7 +139,7 @@ class Webhook:
             answer = respond(request.uid, decision, route.phase)
             if self._recorder is not None:
                 self._recorder.take(request, decision, context, snapshot.bundle, answer)
-        except Exception as error:  # noqa: BLE001 - no request may stop the worker
+        except Exception as error:  # noqa: BLE001 - no request may stop the server
             return self._bug(request, route.phase, error)
         finally:
             self.in_flight -= 1

@@ -149,7 +149,7 @@ class Acceptor:
     """Takes connections from a listening socket.
 
     Args:
-        listener: listening and non-blocking; other processes may accept from it too.
+        listener: listening and non-blocking.
         context: gives the TLS context for the next connection.
     """
 
@@ -172,7 +172,7 @@ class Acceptor:
             await self._readable()
             try:
                 client, _ = self._listener.accept()
-            except BlockingIOError:  # another process was faster
+            except BlockingIOError:  # it has left again
                 continue
             except OSError as error:
                 # A client that left again, or the system's limits: never the end of accepting.

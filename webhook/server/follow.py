@@ -1,4 +1,4 @@
-"""A live cluster behind a worker's policies: followed for those in force, read for new ones before they are."""
+"""A live cluster behind the policies: followed for those in force, read for new ones before they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One worker from start to end: what it serves with, what runs beside, how it stops without a failed request."""
+"""One replica from start to end: what it serves with, what runs beside, how it stops without a failed request."""
 
 from __future__ import annotations
 
@@ -53,11 +53,10 @@ class Stop:
         loop.add_signal_handler(signal.SIGINT, self.soon)
 
 
-class Worker:
+class Replica:
     """A webhook on a listening socket, on request with a live cluster as its state. Made inside a running loop.
 
     Where ``record`` names a folder, what it decides is recorded there.
-    Among others on the same socket (not ``alone``) it leaves the clients to them until it knows the cluster.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class Worker:
         cluster: LiveCluster | None = None,
         *,
         record: Path | None = None,
-        alone: bool = True,
     ) -> None:
         self.metrics = Metrics()
         self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
@@ -79,14 +77,11 @@ class Worker:
         self._limits = limits
         self._cluster = cluster
         self._serving = False
-        self._may_accept = asyncio.Event()
-        if alone or cluster is None:
-            self._may_accept.set()
         server = Server(self.webhook.handle, self.metrics, limits)
         self._acceptor = Acceptor(listener, server, lambda: certificate.context)
 
     def status(self) -> Status:
-        """What there is to say of this worker now."""
+        """Return the state it is in now."""
         bundle = self.webhook.snapshot.bundle
         waits_for = self._cluster.waits_for() if self._cluster is not None else ""
         return Status(
@@ -105,31 +100,25 @@ class Worker:
             cluster_silence=self._cluster.silence() if self._cluster is not None else None,
         )
 
-    async def run(self, stop: Stop, *beside: Coroutine[Any, Any, None]) -> None:
-        """Serve until told to stop, and until that is done.
-
-        Args:
-            stop: when.
-            beside: what else is to run meanwhile.
-        """
+    async def run(self, stop: Stop) -> None:
+        """Serve until told to stop, and until that is done."""
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
         # What was loaded stays: a full collection that walked it all would hold up requests for 20 ms.
         gc.collect()
         gc.freeze()
         if self._recorder is not None:
             self._recorder.start()
-        use = self._use
+        use, following = self._use, []
         if self._cluster is not None:
-            use = self._cluster.offer
-            beside = (self._cluster.run(self._reloader.snapshot, self._use), *beside)
+            use, following = self._cluster.offer, [self._cluster.run(self._reloader.snapshot, self._use)]
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(work)
                 for work in (
-                    self._accept(),
+                    self._acceptor.accept(),
                     self._acceptor.sweep(),
                     self._certificate.watch(self._limits.certificate_poll),
-                    *beside,
+                    *following,
                     self._reloader.watch(use, self._limits.policy_poll),
                 )
             ]
@@ -145,13 +134,8 @@ class Worker:
             await asyncio.to_thread(self._recorder.close)
         log.info("stopped")
 
-    async def _accept(self) -> None:
-        await self._may_accept.wait()
-        await self._acceptor.accept()
-
     def _use(self, snapshot: Snapshot) -> None:
         self.webhook.snapshot = snapshot
-        self._may_accept.set()
 
     async def _drain(self, stop: Stop) -> None:
         """Serve on, every answer with `Connection: close`, until no request has come for a while.

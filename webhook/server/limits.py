@@ -1,4 +1,4 @@
-"""What one worker takes upon itself, and why that much."""
+"""What one process takes upon itself, and why that much."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ class Limits:
         quiet: while stopping, so long without a request and all clients have gone elsewhere.
         drain: while stopping, the longest to wait for that: below the 30 s that Kubernetes grants a Pod by default.
         finish: for the last requests to end, when no more are accepted.
-        silence: after so long without a word, a worker is taken for hung, and is replaced.
         record_bytes: of one review that is recorded, its objects and its answer. A Pod has some 10 KB; to read one
             of 1 MiB takes the recorder 10 ms, in which requests may have to wait for Python's lock.
         records_waiting: bytes of reviews that wait to be recorded: what a disk that stalls costs before it costs
             reviews.
         record_file: bytes after which a file of recorded reviews ends.
-        record_files: how many are kept, of all workers together; each worker writes to one. With 4 MiB each: 256 MiB,
-            20,000 reviews of a Pod (12 KB with a cluster of a few pools).
+        record_files: how many are kept. With 4 MiB each: 256 MiB, 20,000 reviews of a Pod (12 KB with a few pools).
         certificate_poll: between looks at the certificate's files.
         policy_poll: between looks at the policies' files, for what no event announced (network volumes, git-sync).
     """
@@ -58,7 +56,6 @@ class Limits:
     quiet: float = 5
     drain: float = 22
     finish: float = 3
-    silence: float = 30
     record_bytes: int = _MIB
     records_waiting: int = 16 * _MIB
     record_file: int = 4 * _MIB

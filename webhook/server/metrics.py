@@ -20,7 +20,7 @@ _RESOURCES: Final = 200
 
 
 class Metrics:
-    """The counters of one worker. Children are kept: looking one up costs more than counting."""
+    """The counters. Children are kept: looking one up costs more than counting."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()

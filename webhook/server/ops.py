@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -17,33 +16,28 @@ from webhook import __version__
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import TypeAlias
+    from collections.abc import Callable, Iterator
 
     from prometheus_client import CollectorRegistry, Metric
 
     from webhook.server.lifecycle import Stop
     from webhook.server.status import Status
 
-    Statuses: TypeAlias = Callable[[], Sequence[Status]]
-
 
 class OpsPort:
-    """Answers operators from what the workers say of themselves.
+    """Answers operators.
 
     Args:
-        statuses: of every worker that has spoken.
-        workers: how many there should be.
-        registry: of the counters; the workers' states are added to it.
-        stop: once it is wanted, not ready, whatever the workers say.
+        status: gives the server's state.
+        registry: of the counters; the gauges of the state are added to it.
+        stop: once it is wanted, not ready.
     """
 
-    def __init__(self, statuses: Statuses, workers: int, registry: CollectorRegistry, stop: Stop) -> None:
+    def __init__(self, status: Callable[[], Status], registry: CollectorRegistry, stop: Stop) -> None:
         self._stop = stop
-        self._statuses = statuses
-        self._workers = workers
+        self._status = status
         self._registry = registry
-        registry.register(_States(statuses))
+        registry.register(_States(status))
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
@@ -68,65 +62,55 @@ class OpsPort:
     def _why_not_ready(self) -> str:
         if self._stop.wanted.is_set():
             return "stopping"
-        statuses = self._statuses()
-        # One is enough: those that are not ready do not accept, and without this Pod the others would have to do more.
-        if any(status.ready for status in statuses):
+        status = self._status()
+        if status.ready:
             return ""
-        waits_for = next((f": {status.waits_for}" for status in statuses if status.waits_for), "")
-        return f"0 of {self._workers} workers are ready{waits_for}"
+        return f"not ready: {status.waits_for}" if status.waits_for else "not ready"
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _version(self, _: web.Request) -> web.Response:
-        first = next(iter(self._statuses()), None)
+        status = self._status()
         version = {
             "program": "spotgate",
             "version": __version__,
-            "bundle": first.bundle if first else "",
-            "policies": first.policies if first else (),
+            "bundle": status.bundle,
+            "policies": status.policies,
         }
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
 
 class _States(Collector):
-    """The workers' states as gauges: the sum of what adds up, the worst of what does not."""
+    """The server's state as gauges."""
 
-    def __init__(self, statuses: Statuses) -> None:
-        self._statuses = statuses
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they are now."""
-        statuses = self._statuses()
-        yield _gauge("ready_workers", "Workers that answer reviews.", sum(each.ready for each in statuses))
-        yield _gauge("connections", "Open connections.", sum(each.connections for each in statuses))
-        yield _gauge("in_flight", "Reviews being judged.", sum(each.in_flight for each in statuses))
-        yield _gauge(
-            "bundle_info",
-            "Workers that judge with this bundle.",
-            dict(Counter(each.bundle for each in statuses)),
-            "hash",
-        )
-        if ends := {(each.policy, each.exemption): each.time for status in statuses for each in status.endings}:
+        status = self._status()
+        yield _gauge("ready", "1 if it answers reviews, and knows what it needs for that.", status.ready)
+        yield _gauge("connections", "Open connections.", status.connections)
+        yield _gauge("in_flight", "Reviews being judged.", status.in_flight)
+        yield _gauge("bundle_info", "1 for the bundle in force.", {status.bundle: 1}, "hash")
+        if ends := {(each.policy, each.exemption): each.time for each in status.endings}:
             yield _gauge("exemption_expiry_timestamp_seconds", "When an exemption ends.", ends, "policy", "exemption")
-        reloads = [(what, reload) for each in statuses for what, reload in each.reloads.items()]
-        success = {what: all(r.success for w, r in reloads if w == what) for what, _ in reloads}
-        when = {what: max(r.time for w, r in reloads if w == what) for what, _ in reloads}
+        success = {what: reload.success for what, reload in status.reloads.items()}
+        when = {what: reload.time for what, reload in status.reloads.items()}
         yield _gauge("last_reload_success", "1 if what changed last is in force.", success, "what")
         yield _gauge(
             "last_reload_timestamp_seconds", "When something was last loaded, or should have been.", when, "what"
         )
-        silence = [each.cluster_silence for each in statuses if each.cluster_silence is not None]
-        if silence:
+        if status.cluster_silence is not None:
             yield _gauge(
                 "cluster_silence_seconds",
                 "Since the cluster was last heard of, for the resource of which that is longest ago.",
-                max(silence),
+                status.cluster_silence,
             )
-        if statuses:
-            expiry = min(each.certificate_expiry for each in statuses)
-            yield _gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.", expiry)
+        expiry = status.certificate_expiry
+        yield _gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.", expiry)
 
 
 def _gauge(

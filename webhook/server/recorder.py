@@ -63,10 +63,10 @@ class _Taken(NamedTuple):
 
 
 class Recorder:
-    """Records what one worker decides.
+    """Records what is decided.
 
     Args:
-        folder: as `prepare_folder` left it; other workers write there too, each into files of its own.
+        folder: as `prepare_folder` left it.
         metrics: where it is counted.
         limits: how much is kept, on disk and waiting.
     """
@@ -158,13 +158,13 @@ class _Files:
             self._descriptor = -1
 
     def _is_there(self) -> bool:
-        """Has nobody removed the current file: a person, or another worker as the oldest?"""
+        """Has nobody removed the current file?"""
         return os.fstat(self._descriptor).st_nlink > 0
 
     def _begin(self) -> None:
         self.close()
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        # In the order of time, and never that of another process: O_EXCL.
+        # In the order of time, and never that of an earlier process: O_EXCL.
         name = f"{_PREFIX}{datetime.now(tz=UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}{SUFFIX}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._descriptor = os.open(self.folder / name, flags, 0o600)

@@ -55,32 +55,19 @@ class Reloader:
     Args:
         build: reads all files; runs in a thread. Raises PolicyErrors or StateErrors for what is wrong with them.
         paths: folders and files it reads.
-        instead: gives what was good last, if the policies are bad from the start; None: that is an error.
 
     Attributes:
         snapshot: the newest good one.
         last_reload: how the last attempt ended.
     """
 
-    def __init__(
-        self,
-        build: Callable[[], Snapshot],
-        paths: Iterable[Path],
-        instead: Callable[[], Snapshot] | None = None,
-    ) -> None:
+    def __init__(self, build: Callable[[], Snapshot], paths: Iterable[Path]) -> None:
         self._build = build
         self._paths = tuple(paths)
         # Before the files are read: what changes meanwhile is seen as a change.
         self._seen = _fingerprint(self._paths)
-        try:
-            self.snapshot = _tried(build())
-            self.last_reload = Reload.now(success=True)
-        except PolicyErrors as errors:
-            if instead is None:
-                raise
-            log.error("policies not taken over", problems=str(errors).splitlines())
-            self.snapshot = _tried(instead())
-            self.last_reload = Reload.now(success=False)
+        self.snapshot = _tried(build())
+        self.last_reload = Reload.now(success=True)
 
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
         """Hand each new good snapshot to ``use``, until cancelled.

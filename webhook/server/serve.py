@@ -1,18 +1,13 @@
-"""``spotgate serve``: everything put together, in one process or several."""
+"""``spotgate serve``: everything put together."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import socket
 import sys
-import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
 
 from certs.files import CertificateFiles
 from certs.self_signed import self_signed
@@ -23,24 +18,21 @@ from webhook.cluster.protocol import ClusterView, UnusableCredentialsError
 from webhook.context import UNKNOWN, utc_now
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
-from webhook.server.lifecycle import Stop, Worker, run
+from webhook.server.lifecycle import Replica, Stop, run
 from webhook.server.limits import LIMITS, Limits
 from webhook.server.log import configure_logging, log
 from webhook.server.ops import OpsPort
 from webhook.server.recorder import prepare_folder
 from webhook.server.reload import Reloader
 from webhook.server.tls import ServingCertificate
-from webhook.server.workers import Supervisor, report
 
 if TYPE_CHECKING:
-    from certs.authority import KeyPair
+    from pathlib import Path
+
     from webhook.server.follow import LiveCluster
 
 _BACKLOG: Final = 1024
 """Connections that wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
-
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a private folder is made in it
-"""Where Linux keeps files in memory; writable also where the root file system is not."""
 
 _NOT_READ: Final = ClusterView(why_unknown="The cluster has not been read yet.", remedy="try again in a few seconds")
 
@@ -84,7 +76,6 @@ class ServeOptions:
         policies: folders and files; none: the shipped policies.
         tls_cert: the certificate's file, with ``tls_key``; they are looked at again and again.
         self_signed: make a certificate for trying out instead.
-        workers: processes that answer reviews.
         state: folders and files with the cluster's objects; none: the cluster is unknown, if it is not a live one.
         in_cluster: the state is that of the cluster this process runs in.
         kubeconfig: the state is that of this file's cluster.
@@ -98,7 +89,6 @@ class ServeOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     self_signed: bool = False
-    workers: int = 1
     state: tuple[Path, ...] = ()
     in_cluster: bool = False
     kubeconfig: Path | None = None
@@ -119,8 +109,9 @@ def serve(options: ServeOptions) -> int:
     """
     configure_logging()
     try:
-        pair = _own_pair(options)
-        parts = _parts(options, pair)
+        certificate = _certificate(options)
+        paths = (*(options.policies or (SHIPPED,)), *options.state)
+        reloader = Reloader(partial(build_snapshot, options), paths)
         run(_try_credentials(options))
         if options.record is not None:
             prepare_folder(options.record)
@@ -132,42 +123,21 @@ def serve(options: ServeOptions) -> int:
         "listening",
         port=listener.getsockname()[1],
         ops_port=ops_listener.getsockname()[1],
-        workers=options.workers,
-        bundle=parts.reloader.snapshot.bundle.hash,
+        bundle=reloader.snapshot.bundle.hash,
     )
-    if options.workers == 1:
-        return run(_serve_alone(options, listener, ops_listener, parts))
-    return run(_supervise(options, listener, ops_listener, pair, parts.reloader))
+    return run(_serve(options, listener, ops_listener, certificate, reloader))
 
 
-class _Parts(NamedTuple):
-    """What is loaded before a worker starts."""
-
-    certificate: ServingCertificate
-    reloader: Reloader
-
-
-def _own_pair(options: ServeOptions) -> KeyPair | None:
-    """A certificate made for this run, if one is wanted: made once, as all workers must serve the same."""
-    if not options.self_signed:
-        return None
-    authority, pair = self_signed(["localhost", socket.gethostname()], ["127.0.0.1", "::1"], utc_now())
-    log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
-    return pair
-
-
-def _parts(options: ServeOptions, pair: KeyPair | None, kept: Path | None = None) -> _Parts:
-    """Load certificate and policies; those in ``kept`` if theirs are bad. Raises what `serve` reports."""
-    if pair is not None:
-        certificate = ServingCertificate(pair)
-    elif options.tls_cert is not None and options.tls_key is not None:
-        files = CertificateFiles(options.tls_cert, options.tls_key)
-        certificate = ServingCertificate(files.read(), files)
-    else:
+def _certificate(options: ServeOptions) -> ServingCertificate:
+    """Load the certificate, or make one for this run. Raise CertificateProblem if there is none that can be served."""
+    if options.self_signed:
+        authority, pair = self_signed(["localhost", socket.gethostname()], ["127.0.0.1", "::1"], utc_now())
+        log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
+        return ServingCertificate(pair)
+    if options.tls_cert is None or options.tls_key is None:
         raise CertificateProblem("there is no certificate to serve", "give --tls-cert and --tls-key, or --self-signed")
-    paths = (*(options.policies or (SHIPPED,)), *options.state)
-    instead = partial(build_snapshot, replace(options, policies=(kept,))) if kept is not None else None
-    return _Parts(certificate, Reloader(partial(build_snapshot, options), paths, instead))
+    files = CertificateFiles(options.tls_cert, options.tls_key)
+    return ServingCertificate(files.read(), files)
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
@@ -207,74 +177,18 @@ async def _try_credentials(options: ServeOptions) -> int:
     return 0
 
 
-async def _serve_alone(
-    options: ServeOptions, listener: socket.socket, ops_listener: socket.socket, parts: _Parts
-) -> int:
-    stop = Stop()
-    stop.on_signals()
-    cluster = await _cluster(options)
-    worker = Worker(listener, parts.certificate, parts.reloader, options.limits, cluster, record=options.record)
-    ops = OpsPort(lambda: [worker.status()], 1, worker.metrics.registry, stop)
-    runner = await ops.start(ops_listener)
-    await worker.run(stop)
-    await runner.cleanup()
-    return 0
-
-
-async def _supervise(
+async def _serve(
     options: ServeOptions,
     listener: socket.socket,
     ops_listener: socket.socket,
-    pair: KeyPair | None,
+    certificate: ServingCertificate,
     reloader: Reloader,
 ) -> int:
     stop = Stop()
     stop.on_signals()
-    with tempfile.TemporaryDirectory(
-        prefix="spotgate-", dir=_MEMORY if _MEMORY.is_dir() else None, ignore_cleanup_errors=True
-    ) as folder:
-        kept = Path(folder) / "policies.yaml"
-        _keep(reloader.snapshot, kept)
-        keeping = asyncio.create_task(reloader.watch(partial(_keep, file=kept), options.limits.policy_poll))
-        target = partial(_work, options, listener, pair, kept)
-        supervisor = Supervisor(target, options.workers, options.limits, folder)
-        ops = OpsPort(supervisor.statuses, options.workers, supervisor.registry, stop)
-        runner = await ops.start(ops_listener)
-        await supervisor.run(stop)
-        await runner.cleanup()
-        keeping.cancel()
-        await asyncio.wait([keeping])
-    return 0
-
-
-def _keep(snapshot: Snapshot, file: Path) -> None:
-    """Write good policies down, for a worker that begins when the files they came from are bad."""
-    new = file.with_suffix(".new")
-    new.write_bytes(b"\n---\n".join(msgspec.json.encode(each.document.value) for each in snapshot.bundle.documents))
-    new.replace(file)
-
-
-def _work(
-    options: ServeOptions, listener: socket.socket, pair: KeyPair | None, kept: Path, channel: socket.socket
-) -> None:
-    """Be one of several workers: this is where a new process begins."""
-    configure_logging()
-    try:
-        parts = _parts(options, pair, kept)
-    except (PolicyErrors, StateErrors, CertificateProblem) as error:
-        sys.exit(str(error))
-    sys.exit(run(_serve_as_worker(options, listener, channel, parts)))
-
-
-async def _serve_as_worker(
-    options: ServeOptions, listener: socket.socket, channel: socket.socket, parts: _Parts
-) -> int:
-    stop = Stop()
-    stop.on_signals()
-    listener.settimeout(0)  # it came as blocking
     cluster = await _cluster(options)
-    worker = Worker(
-        listener, parts.certificate, parts.reloader, options.limits, cluster, record=options.record, alone=False
-    )
-    await worker.run(stop, report(worker, channel, stop))
+    replica = Replica(listener, certificate, reloader, options.limits, cluster, record=options.record)
+    runner = await OpsPort(replica.status, replica.metrics.registry, stop).start(ops_listener)
+    await replica.run(stop)
+    await runner.cleanup()
     return 0

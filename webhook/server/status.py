@@ -1,11 +1,11 @@
-"""What a worker says of itself. With several workers it travels to their supervisor as a message."""
+"""The state that the server is in, for its operators' port."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from datetime import date
 
     from webhook.index import Policy
-
-_ENDINGS: Final = 200
-"""Exemptions that are told of: those that end first. A word to the supervisor is a datagram, and has its limits."""
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
@@ -43,7 +40,7 @@ def endings(policies: Iterable[Policy]) -> tuple[Ending, ...]:
         for exemption in policy.exemptions
         if exemption.expires is not None
     ]
-    return tuple(sorted(found)[:_ENDINGS])
+    return tuple(sorted(found))
 
 
 def _midnight_after(day: date) -> float:
@@ -63,7 +60,7 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker at one moment.
+    """The server at one moment.
 
     Attributes:
         ready: it answers reviews, knows the cluster and is not stopping.
