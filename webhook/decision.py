@@ -62,9 +62,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
             fix, as it is written in the object of the request.
         outcome: the most this finding may become; the policy's enforcement can only lower it.
         unknown: the rule could not know what it needs, and does not accuse the object.
-        remedy: what changes the object so that this is no longer found, relative to what the rule was given; only where
-            there is exactly one right change, which keeps what its author meant. A key or value that the object has is
-            named by its path, and nothing relies on what the API server or the webhook adds.
         part: of the policy's ``spec`` that found it, as ``validations[0]``, where its rule is divided into parts.
     """
 
@@ -75,7 +72,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     yaml: str = ""
     outcome: Outcome = Outcome.DENY
     unknown: bool = False
-    remedy: tuple[Operation, ...] = ()
     part: str = ""
 
 
@@ -85,7 +81,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         lowered: why it weighs less than the policy's enforcement would have it, as a phrase; only where there is a
             trace, and it is not in the detail.
-        remedy: as the rule's, for the object of the request. No answer to a review has it.
     """
 
     policy: str
@@ -95,7 +90,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     field: str = ""
     fix: str = ""
     lowered: str = ""
-    remedy: tuple[Operation, ...] = ()
 
     def message(self) -> str:
         """The finding for a person: reason and field on the first line, detail and fix below."""

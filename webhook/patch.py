@@ -1,13 +1,12 @@
 """JSONPatch (RFC 6902), recorded while an object is changed: nothing is compared afterwards.
 
 The webhook only ever emits ``add``. On a member that is there ``add`` replaces it, so one operation fits an object
-before and after the API server's defaulting. Whole arrays are never replaced: ``/-`` appends. The remedies of findings,
-which the API server never sees, also remove and replace.
+before and after the API server's defaulting. Whole arrays are never replaced: ``/-`` appends.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,48 +15,26 @@ if TYPE_CHECKING:
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One operation, and the policy that wanted it.
+    """One addition, and the policy that wanted it.
 
     Attributes:
         path: a JSON pointer into the object of the request.
-        value: JSON; finite numbers only. Of ``remove`` it does not matter.
+        value: JSON; finite numbers only.
         policy: name of the policy it came from; empty until the engine knows.
     """
 
     path: str
     value: Any
     policy: str = ""
-    op: Literal["add", "remove", "replace"] = "add"
 
     def as_json(self) -> dict[str, Any]:
         """The operation as RFC 6902 writes it."""
-        if self.op == "remove":
-            return {"op": self.op, "path": self.path}
-        return {"op": self.op, "path": self.path, "value": self.value}
-
-
-class PatchError(Exception):
-    """A patch that does not fit the value."""
+        return {"op": "add", "path": self.path, "value": self.value}
 
 
 def pointer(segments: Iterable[str | int]) -> str:
     """Segments as a JSON pointer, ``~`` and ``/`` escaped (RFC 6901)."""
     return "".join(f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments)
-
-
-def removal(path: Iterable[str | int]) -> Operation:
-    """What removes the member at ``path``."""
-    return Operation(pointer(path), None, op="remove")
-
-
-def replacement(path: Iterable[str | int], value: Any) -> Operation:  # noqa: ANN401 - JSON
-    """What puts ``value`` in place of the one at ``path``."""
-    return Operation(pointer(path), value, op="replace")
-
-
-def move(path: Iterable[str | int], to: Iterable[str | int], value: Any) -> tuple[Operation, Operation]:  # noqa: ANN401
-    """What takes the member with this value from ``path``, and puts it ``to`` another."""
-    return removal(path), Operation(pointer(to), value)
 
 
 def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[str, Any]:
@@ -67,20 +44,12 @@ def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[st
 
 
 def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The value with a JSONPatch applied; what it leads through is changed in place.
-
-    Raises:
-        PatchError: what it leads through, removes or replaces is not there.
-    """
+    """The value with a JSONPatch applied; what it leads through is changed in place."""
     if not patch:
         return value
     import jsonpatch  # noqa: PLC0415 - 10 ms, and few need it
-    import jsonpointer  # noqa: PLC0415
 
-    try:
-        return jsonpatch.apply_patch(value, patch, in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        raise PatchError(str(error)) from None
+    return jsonpatch.apply_patch(value, patch, in_place=True)
 
 
 class Recorder:

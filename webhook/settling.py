@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from webhook.decision import Finding, Outcome
 from webhook.documents import field_path
 from webhook.documents.values import resolve
-from webhook.patch import pointer
 from webhook.policy.terms import BREAK_GLASS
 from webhook.review import is_null
 from webhook.subject import Metadata, decode_metadata
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.index import Policy
     from webhook.kube.pod import Pod
-    from webhook.patch import Operation
     from webhook.review import Request
     from webhook.subject import Judged
 
@@ -97,7 +95,6 @@ class Settling:
             field=".".join(filter(None, (where, violation.field))),
             fix=_fix(violation, subject.path),
             lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
-            remedy=violation.remedy and _remedy(policy, violation, subject),
         )
 
     def _why_not_denied(self, policy: Policy) -> str:
@@ -181,7 +178,6 @@ def _of_unknown_namespace(policy: Policy, violation: Violation, outcome: Outcome
         fix=f"give the manifest of Namespace {namespace}, among the files or with --state",
         yaml="",
         unknown=True,
-        remedy=(),
     )
 
 
@@ -215,9 +211,3 @@ def _why_lowered(policy: Policy, violation: Violation, subject: Judged) -> str:
     if violation.outcome < policy.enforcement:
         return f"{violation.outcome}, not {policy.enforcement}: this finding is never more than that"
     return ""
-
-
-def _remedy(policy: Policy, violation: Violation, subject: Judged) -> tuple[Operation, ...]:
-    """What mends it, in the object of the request."""
-    where = pointer(subject.path)
-    return tuple(replace(each, path=where + each.path, policy=policy.name) for each in violation.remedy)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import Phase, assume, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from webhook.documents import DocumentError, read_documents
-from webhook.documents.edit import EditError, edited, edits
+from webhook.documents.edit import EditError, edited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,80 +222,11 @@ def test_what_can_not_be_written_there_is_refused_with_its_line(source: str, lin
     assert caught.value.line == line
 
 
-def test_items_are_never_removed() -> None:
+def test_items_and_members_are_never_removed() -> None:
     with pytest.raises(EditError, match="removed"):
         edited("a: [b]\n", {"a": ["b"]}, {"a": []})
-
-
-def without(*names: str) -> Callable[[JSON], None]:
-    def alter(thing: JSON) -> None:
-        for name in names:
-            *path, last = name.split(".")
-            place = thing
-            for step in path:
-                place = place[int(step) if isinstance(place, list) else step]
-            del place[last]
-
-    return alter
-
-
-@pytest.mark.parametrize(
-    ("before", "names", "after"),
-    [
-        pytest.param(
-            "a: 1 # one\n# above b\nb:\n  - x # two\n  # below x\nc: 3\n",
-            ["b"],
-            "a: 1 # one\n# above b\n  # below x\nc: 3\n",
-            id="a member goes with its lines, other comments stay",
-        ),
-        pytest.param("a: 1\nb: 2", ["b"], "a: 1", id="the last one, without a newline at the end"),
-        pytest.param("a: 1\nb: 2\n", ["a"], "b: 2\n", id="the first one"),
-        pytest.param("a: 1\r\nb: |\r\n  x\r\nc: 3\r\n", ["b"], "a: 1\r\nc: 3\r\n", id="a block scalar, on Windows"),
-        pytest.param("a: 1\nb: |+\n  x\n\nc: 3\n", ["b"], "a: 1\nc: 3\n", id="with the empty lines that it keeps"),
-        pytest.param("- a: 1\n  b: 2\n", ["0.a"], "- b: 2\n", id="behind a dash"),
-        pytest.param(
-            "- a: 1 # one\n  # above b\n  b: 2\n",
-            ["0.a"],
-            "-\n  # above b\n  b: 2\n",
-            id="behind a dash, with comments",
-        ),
-        pytest.param("- a: 1 # one\n- b: 2\n", ["0.a"], "- {} # one\n- b: 2\n", id="all that is behind a dash"),
-        pytest.param(
-            "a: # why\n  # above\n  b: 1 # one\n  c: 2\nd: 3\n",
-            ["a.b", "a.c"],
-            "a: {} # why\n  # above\nd: 3\n",
-            id="all of a mapping",
-        ),
-        pytest.param("a: !!map\n  b: 1\n", ["a.b"], "a: !!map\n  {}\n", id="all of one with a tag"),
-        pytest.param("b: 1 # one\n", ["b"], "{} # one\n", id="all of the document"),
-        pytest.param("a: {b: 1, c: 2, d: 3} # x\n", ["a.b"], "a: {c: 2, d: 3} # x\n", id="the first in brackets"),
-        pytest.param("a: {b: 1, c: 2, d: 3,}\n", ["a.c"], "a: {b: 1, d: 3,}\n", id="in the middle"),
-        pytest.param("a: {b: 1, c: 2, d: 3 }\n", ["a.c", "a.d"], "a: {b: 1 }\n", id="the last two"),
-        pytest.param("a: { b: 1, c: 2, }\n", ["a.b", "a.c"], "a: {  }\n", id="all in brackets"),
-        pytest.param('{\n  "a": 1,\n  "b": 2\n}\n', ["b"], '{\n  "a": 1\n}\n', id="the last of JSON"),
-        pytest.param('{\n\t"a": 1,\n\t"b": 2\n}', ["a"], '{\n\t"b": 2\n}', id="the first of JSON"),
-    ],
-)
-def test_a_member_is_removed_and_nothing_else(before: str, names: list[str], after: str) -> None:
-    assert change(before, without(*names)) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("a:\n  old: x # why\n  b: 1\n", "a:\n  new/key: x # why\n  b: 1\n"),
-        ("a: {'old': x, b: 1}\n", "a: {'new/key': x, b: 1}\n"),
-        ('a:\n- "old":\n    - x # why\n', 'a:\n- "new/key":\n    - x # why\n'),
-        ('{"a": {"old": {"x": 1}}}', '{"a": {"new/key": {"x": 1}}}'),
-        ("a:\n  ? old\n  : x\n", "a:\n  ? new/key\n  : x\n"),
-    ],
-)
-def test_a_member_that_comes_back_under_another_key_is_renamed(before: str, after: str) -> None:
-    def rename(thing: JSON) -> None:
-        place = thing["a"][0] if isinstance(thing["a"], list) else thing["a"]
-        place["new/key"] = place.pop("old")
-
-    assert change(before, rename) == after
+    with pytest.raises(EditError, match="removed"):
+        edited("a: b\nc: d\n", {"a": "b", "c": "d"}, {"a": "b"})
 
 
 def test_a_text_keeps_its_quotes() -> None:
@@ -304,36 +234,6 @@ def test_a_text_keeps_its_quotes() -> None:
         thing.update(a="it's", b="it's", c="it's", d="true")
 
     assert change("a: 'x'\nb: \"x\"\nc: x\nd: x\n", other) == "a: 'it''s'\nb: \"it's\"\nc: \"it's\"\nd: \"true\"\n"
-
-
-def test_what_is_moved_away_leaves_room_for_what_is_added_there() -> None:
-    def move(thing: JSON) -> None:
-        thing["m"]["labels"] = {"x": thing["m"]["annotations"].pop("x")}
-
-    assert change("m:\n  annotations:\n    x: z\n", move) == "m:\n  annotations: {}\n  labels:\n    x: z\n"
-    assert change("m: {annotations: {x: z}}\n", move) == "m: {annotations: {}, labels: {x: z}}\n"
-
-
-@pytest.mark.parametrize(
-    ("source", "line", "problem"),
-    [
-        ("a: &x {old: 1}\nb: *x\n", 0, "aliases repeat it"),
-        ("a: {old: &x 1}\nb: *x\n", 0, "old holds what &x names"),
-        ("b: &x {c: 1}\na:\n  <<: *x\n  old: 1\n", 2, "'<<' merges members in beside old"),
-        ("b: &x {old: 1}\na:\n  <<: *x\n", 2, "'<<' merges members in beside old"),
-        ("a:\n  &x old: 1\n  b: 2\n", 1, "is not written as a text"),
-        ("a: {b: 1, # one\n  old: 2}\n", 0, "a comment in brackets would be lost"),
-        ("a:\n  b: |\n    text\n  old: 1\n    # deep\n  c: 2\n", 0, "would be read in another way"),
-        ("a:\n  ? old\n  : 1\n  ? b\n  : 2\n", 1, "something else begins on the line"),
-    ],
-)
-def test_a_removal_that_would_change_something_else_is_refused(source: str, line: int, problem: str) -> None:
-    before = value_of(source)
-    after = deepcopy(before)
-    del after["a"]["old"]
-    with pytest.raises(EditError, match=problem) as caught:
-        edited(source, before, after)
-    assert caught.value.line == line
 
 
 # Any document, in any style
@@ -480,76 +380,6 @@ def test_a_scalar_of_any_document_can_become_another(data: st.DataObject, source
     assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
-def places(value: JSON) -> list[JSON]:
-    """Every mapping in a value that has members."""
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    return ([value] if isinstance(value, dict) and value else []) + [each for part in inner for each in places(part)]
-
-
-@settings(max_examples=200, deadline=None, phases=[Phase.generate])
-@given(st.data(), documents())
-def test_of_any_document_only_what_is_removed_is_gone(data: st.DataObject, source: str) -> None:
-    before = value_of(source)
-    after = deepcopy(before)
-    gone = []
-    for _ in range(data.draw(st.integers(1, 3))):
-        if there := places(after):
-            place = data.draw(st.sampled_from(there))
-            gone.append(place.pop(data.draw(st.sampled_from(sorted(place)))))
-
-    try:
-        result = edited(source, before, after)
-    except EditError as error:  # a comment would be lost, or be read as text by a block scalar above
-        assert re.search("in another way|a comment in brackets", error.problem)  # noqa: PT017
-        assert re.search("[|>]|# which|# last", source)
-        return
-
-    assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
-    remaining = iter(source)
-    assert all(character in remaining for character in result.replace(" {}", "").replace("{}", ""))
-    if not any(isinstance(value, dict | list) for value in gone):  # with comments in it
-        assert result.count("# above") == source.count("# above")
-    assert result.count("# the end") == source.count("# the end")
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data(), documents(), keys)
-def test_a_key_of_any_document_can_become_another(data: st.DataObject, source: str, name: str) -> None:
-    before = value_of(source)
-    after = deepcopy(before)
-    place = data.draw(st.sampled_from(places(after)))
-    key = data.draw(st.sampled_from(sorted(place)))
-    assume(name not in place)
-    place[name] = place.pop(key)
-
-    (edit,) = edits(source, before, after)
-
-    read = [
-        json.loads(text) if text[0] == '"' else value_of(text) for text in (source[edit.start : edit.end], edit.text)
-    ]
-    assert read == [key, name]
-    result = source[: edit.start] + edit.text + source[edit.end :]
-    assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data(), documents())
-def test_members_of_any_document_come_and_go_at_once(data: st.DataObject, source: str) -> None:
-    before = value_of(source)
-    after = grow(data.draw, before)
-    if there := places(after):
-        place = data.draw(st.sampled_from(there))
-        del place[data.draw(st.sampled_from(sorted(place)))]
-
-    try:
-        result = edited(source, before, after)
-    except EditError as error:
-        assert re.search("in another way|a comment in brackets|nothing of it would stay", error.problem)  # noqa: PT017
-        return
-
-    assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
-
-
 YAML = [": ", "- ", "\n  ", "#c\n", "|\n ", ">-\n  ", "&x ", "*x", "<<: ", "!!str ", "null", "---\n", "...\n"]
 ODD = ["%TAG !k! tag:yaml.org,2002:\n---\n", "\x85", "\u2028", "\ufeff", "\x7f", "\\u", "\\ud83d", "\\ude00"]
 pieces = st.sampled_from([*"ab{}[],?'\"\n\r", *YAML, *ODD])
@@ -566,8 +396,7 @@ def test_whatever_can_be_read_is_changed_or_refused(text: str) -> None:
         if not isinstance(document.value, dict):
             continue
         first = next(iter(document.value), "a")
-        others = {key: value for key, value in document.value.items() if key != first}
-        for wanted in ({**document.value, "new": 1}, {**document.value, first: "new"}, others):
+        for wanted in ({**document.value, "new": 1}, {**document.value, first: "new"}):
             try:
                 edited(document.source, document.value, wanted)
             except EditError as error:

@@ -17,7 +17,6 @@ from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
 from webhook.kube.pod import ObjectMeta, Pod
-from webhook.patch import move, removal
 from webhook.policy.errors import SpecError
 from webhook.policy.terms import BREAK_GLASS, Enforcement
 from webhook.review import GroupVersionKind, GroupVersionResource, MalformedObjectError
@@ -125,7 +124,6 @@ def test_the_finding_names_the_key_the_field_and_the_way_out() -> None:
             detail="Labels in coreweave.cloud and its subdomains belong to the platform, which rejects those that users set.",
             fix="remove it, or use a domain of your own, e.g. example.com/bar",
             outcome=Outcome.DENY,
-            remedy=(removal(("metadata", "labels", "foo.coreweave.cloud/bar")),),
         )
     ]
 
@@ -462,7 +460,6 @@ def test_asking_for_spot_on_the_deployment_instead_of_its_pods_is_said_with_the_
             field='metadata.labels["spotgate.dev/capacity"]',
             fix="move it to `spec.template.metadata.labels`",
             outcome=Outcome.WARN,
-            remedy=move(("metadata", "labels", CAPACITY), ("spec", "template", "metadata", "labels", CAPACITY), "spot"),
         )
     ]
     assert not judge(of_workload("apps", "deployments", value, value, kind="Deployment"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentTypeError
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -78,9 +77,6 @@ FORMATS: Final = ("table", "json", "sarif", "junit", "github", "gitlab", "policy
 DRAWING: Final = ("html",)
 """Formats with timelines, for which a judgement has to keep how it came about."""
 
-MENDING: Final = ("sarif",)
-"""Formats with the edits that mend a file."""
-
 TITLED: Final = ("sarif", "policyreport", "html")
 """Formats that say what policies are for: the models say that, whose import is slow."""
 
@@ -112,8 +108,7 @@ def run(options: Namespace) -> int:
     if problem := _clash(outputs):
         raise CannotJudgeError(f"error: {problem}")
     names = {name for name, _ in outputs}
-    report_of = partial(entries, remedies=not names.isdisjoint(MENDING))
-    judged = judge_each(options, report_of, trace=not names.isdisjoint(DRAWING))
+    judged = judge_each(options, entries, trace=not names.isdisjoint(DRAWING))
     report = Report.of(
         [each for each, _ in judged.reports],
         [patch for _, patch in judged.reports if patch is not None],
@@ -134,8 +129,8 @@ def _put_out(report: Report, name: str, file: Path | None) -> str:
         try:
             write_whole(file, f"{module.render(report)}\n".encode())
         except OSError as error:
-            remedy = "its folder must be there and writable; or name another file"
-            return f"error: -o {name}={file}: can't be written: {error.strerror or error}; {remedy}"
+            fix = "its folder must be there and writable; or name another file"
+            return f"error: -o {name}={file}: can't be written: {error.strerror or error}; {fix}"
     elif name == "table":
         module.show(report)
     else:

@@ -318,18 +318,14 @@ def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Opera
     """Change the object in place; the operations that did it, where their parents were missing with those."""
     applied = []
     for operation in operations:
-        fitting = _with_parents(operation, value) if operation.op == "add" else operation
+        fitting = _with_parents(operation, value)
         apply_all([fitting], value)
         applied.append(fitting)
     return applied
 
 
 def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
-    """The operations for the document of the file, which has neither the defaults nor the parents they made.
-
-    Raises:
-        PatchError: what they remove or replace is not there.
-    """
+    """The operations for the document of the file, which has neither the defaults nor the parents they made."""
     if not operations:
         return ()
     fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
     from webhook.cli.report import Report, Result, Unreadable
-
-_FOR_OTHERS: Final = frozenset({"column", "remedy"})
 
 
 def render(report: Report) -> str:
@@ -29,4 +27,5 @@ def render(report: Report) -> str:
 def _promised(found: Result | Unreadable) -> dict[str, Any]:
     """The members that were promised, and no more."""
     members: dict[str, Any] = msgspec.to_builtins(found)
-    return {key: value for key, value in members.items() if key not in _FOR_OTHERS}
+    del members["column"]
+    return members

@@ -9,9 +9,6 @@ https://docs.github.com/en/code-security/code-scanning/troubleshooting-sarif-upl
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -49,10 +46,8 @@ def render(report: Report) -> str:
             about = "Said by spotgate itself, not by a policy."
             rules.append(_rule(PolicyTitle(name=result.policy, kind="Engine", enforcement="warn", about=about)))
     paths = repository_paths(report.files)
-    texts = _Texts()
     results = [
         _result(result, numbers[result.policy], fingerprint, paths[result.file])
-        | _fixes(result, texts, paths[result.file])
         for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
     ]
     run = {
@@ -134,49 +129,6 @@ def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
         "partialFingerprints": {_FINGERPRINT: fingerprint},
         "properties": {"outcome": result.outcome, "field": result.field, "object": f"{result.kind} {name}"},
     }
-
-
-class _Texts:
-    """Where the lines of files begin, each read when it is first asked for."""
-
-    def __init__(self) -> None:
-        self._starts: dict[str, list[int]] = {}
-
-    def region(self, file: str, start: int, end: int) -> JSON:
-        """The characters of a file from ``start`` to ``end``. Lines end as SARIF has it unless a run says otherwise.
-
-        Raises:
-            OSError, UnicodeDecodeError: it can't be read any more.
-        """
-        if file not in self._starts:
-            lines = Path(file).read_bytes().decode("utf-8-sig").split("\n")
-            self._starts[file] = list(accumulate((len(line) + 1 for line in lines), initial=0))
-        starts = self._starts[file]
-        first, last = bisect_right(starts, start), bisect_right(starts, end)
-        return {
-            "startLine": first,
-            "startColumn": start - starts[first - 1] + 1,
-            "endLine": last,
-            "endColumn": end - starts[last - 1] + 1,
-        }
-
-
-def _fixes(result: Result, texts: _Texts, path: str) -> JSON:
-    """The edits that mend it, where there are any."""
-    if result.remedy is None or not Path(result.file).is_file():  # a pipe is empty by now
-        return {}
-    try:
-        replacements = [
-            {
-                "deletedRegion": texts.region(result.file, edit.start, edit.end),
-                "insertedContent": {"text": edit.text},
-            }
-            for edit in result.remedy.edits
-        ]
-    except (OSError, UnicodeDecodeError):  # others change files too
-        return {}
-    change = {"artifactLocation": _artifact(path), "replacements": replacements}
-    return {"fixes": [{"description": {"text": result.remedy.description}, "artifactChanges": [change]}]}
 
 
 def _location(path: str, line: int, column: int) -> JSON:

@@ -120,10 +120,7 @@ def as_json(report: Report) -> str:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    """The members that were promised, and no more."""
-    members: dict[str, Any] = msgspec.to_builtins(finding)
-    del members["remedy"]
-    return {**members, "outcome": str(finding.outcome)}
+    return {**msgspec.to_builtins(finding), "outcome": str(finding.outcome)}
 
 
 def junit(report: Report) -> str:

@@ -13,20 +13,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.additions import Addition
     from webhook.cli.timeline import Timeline
-    from webhook.documents.edit import Edit
     from webhook.policy.errors import Problem
-
-
-class Remedy(msgspec.Struct, frozen=True):
-    """What makes it right in the file.
-
-    Attributes:
-        description: what is done, for people: ``remove metadata.labels["a/b"]``.
-        edits: of the characters of the file, in their order.
-    """
-
-    description: str
-    edits: tuple[Edit, ...]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -36,7 +23,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         file, line, column: of the offending field.
         namespace: where the object would be created; empty for cluster-scoped objects.
         field: in the object.
-        remedy: only where a format has it, and where there is exactly one right change.
     """
 
     file: str
@@ -52,7 +38,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str
     field: str
     fix: str
-    remedy: Remedy | None = None
 
     def explanation(self) -> str:
         """Where, why and how to fix it, for formats that show the reason elsewhere."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from webhook.bundle import policy_kinds
 from webhook.cli.additions import addition_of
 from webhook.cli.judging import path_of
-from webhook.cli.remedies import remedy_of
 from webhook.cli.report import Judged, Patch, PolicyTitle, Result
 
 if TYPE_CHECKING:
@@ -28,11 +27,10 @@ PART_OF: Final = "app.kubernetes.io/part-of"
 NOBODY: Final = "(none)"
 
 
-def entries(judged: inputs.Judged, *, remedies: bool = False) -> list[Entry]:
-    """One for each object; with remedies where they are asked for."""
+def entries(judged: inputs.Judged) -> list[Entry]:
+    """One for each object."""
     return [
-        (_judged(manifest, judgement, judged, remedies=remedies), _patch(manifest, judgement))
-        for manifest, judgement in judged.objects
+        (_judged(manifest, judgement, judged), _patch(manifest, judgement)) for manifest, judgement in judged.objects
     ]
 
 
@@ -58,7 +56,7 @@ def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], name
     return labels.get(PART_OF) or namespace or NOBODY
 
 
-def _judged(manifest: Manifest, judgement: Judgement, judged: inputs.Judged, *, remedies: bool) -> Judged:
+def _judged(manifest: Manifest, judgement: Judgement, judged: inputs.Judged) -> Judged:
     namespace = judgement.namespace
     return Judged(
         file=manifest.file,
@@ -66,14 +64,14 @@ def _judged(manifest: Manifest, judgement: Judgement, judged: inputs.Judged, *, 
         kind=manifest.kind,
         namespace=namespace,
         name=manifest.shown_name,
-        results=list(_results(manifest, judgement, remedies=remedies)),
+        results=list(_results(manifest, judgement)),
         team=team_of(manifest.labels, judged.view.namespaces.get(namespace, {}), namespace),
         additions=tuple(addition_of(operation, len(manifest.path)) for operation in judgement.patch),
         cut_off=tuple(_cut_off(judgement, judged)),
     )
 
 
-def _results(manifest: Manifest, judgement: Judgement, *, remedies: bool) -> Iterator[Result]:
+def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
     for finding in judgement.findings:
         line, column = manifest.position_of(path_of(finding.field))
         yield Result(
@@ -90,7 +88,6 @@ def _results(manifest: Manifest, judgement: Judgement, *, remedies: bool) -> Ite
             detail=finding.detail,
             field=finding.field,
             fix=finding.fix,
-            remedy=remedy_of(manifest, finding.remedy) if remedies and finding.remedy else None,
         )
 
 

@@ -2,8 +2,8 @@
 
     edited(document.source, document.value, wanted)
 
-Members and items are added, members removed and renamed, and scalars replaced; whatever else is asked for is refused,
-and so is a change that would show in another place, through an alias.
+Members and items are added, and scalars replaced; whatever else is asked for is refused, and so is a change that would
+show in another place, through an alias.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from webhook.documents import DocumentError, read_documents
 from webhook.documents.json_nodes import compose_json, is_json
 from webhook.documents.nodes import Edit, EditError, compose
-from webhook.documents.removal import removed
 from webhook.documents.values import resolve
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from webhook.documents.model import JSONValue
     from webhook.documents.nodes import Member, Node
 
-__all__ = ["Edit", "EditError", "edited", "edits"]
+__all__ = ["EditError", "edited"]
 
 Entry: TypeAlias = "tuple[str | None, JSONValue]"
 """A member to add, with its key, or an item, without."""
@@ -41,48 +39,14 @@ def edited(source: str, before: JSONValue, after: JSONValue) -> str:
     Raises:
         EditError: it can't be done in place.
     """
-    return _apply(edits(source, before, after), source)
-
-
-def edits(source: str, before: JSONValue, after: JSONValue) -> list[Edit]:
-    """The same as edits of the text, in its order; none overlaps or touches another.
-
-    Raises:
-        EditError: it can't be done in place.
-    """
     editor = _Editor(source)
-    # Inner ones first, and what is put in before what begins there and is taken out.
-    found: list[Edit] = []
-    for start, end, text in sorted(editor.edits(editor.root, before, after), key=lambda edit: edit[:2]):
-        touched = found.pop() if found and found[-1].end == start else Edit(start, start, "")
-        found.append(Edit(touched.start, end, touched.text + text))
-    if any(edit.start < edit.end for edit in found):
-        # What is around a member that is gone may now be read in another way, as a comment below a block scalar is.
-        _read_back(_apply(found, source), after)
-    return found
-
-
-def _apply(found: list[Edit], source: str) -> str:
     pieces: list[str] = []
     done = 0
-    for start, end, text in found:
+    # A stable sort: of two additions at one place, the inner one stays first.
+    for start, end, text in sorted(editor.edits(editor.root, before, after), key=lambda edit: edit[:2]):
         pieces += (source[done:start], text)
         done = end
     return "".join((*pieces, source[done:]))
-
-
-def _read_back(text: str, wanted: JSONValue) -> None:
-    """See that the text has that value.
-
-    Raises:
-        EditError: it has not.
-    """
-    try:
-        values = [document.value for document in read_documents(text.encode(), "")]
-    except (DocumentError, UnicodeEncodeError):
-        values = []
-    if not _same(values, [wanted]):
-        raise EditError(0, "what is around it would be read in another way", "change it by hand")
 
 
 class _Style(NamedTuple):
@@ -149,47 +113,21 @@ class _Editor:
     def _mapping(
         self, node: Node, members: dict[str, Member], before: dict[str, JSONValue], after: dict[str, JSONValue]
     ) -> Iterator[Edit]:
+        if not before.keys() <= after.keys():
+            raise self._refusal(node, "something would have to be removed", "change it by hand")
         new = {key: value for key, value in after.items() if key not in before}
-        gone = [key for key in before if key not in after]
-        self._check_removable(node, members, gone)
-        for key in gone.copy():
-            name = next((name for name, value in new.items() if _same(value, before[key])), None)
-            if name is not None:
-                yield self._renamed(members[key], name)
-                gone.remove(key)
-                del new[name]
         for key, old in before.items():
-            if key in members and key in after:
+            if key in members:
                 yield from self.edits(members[key].value, old, after[key])
         # A scalar that is merged in is overridden here; of a collection that is, there is nothing here to add to.
-        for key in before.keys() & after.keys() - members.keys():
+        for key in before.keys() - members.keys():
             if _same(before[key], after[key]):
                 continue
             if isinstance(before[key], (dict, list)):
                 raise self._refusal(node, f"the change is inside of {key}, which '<<' merges in", "write it out here")
             new[key] = after[key]
-        if gone and new and len(gone) == len(members):
-            raise self._refusal(node, "nothing of it would stay", "change it by hand")
-        if gone:
-            yield from removed(self._source, node, gone)
-        stay = [member.value.end for key, member in members.items() if key not in gone]
         order: list[Entry] = [(key, new[key]) for key in after if key in new]
-        yield from self._added(node, max(stay, default=node.end), order)
-
-    def _check_removable(self, node: Node, members: dict[str, Member], gone: list[str]) -> None:
-        """Raise EditError where what is to be removed or renamed is not written here, or is repeated elsewhere."""
-        if gone and "<<" in members:
-            raise self._refusal(node, f"'<<' merges members in beside {gone[0]}", "write them out here")
-        for key in gone:
-            if key not in members or self._source[members[key].start] in "&*!":
-                raise self._refusal(node, f"the key {key} is not written as a text", "change it by hand")
-            for each in members[key].value.walk():
-                if each.anchor in self._aliases:
-                    problem = f"{key} holds what &{each.anchor} names, and aliases repeat it"
-                    raise self._refusal(each, problem, "write out what the aliases repeat")
-
-    def _renamed(self, member: Member, name: str) -> Edit:
-        return Edit(member.start, member.end, self._text(name, self._source[member.start : member.end]))
+        yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), order)
 
     def _added(self, node: Node, behind: int, entries: list[Entry]) -> Iterator[Edit]:
         """New entries, behind the last one that stays."""

@@ -37,7 +37,7 @@ def find_json(root: Node, path: Path) -> int:
     at, node = root.start, root
     for step in path:
         if node.members is not None and str(step) in node.members:
-            at, _, node = node.members[str(step)]
+            at, node = node.members[str(step)]
         elif node.items is not None and isinstance(step, int) and step < len(node.items):
             node = node.items[step]
             at = node.start
@@ -54,7 +54,7 @@ def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Node:
         while (token := next(tokens))[0] != "}":
             value = _node(next(tokens), tokens)
             value.key = token.end()
-            node.members[json.loads(token[0])] = Member(token.start(), token.end(), value)
+            node.members[json.loads(token[0])] = Member(token.start(), value)
     elif token[0] == "[":
         node.flow, node.items = True, []
         while (token := next(tokens))[0] != "]":

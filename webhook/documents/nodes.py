@@ -39,10 +39,9 @@ class EditError(ValueError):
 
 
 class Member(NamedTuple):
-    """A member of a mapping: the characters of its key (anchor and tag included), and its value."""
+    """A member of a mapping: where its key begins (anchor and tag included), and its value."""
 
     start: int
-    end: int
     value: Node
 
 
@@ -123,11 +122,10 @@ def _mapping(source: str, node: Node, start: Event, following: Callable[[], Even
     node.members = {}
     node.column = start.end_mark.column  # of the first key, or of the `?` before it
     while type(key := following()) is not MappingEndEvent:
-        start, end = key.start_mark.index, key.end_mark.index
         value = _node(source, following(), following)
-        value.key = end
+        value.key = key.end_mark.index
         # Keys that are no texts (`1: x`) go by what is written; nothing is ever added below them.
-        node.members[str(getattr(key, "value", ""))] = Member(start, end, value)
+        node.members[str(getattr(key, "value", ""))] = Member(key.start_mark.index, value)
     return key
 
 

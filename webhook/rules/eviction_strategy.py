@@ -38,7 +38,6 @@ from webhook.globs import Globs
 from webhook.kube.affinity import terms_of
 from webhook.kube.volumes import writable_claim
 from webhook.kube.workload import surroundings_of
-from webhook.patch import move, removal, replacement
 from webhook.policy.errors import SpecError
 from webhook.rules import eviction_strategy_findings as findings
 from webhook.rules.protocol import PolicyKind, ResourceRule, levels_of
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.kube.pod import Pod, Toleration
-    from webhook.patch import Operation
     from webhook.policy.facts import LabelSpec, TaintPatternSpec, TaintSpec
     from webhook.rules.eviction_strategy_spec import EvictionStrategySpec
     from webhook.rules.protocol import Facts, Subject
@@ -63,7 +61,6 @@ _COMPARED_AT_MOST: Final = 32
 _VENDOR: Final = "coreweave"
 """Part of a prefix that is meant to be CoreWeave's: a team may well have an ``interruptible`` of its own."""
 _EXISTS: Final = "Exists"
-_LABELS: Final = ("metadata", "labels")
 
 
 class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,40 +141,17 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         for label in (self.spec.interruptible, self.spec.graceful):
             value = alike.get(label.key)
             if value is not None and value != label.value:
-                yield "noEffect", findings.other_value(label, value, self._corrected(subject, label, value))
+                yield "noEffect", findings.other_value(label, value)
             if value is None and label.key in pod.annotations:
-                remedy = self._moved(subject, ("metadata", "annotations"), label.key, label)
-                yield "noEffect", findings.annotation(label, remedy)
+                yield "noEffect", findings.annotation(label)
         for key in islice(alike, _COMPARED_AT_MOST):
             if key not in self.keys and (meant := self._meant(key)) is not None:
-                yield "noEffect", findings.misspelt(key, meant, self._moved(subject, _LABELS, key, meant))
+                yield "noEffect", findings.misspelt(key, meant)
         if subject.template and not alike:
             labels = surroundings_of(subject.request.object).labels
             for label in (self.spec.interruptible, self.spec.graceful):
                 if label.key in labels:
                     yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
-
-    def _corrected(self, subject: Subject, label: LabelSpec, value: str) -> tuple[Operation, ...]:
-        """What gives the label the value that was meant; of one that is to be "true", "false" is to have none."""
-        if (value.casefold(), label.value) == ("false", "true"):
-            return (removal((*_LABELS, label.key)),)
-        if value.casefold() == label.value.casefold() and self._can_be(subject, label):
-            return (replacement((*_LABELS, label.key), label.value),)
-        return ()
-
-    def _moved(self, subject: Subject, where: tuple[str, str], key: str, label: LabelSpec) -> tuple[Operation, ...]:
-        """What makes the key of the labels or annotations the label."""
-        pod = subject.pod
-        value = (pod.labels if where == _LABELS else pod.annotations)[key]
-        if value != label.value or label.key in pod.labels or not self._can_be(subject, label):
-            return ()
-        return move((*where, key), (*_LABELS, label.key), value)
-
-    def _can_be(self, subject: Subject, label: LabelSpec) -> bool:
-        """Would the label make sense on the Pod, or be the next thing to be found, or lose work?"""
-        if label is self.spec.graceful:
-            return not self._is_set(self.spec.interruptible, subject.pod.labels)
-        return not (self._is_set(self.spec.graceful, subject.pod.labels) or self._held(subject))
 
     def _meant(self, key: str) -> LabelSpec | None:
         """Which of the two this one was to be; None where it is something else, or another policy's."""

@@ -9,7 +9,6 @@ import json
 from typing import TYPE_CHECKING
 
 from webhook.decision import Violation
-from webhook.patch import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,11 +87,10 @@ def sunk_tolerations(missing: Sequence[TaintSpec]) -> Violation:
         "does not tolerate SUNK's lock.",
         fix="add these",
         yaml=_tolerations([_tolerating(taint) for taint in missing]),
-        remedy=tuple(Operation("/spec/tolerations/-", _toleration_of(taint)) for taint in missing),
     )
 
 
-def other_value(label: LabelSpec, value: str, remedy: tuple[Operation, ...]) -> Violation:
+def other_value(label: LabelSpec, value: str) -> Violation:
     """A value that means nothing."""
     return Violation(
         reason=f"{label.key} says {json.dumps(value[:_SHOWN])}, not {json.dumps(label.value)}: it may have no effect",
@@ -100,11 +98,10 @@ def other_value(label: LabelSpec, value: str, remedy: tuple[Operation, ...]) -> 
         detail=f"CoreWeave documents {json.dumps(label.value)} alone. A Pod without a strategy holds up its node.",
         fix="remove it, or write",
         yaml=_labels(label),
-        remedy=remedy,
     )
 
 
-def annotation(label: LabelSpec, remedy: tuple[Operation, ...]) -> Violation:
+def annotation(label: LabelSpec) -> Violation:
     """A label that was written as an annotation."""
     return Violation(
         reason=f"{label.key} has no effect as an annotation: the Pod is never evicted, and holds up its node",
@@ -112,11 +109,10 @@ def annotation(label: LabelSpec, remedy: tuple[Operation, ...]) -> Violation:
         detail="CoreWeave reads it among the labels.",
         fix="move it to the labels",
         yaml=_labels(label),
-        remedy=remedy,
     )
 
 
-def misspelt(key: str, meant: LabelSpec, remedy: tuple[Operation, ...]) -> Violation:
+def misspelt(key: str, meant: LabelSpec) -> Violation:
     """A label that resembles one of the two."""
     return Violation(
         reason=f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and holds up its node",
@@ -124,7 +120,6 @@ def misspelt(key: str, meant: LabelSpec, remedy: tuple[Operation, ...]) -> Viola
         detail=f"CoreWeave reads {meant.key}.",
         fix=f"write this instead of {key[:_SHOWN]}",
         yaml=_labels(meant),
-        remedy=remedy,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,6 @@ import msgspec
 from webhook.capacity.query import Query
 from webhook.decision import Outcome, Violation
 from webhook.documents.yaml_writer import dump
-from webhook.patch import replacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +23,6 @@ _EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAMED: Final = 4
 """Names in a finding before the rest is only counted."""
 
-_CLOSE: Final = 0.8
-"""How alike a word and a value must be for one to take the place of the other: ``sopt`` and ``spot`` are not (0.75)."""
-
-_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN: Final = 60
 """Characters of a user's value that are repeated: a finding is read in a terminal."""
 
@@ -108,15 +103,13 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             wanted = _NAMES[_TYPES[self.type][0]]
             reason = f"{path} is {_NAMES.get(type(found), 'something else')}, not {wanted}"
             written = json.dumps(shown(found)) if isinstance(found, str) else shown(found)
-            yield self._violation(
-                reason, f"It is {written}.", f"write {wanted}{self._example()}", self._unquoted(found)
-            )
+            yield self._violation(reason, f"It is {written}.", f"write {wanted}{self._example()}")
             return
         if self.values and self._spelt(found) not in map(self._spelt, self.values):
             reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(self.values)}"
             meant = max(self.values, key=partial(_likeness, found))
             fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
-            yield self._violation(reason, "", fix, self._spelt_right(found))
+            yield self._violation(reason, "", fix)
         if self.minimum is not None and found < self.minimum:
             fix = f"write {self.minimum} or more:\n{as_yaml(path, self.minimum)}"
             yield self._violation(f"{path} is {found}, less than {self.minimum}", "", fix)
@@ -125,27 +118,9 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             fix = f"keep it, and create another pool for {shown(found)}:\n{as_yaml(path, before)}"
             yield self._violation(f"{path} can't be changed", was, fix)
 
-    def _violation(self, reason: str, detail: str, fix: str, right: int | str | None = None) -> Violation:
-        """The finding; ``right`` is the value that was meant, if that is certain."""
+    def _violation(self, reason: str, detail: str, fix: str) -> Violation:
         detail = " ".join(filter(None, (detail, self.detail)))
-        remedy = () if right is None else (replacement(self.query.text.split("."), right),)
-        return Violation(reason=reason, field=self.query.text, detail=detail, fix=fix, remedy=remedy, part=self.part)
-
-    def _unquoted(self, found: object) -> int | None:
-        """The number or boolean that a text is when its quotes are left out."""
-        if not isinstance(found, str):
-            return None
-        if self.type == "boolean":
-            return {"true": True, "false": False}.get(found)
-        return int(found) if self.type == "integer" and _INTEGER.fullmatch(found) else None
-
-    def _spelt_right(self, found: str) -> str | None:
-        """The one value that resembles it."""
-        by_case = {each.casefold(): each for each in self.values}
-        if (word := found.casefold()) in by_case:
-            return by_case[word]
-        close = get_close_matches(word[:_SHOWN], by_case, n=2, cutoff=_CLOSE)
-        return by_case[close[0]] if len(close) == 1 else None
+        return Violation(reason=reason, field=self.query.text, detail=detail, fix=fix, part=self.part)
 
     def _example(self) -> str:
         return "" if self.example is None else f", for example:\n{as_yaml(self.query.text, self.example)}"

@@ -33,7 +33,6 @@ from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.kube.pod import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.patch import move, removal
 from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
 from webhook.rules.reserved_labels_effect import allowed_keys, without_templates
@@ -46,12 +45,11 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.globs import Globs
     from webhook.kube.templates import Workload
-    from webhook.patch import Operation
     from webhook.policy.never import Never
     from webhook.rules.protocol import Facts, Subject
     from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
-_LABELS: Final = ("metadata", "labels")
+_LABELS: Final = "metadata.labels"
 
 _CLOSE: Final = 0.8
 """How alike two label names must be for a hint: ``interruptible`` and ``interruptable`` are (0.92)."""
@@ -61,16 +59,13 @@ class _Found(NamedTuple):
     """A reserved key.
 
     Attributes:
-        field: of the map that it is in; ``path`` the same for programs, empty where only a query finds it.
+        field: of the map that it is in.
         resource: that has it or gets it.
-        labels: the map.
     """
 
     key: str
     field: str
     resource: str
-    path: tuple[str | int, ...]
-    labels: Mapping[str, Any]
 
 
 class ReservedLabels(msgspec.Struct, frozen=True):
@@ -123,8 +118,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         reader = readers.of(value) if readers is not None else None
         if reader is not None and reader.labels is not None:
             given, before = mapping(reader.labels(value)), mapping(reader.labels(old))
-            path = tuple(reader.labels.text.split(".")) if reader.labels.plain else ()
-            found += self._added(subject, kind.resource, path, given, before, field=reader.labels.field)
+            found += self._added(subject, kind.resource, reader.labels.field, given, before)
         if workload is not None:
             found += chain(self._carried(subject, workload, value, old), self._unread(subject, workload, value, old))
         return found, own_keys_of_object(subject.request.kind.kind, workload, value, old)
@@ -140,7 +134,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                 raise MalformedObjectError(f"more than {TEMPLATES_AT_MOST} maps of labels", carried.path.text)
             for each in places:
                 there = before.get(each.identity, {})
-                yield from self._added(subject, carried.resource, each.path, each.value, there)
+                yield from self._added(subject, carried.resource, field_path(each.path), each.value, there)
 
     def _unread(
         self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
@@ -151,7 +145,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             if not self._reserved(labels) or _is_pod(found.value):
                 continue
             there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
-            yield from self._added(subject, PODS, (*found.path, *_LABELS), labels, _labels(there))
+            yield from self._added(subject, PODS, f"{field_path(found.path)}.{_LABELS}", labels, _labels(there))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """The keys in reserved domains."""
@@ -166,13 +160,11 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         self,
         subject: Subject,
         resource: str,
-        path: tuple[str | int, ...],
+        field: str,
         labels: Mapping[str, Any],
         before: Mapping[str, Any],
-        *,
-        field: str = "",
     ) -> list[_Found]:
-        """The reserved keys in ``labels``, at ``path``, that are neither allowed nor the same ``before``."""
+        """The reserved keys in ``labels``, at ``field``, that are neither allowed nor the same ``before``."""
         added: list[_Found] = []
         for key in self._reserved(labels):
             if resource in self.allowed and self.allowed[resource].match(key):
@@ -180,38 +172,14 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             elif key in before and before[key] == labels[key]:
                 subject.trace.say("label %s is reserved, and was there before", key)
             else:
-                added.append(_Found(key, field or field_path(path), resource, path, labels))
+                added.append(_Found(key, field, resource))
         return added
 
     def _violations(self, found: list[_Found]) -> Iterator[Violation]:
-        renamed: set[tuple[str, str]] = set()
-        for each in sorted(found, key=lambda each: each[:3]):
-            meant = self._meant(each.key, each.resource)
-            yield self._violation(each, meant, self._remedy(each, meant, renamed))
+        for each in sorted(found):
+            yield self._violation(each, self._meant(each.key, each.resource))
 
-    def _remedy(self, found: _Found, meant: str, renamed: set[tuple[str, str]]) -> tuple[Operation, ...]:
-        """What takes the key away, or gives it the name that was meant. Nothing where that is only a guess.
-
-        Args:
-            found: the key.
-            meant: the right one; empty: there is none.
-            renamed: maps and right keys of which another key was renamed to that one; added to.
-        """
-        key, field, _, path, labels = found
-        alone = removal((*path, key))
-        if not path:
-            return ()
-        if not meant:
-            return (alone,)
-        if meant in labels:
-            return (alone,) if labels[meant] == labels[key] else ()
-        is_misspelt = self.hints.get(key) == meant or key.partition("/")[0] == meant.partition("/")[0]
-        if not is_misspelt or (field, meant) in renamed:
-            return ()
-        renamed.add((field, meant))
-        return move((*path, key), (*path, meant), labels[key])
-
-    def _violation(self, found: _Found, meant: str, remedy: tuple[Operation, ...]) -> Violation:
+    def _violation(self, found: _Found, meant: str) -> Violation:
         prefix, _, name = found.key.partition("/")
         domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
         remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
@@ -220,7 +188,6 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             field=f'{found.field}["{found.key}"]',
             detail=f"Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.",
             fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
-            remedy=remedy,
         )
 
     def _meant(self, key: str, resource: str) -> str:

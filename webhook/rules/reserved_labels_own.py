@@ -6,8 +6,6 @@ simply not placed on spot. That is said where the key is written.
 
 from __future__ import annotations
 
-import difflib
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -19,7 +17,6 @@ from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.kube.pod import Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.patch import move
 from webhook.policy.errors import did_you_mean
 from webhook.policy.terms import BREAK_GLASS
 
@@ -27,19 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from webhook.kube.templates import Workload
-    from webhook.patch import Operation
     from webhook.rules.protocol import Subject
 
 PODS: Final = "pods"
 PREFIX: Final = "spotgate.dev/"
 
-_CLOSE: Final = 0.8
-"""How alike two names must be for one to be renamed to the other: ``capcity`` and ``capacity`` are (0.93)."""
-
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-
 Member = Literal["labels", "annotations"]
-Path = tuple[str | int, ...]
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -67,14 +57,12 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
         pods: where the metadata of Pods is, seen from it, for people; empty: it makes none.
         pod: it is a Pod, or becomes one.
         applied: it is the object of the request, and no part of it.
-        template: the path of its only pod template; empty where it has none, or several.
     """
 
     name: str
     pods: tuple[str, ...] = ("metadata",)
     pod: bool = False
     applied: bool = False
-    template: Path = ()
 
     def suits(self, key: _Key) -> bool:
         """Has the key an effect here, in the right member?"""
@@ -93,8 +81,8 @@ def own_keys_of_pod(subject: Subject) -> Iterator[Violation]:
     """Those that the request adds to a Pod or a pod template, and that have no effect there."""
     place = _template(f"{field_path(subject.path)}.metadata") if subject.template else _POD
     pod, old = subject.pod, subject.old_pod or _NOTHING
-    yield from _without_effect(place, "labels", pod.labels, old.labels, beside=pod.annotations)
-    yield from _without_effect(place, "annotations", pod.annotations, old.annotations, beside=pod.labels)
+    yield from _without_effect(place, "labels", pod.labels, old.labels)
+    yield from _without_effect(place, "annotations", pod.annotations, old.annotations)
 
 
 def own_keys_of_object(
@@ -105,18 +93,14 @@ def own_keys_of_object(
     there = {member: mapping(metadata.get(member)) for member in _SINGULAR}
     pods: tuple[str, ...] = ()
     on_pods: Collection[str] = ()
-    template: Path = ()
     if workload is not None:
         yield from _carried(workload, value, old)
         pods = tuple(f"{path.text}.metadata" for path in workload.paths)
         if any(key.startswith(PREFIX) for keys in there.values() for key in keys):
             on_pods = _keys_of_pods(workload, value)
-            templates = [found.path for found in islice(workload.templates(value), 2)]
-            template = templates[0] if len(templates) == 1 else ()
-    place = _Place(name=f"the {kind} itself", pods=pods, applied=True, template=template)
+    place = _Place(name=f"the {kind} itself", pods=pods, applied=True)
     for member, keys in there.items():
-        beside = there["annotations" if member == "labels" else "labels"]
-        yield from _without_effect(place, member, keys, mapping(before.get(member)), beside=beside, on_pods=on_pods)
+        yield from _without_effect(place, member, keys, mapping(before.get(member)), on_pods=on_pods)
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -153,15 +137,13 @@ def _without_effect(
     values: Mapping[str, Any],
     before: Mapping[str, Any],
     *,
-    path: Path = (),
-    beside: Mapping[str, Any] | None = None,
+    path: tuple[str | int, ...] = (),
     on_pods: Collection[str] = (),
 ) -> Iterator[Violation]:
     """The keys of ours in ``values`` that were not the same before, are not ``on_pods``, and have no effect there.
 
     Args:
         path: of the values; empty: they are this member of the metadata.
-        beside: the other member of the same metadata; None: the values are no metadata.
     """
     path = path or ("metadata", member)
     for key in sorted([key for key in values if key.startswith(PREFIX)]):
@@ -170,34 +152,12 @@ def _without_effect(
         known = _KEYS.get(key)
         where = f'{field_path(path)}["{key}"]'
         if known is None:
-            meant = _meant(key, member, place)
-            remedy = move((*path, key), (*path, meant), values[key]) if meant and meant not in values else ()
-            yield _unknown(key, member, where, remedy)
+            yield _unknown(key, member, where)
         elif known.member != member or not place.suits(known):
-            to = _where_to(key, values[key], known, place, beside)
-            remedy = move((*path, key), (*to, key), values[key]) if to else ()
-            yield _misplaced(key, known, place, member, where, remedy)
+            yield _misplaced(key, known, place, member, where)
 
 
-def _meant(key: str, member: Member, place: _Place) -> str:
-    """The one key that resembles it and has an effect there; empty: there is none, or are several."""
-    names = {each.removeprefix(PREFIX): each for each in _KEYS}
-    close = difflib.get_close_matches(key.removeprefix(PREFIX), names, n=2, cutoff=_CLOSE)
-    meant = names[close[0]] if len(close) == 1 else ""
-    suits = meant and _KEYS[meant].member == member and place.suits(_KEYS[meant])
-    return meant if suits else ""
-
-
-def _where_to(key: str, value: object, known: _Key, place: _Place, beside: Mapping[str, Any] | None) -> Path:
-    """The only member of any metadata in which it would have its effect; empty: there is none, or are several."""
-    if known.member == "labels" and not _LABEL_VALUE.fullmatch(str(value)):
-        return ()
-    if place.suits(known):
-        return () if beside is None or key in beside else ("metadata", known.member)
-    return (*place.template, "metadata", known.member) if known.on_pods and place.template else ()
-
-
-def _unknown(key: str, member: Member, field: str, remedy: tuple[Operation, ...]) -> Violation:
+def _unknown(key: str, member: Member, field: str) -> Violation:
     labels, annotations = (
         ", ".join(each for each, known in _KEYS.items() if known.member == kind) for kind in ("labels", "annotations")
     )
@@ -207,13 +167,10 @@ def _unknown(key: str, member: Member, field: str, remedy: tuple[Operation, ...]
         detail=f"spotgate reads the labels {labels}, and the annotations {annotations}.",
         fix="mend its name, or remove it",
         outcome=Outcome.WARN,
-        remedy=remedy,
     )
 
 
-def _misplaced(
-    key: str, known: _Key, place: _Place, member: Member, field: str, remedy: tuple[Operation, ...]
-) -> Violation:
+def _misplaced(key: str, known: _Key, place: _Place, member: Member, field: str) -> Violation:
     if known.member != member:
         why = f"has no effect: it must be {'a label' if known.member == 'labels' else 'an annotation'}"
     elif known.on_pods:
@@ -228,5 +185,4 @@ def _misplaced(
         field=field,
         fix=f"move it to {where}" if where else "remove it",
         outcome=Outcome.WARN,
-        remedy=remedy,
     )
