@@ -75,7 +75,7 @@ def test_every_policy_has_its_binding_and_a_name_of_its_own(run: Run) -> None:
     assert [each["kind"] for each in documents] == [POLICY, BINDING] * (len(documents) // 2)
     names = [each["metadata"]["name"] for each in documents[::2]]
     assert [each["spec"]["policyName"] for each in documents[1::2]] == names
-    assert len(set(names)) == len(names) > 30
+    assert len(set(names)) == len(names) > 20
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name) for name in names)
 
 
@@ -88,13 +88,12 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
         "graceful-termination: not exported: it changes Pods",
         "on-demand-fallback: not exported: it looks up the cluster's node pools",
         "reserved-labels: keys of spotgate.dev that have no effect are not looked for: they are only ever warned of",
-        "spec.match.namespaces.include[1]: karpenter-controller: kube-system is a system namespace, and left alone",
-        "spec.resources[0].checks[0].when: karpenter-controller: CEL has no equal of this JMESPath (pipe)",
+        "node-pool-rules: not exported: while the webhook is down, node pools are refused anyway",
     } <= set(said)
     exported = {name.partition(".")[0] for name in policies(done.out)}
-    assert exported == {"node-pool-rules", "reserved-labels", "reserved-node-labels"}
+    assert exported == {"reserved-labels", "reserved-node-labels"}
     assert {each.name for each in load_bundle().policies} == exported | {
-        found[1] for each in said if (found := re.search(r"([\w-]+): (?:not exported|CEL has)", each))
+        found[1] for each in said if (found := re.search(r"([\w-]+): not exported", each))
     }
     head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
     assert [": ".join(filter(None, (field, text))) for text, field in head] == said

@@ -1,4 +1,4 @@
-"""Requests that policies in exported_policies.yaml, and the shipped rules for node pools, allow, warn of and deny."""
+"""Requests that policies in exported_policies.yaml allow, warn of and deny."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.controlplane.objects import deployment, job, node_pool, pod
+from tests.controlplane.objects import deployment, job, pod
 from tests.controlplane.parity_answers import Identity
 
 JSON = dict[str, Any]
@@ -347,36 +347,4 @@ SCALERS = [
 ]
 
 
-def pool(name: str = "new", **spec: Any) -> JSON:
-    """A NodePool of CKS; None takes a field out."""
-    thing = node_pool(name, **spec)
-    thing["spec"] = {key: value for key, value in thing["spec"].items() if value is not None}
-    return thing
-
-
-SCALED: JSON = {"autoscaling": True, "minNodes": 1, "maxNodes": 3}
-POOLS = [
-    Case("a pool", ALLOW, pool()),
-    Case("no instance type but an empty one", DENY, pool(instanceType="")),
-    Case("a class in another case", ALLOW, pool(computeClass="SPOT")),
-    Case("an unknown release train", DENY, pool(image={"releaseTrain": "new"})),
-    Case("a known release train", ALLOW, pool(image={"releaseTrain": "latest"})),
-    Case("autoscaled within bounds", ALLOW, pool(**SCALED, targetNodes=2)),
-    Case("bounds the wrong way round", DENY, pool(**SCALED | {"minNodes": 5}, targetNodes=2)),
-    Case("below the bounds", DENY, pool(**SCALED, targetNodes=0)),
-    Case("above the bounds", DENY, pool(**SCALED, targetNodes=4)),
-    Case("out of bounds without autoscaling", ALLOW, pool(minNodes=5, maxNodes=3)),
-    Case("autoscaled superchips", DENY, pool(**SCALED, targetNodes=2, instanceType="GB200-4x")),
-    Case("a driver and an image", DENY, pool(gpu={"version": "570"}, image={"name": "x"})),
-    Case("an empty image is none", ALLOW, pool(gpu={"version": "570"}, image={})),
-    Case("another instance type", DENY, pool("p1", instanceType="cd-gp-i64-erapids"), pool("p1"), "UPDATE"),
-    Case("more nodes", ALLOW, pool("p2", targetNodes=9), pool("p2"), "UPDATE"),
-    Case(
-        "wrong before",
-        ALLOW,
-        pool("p3", minNodes=5, maxNodes=3, autoscaling=True, targetNodes=4, nodeLabels={"a": "b"}),
-        pool("p3", minNodes=5, maxNodes=3, autoscaling=True, targetNodes=4),
-        "UPDATE",
-    ),
-]
-CASES = [*OWNED, *LISTS, *ADVISED, *IMAGES, *SIZED, *KEPT, *TIERED, *SCALERS, *POOLS]
+CASES = [*OWNED, *LISTS, *ADVISED, *IMAGES, *SIZED, *KEPT, *TIERED, *SCALERS]

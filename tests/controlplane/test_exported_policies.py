@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from tests.controlplane.exported_cases import ALLOW, CASES, DENY, EVERYTHING, NAMESPACES, TOO_MANY, WARN, Case
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.parity_answers import ADMINISTRATOR, connect
-from webhook.bundle import SHIPPED, load_bundle
+from webhook.bundle import load_bundle
 from webhook.cli.vap import export
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
@@ -49,16 +48,9 @@ class Outcomes:
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """The policies above, and of the shipped rules for node pools what can be exported."""
-    document = next(yaml.safe_load_all((SHIPPED / "node-pool-rules.yaml").read_text()))
-    document["spec"] |= {
-        **dict.fromkeys(("superchipOnSpot", "spotWithoutTaint", "unknownInstanceType", "unreadable"), "off"),
-        "karpenter": {"diversification": {"enforcement": "off"}, "requirements": "off", "budgets": "off"},
-    }
-    rules = tmp_path_factory.mktemp("policies") / "pools.yaml"
-    rules.write_text(yaml.safe_dump(document))
-    return load_bundle([POLICIES, rules])
+def bundle() -> Bundle:
+    """The policies above."""
+    return load_bundle([POLICIES])
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +73,6 @@ def outcomes(cluster: Cluster, bundle: Bundle) -> Outcomes:
     with connect(cluster) as server, contextlib.ExitStack() as stack:
         stack.callback(kubectl, "delete", "namespace", *NAMESPACES, "--wait=false")
         before = {case.name: _store(server, case) for case in CASES if case.old is not None}
-        stack.callback(_remove_pools, server)
         for case in CASES:
             found.of_spotgate[case.name] = _judged(bundle, server, case, before.get(case.name))
         stack.callback(_wait_until, lambda: _verdict(*_ask(server, TOO_MANY)) == ALLOW)
@@ -106,12 +97,6 @@ def _store(server: Server, case: Case) -> JSON:
     if case.subresource:
         body = server.send("GET", f"{_path(server, case)}", {}, ADMINISTRATOR)[1]
     return body
-
-
-def _remove_pools(server: Server) -> None:
-    for case in CASES:
-        if case.old is not None and case.old["kind"] == "NodePool":
-            server.send("DELETE", _path(server, case), {}, ADMINISTRATOR)
 
 
 def _collection(server: Server, thing: JSON) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import policy_kinds
-from webhook.cli import vap_labels, vap_pools, vap_validation
+from webhook.cli import vap_labels, vap_validation
 from webhook.cli.vap_cel import with_items
 from webhook.cli.vap_matching import JSON, Source
 from webhook.decision import Outcome
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 _PARTS: Final[Mapping[str, Callable[[Source], Iterator[Part]]]] = {
-    "NodePoolRules": vap_pools.parts,
     "ReservedLabels": vap_labels.parts,
     "Validation": vap_validation.parts,
 }

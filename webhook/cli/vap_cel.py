@@ -101,13 +101,6 @@ class Fields:
             self.variables[name] = text
         return f"variables.{name}"
 
-    def kept(self, path: Sequence[str]) -> str:
-        """Does the request leave what is at this path as it is?"""
-        value, old = self.value(path), self.value(path, old=True)
-        name = f"kept_{'_'.join(path)}"
-        self.variables[name] = f"oldObject != null && {value} == {old}"
-        return f"variables.{name}"
-
     def maps(self, path: Sequence[str], *, old: bool = False) -> str:
         """A list of the maps that are at a path in which one segment at most is ``*`` or ``[*]``.
 
