@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -102,6 +103,23 @@ async def test_nobody_is_given_a_reading_that_began_before_he_asked() -> None:
     assert names(await state.fresh()) == ["third"]
 
 
+async def test_however_much_is_asked_readings_begin_one_pause_apart() -> None:
+    server = SlowServer()
+    server.gate.set()
+    state = LiveState(server, PROVIDERS, Pace(apart=3600))
+    await state.fresh()
+    waiting = [asyncio.create_task(state.fresh()) for _ in range(1000)]
+    await asyncio.sleep(0.05)
+    assert server.asked == 1
+    assert not any(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
+    state = LiveState(server, PROVIDERS, Pace(apart=0.001))
+    for _ in range(5):
+        await state.fresh()
+    assert server.asked == 6
+
+
 async def test_who_gives_up_waiting_leaves_the_reading_to_the_others() -> None:
     server = SlowServer()
     state = LiveState(server, PROVIDERS)
@@ -179,8 +197,8 @@ THINGS = Source(resource="things", read=lambda metadata, _: (metadata.labels or 
 
 
 @asynccontextmanager
-async def mirror_of(script: Script) -> AsyncIterator[Mirror[str]]:
-    mirror = Mirror(script, THINGS, HASTE, lambda: None)
+async def mirror_of(script: Script, pace: Pace = HASTE) -> AsyncIterator[Mirror[str]]:
+    mirror = Mirror(script, THINGS, pace, lambda: None)
     run = asyncio.create_task(mirror.run())
     yield mirror
     run.cancel()
@@ -209,6 +227,36 @@ async def test_after_a_failure_of_the_moment_a_watch_goes_on_where_it_was(status
         await until(lambda: len(script.asked) == 3)
         assert script.asked == ["list", "watch from 1", "watch from 7"]
         assert mirror.items.keys() == {("", "a")}
+        assert mirror.known
+
+
+async def test_what_a_starting_api_server_forbids_stays_known(written: io.BytesIO) -> None:
+    refused = ApiError.refused(403, "things is forbidden: RBAC")
+    script = Script(listing("1", thing("a", "1", "one")), Lines(), refused, refused, refused, listing("2"), Lines())
+    async with mirror_of(script) as mirror:
+        await until(lambda: mirror.known)
+        await until(lambda: mirror.problem)
+        assert mirror.known
+        assert mirror.items == {("", "a"): "one"}
+        await until(lambda: not mirror.items)
+        assert (mirror.known, mirror.problem) == (True, None)
+    assert b"403 Forbidden" in written.getvalue()
+
+
+async def test_what_is_forbidden_for_long_is_unknown_until_it_is_not() -> None:
+    refused = ApiError.refused(403, "things is forbidden: RBAC")
+    script = Script(listing("1"), Lines(), *[refused] * 1000)
+    async with mirror_of(script, replace(HASTE, forbidden=0.05)) as mirror:
+        await until(lambda: mirror.known)
+        await until(lambda: not mirror.known)
+        assert mirror.problem is refused
+
+
+async def test_only_an_unbroken_time_of_refusals_counts() -> None:
+    refused, gone = ApiError.refused(403, "no"), ApiError("connection refused")
+    script = Script(listing("1"), Lines(), *[refused, gone] * 500)
+    async with mirror_of(script, replace(HASTE, forbidden=0.05)) as mirror:
+        await until(lambda: len(script.asked) > 200)
         assert mirror.known
 
 

@@ -124,6 +124,35 @@ def test_the_shipped_cluster_role_names_every_node_pool_that_the_shipped_policie
     assert {(*resource, verb) for resource in read for verb in ("list", "watch")} <= may
 
 
+@pytest.mark.usefixtures("bare_pools")
+async def test_while_an_api_server_starts_and_forbids_everything_what_was_known_stays_known(
+    bare_cluster: Cluster,
+) -> None:
+    async with following(account(bare_cluster, "restarted", "list", "watch")) as state:
+        before = names(state.view())
+        mirrors = list(state._mirrors())
+        seen: set[int] = set()
+
+        async def watch() -> None:
+            while True:
+                assert names(state.view()) == before
+                seen.update(mirror.problem.status for mirror in mirrors if mirror.problem is not None)
+                await asyncio.sleep(0.005)
+
+        watching = asyncio.create_task(watch())
+        for _ in range(5):  # the moment is short, and not every look falls into it
+            bare_cluster.processes["kube-apiserver"].kill()
+            bare_cluster.processes["kube-apiserver"].start()
+            await until(lambda: any(mirror.problem is not None for mirror in mirrors))
+            await until(lambda: all(mirror.problem is None for mirror in mirrors))
+            if http.client.FORBIDDEN in seen:
+                break
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):  # and not AssertionError
+            await watching
+        assert http.client.FORBIDDEN in seen, "the API server never forbade what it permits"
+
+
 # Credentials
 
 

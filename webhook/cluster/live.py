@@ -10,6 +10,7 @@ the moment asks `fresh`, which reads the node pools themselves.
 from __future__ import annotations
 
 import asyncio
+import math
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -65,6 +66,7 @@ class LiveState:
         self._view: ClusterView | None = None
         self._last_pools: tuple[Pool, ...] = ()
         self._next_reading: asyncio.Task[ClusterView] | None = None
+        self._last_reading = -math.inf
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -111,8 +113,9 @@ class LiveState:
         return await asyncio.shield(self._next_reading)
 
     async def _read(self) -> ClusterView:
-        await asyncio.sleep(_COMPANY)
+        await asyncio.sleep(max(_COMPANY, self._last_reading + self._pace.apart - monotonic()))
         self._next_reading = None
+        self._last_reading = monotonic()
         sources = [mirror.source for mirror in self._pools]
         listings = await asyncio.gather(
             *(source.list(self._api, self._pace.answer) for source in sources), return_exceptions=True

@@ -6,6 +6,7 @@ What was seen last is kept while the API server can't be reached: a copy that is
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import traceback
 from dataclasses import dataclass
@@ -54,6 +55,10 @@ class Pace:
         watch: after which a watch begins anew; client-go takes five to ten minutes.
         silence: without a word a connection is taken for lost; the API server says something every minute.
         version: between looks at the API server's version.
+        forbidden: after so long of nothing but 403 what was known is unknown. An API server that starts refuses
+            everybody until it has read the roles: seconds, and in a large cluster tens of them.
+        apart: between the starts of two fresh readings, whatever is asked: at most ten a second, each a list of all
+            node pools. Who needs one waits that long at most, of the 2 s that a request has for it.
     """
 
     first: float = 0.5
@@ -63,6 +68,8 @@ class Pace:
     watch: float = 300
     silence: float = 90
     version: float = 300
+    forbidden: float = 60
+    apart: float = 0.1
 
     def pauses(self) -> Iterator[float]:
         """One after the other."""
@@ -84,7 +91,7 @@ class Mirror(Generic[T]):
     Attributes:
         items: what is wanted of each object.
         known: they have been listed and are watched, or the cluster does not have such a resource. That stays so while
-            the API server can't be reached, not when it forbids it.
+            the API server can't be reached or does not know us (401), and ends when it keeps forbidding it (403).
         problem: what keeps it from being up to date; None while nothing does.
         heard: when the API server was last heard of, by `time.monotonic`.
     """
@@ -100,6 +107,7 @@ class Mirror(Generic[T]):
         self._changed = changed
         self._version = ""
         self._resource_version = ""
+        self._forbidden_since = math.inf
 
     async def run(self) -> None:
         """Keep it up to date until cancelled."""
@@ -169,6 +177,7 @@ class Mirror(Generic[T]):
 
     def _succeeded(self) -> None:
         self.heard = monotonic()
+        self._forbidden_since = math.inf
         if self.problem is not None:
             self.problem = None
             log.info("resource followed again", resource=str(self.source))
@@ -181,7 +190,10 @@ class Mirror(Generic[T]):
         if str(error) != str(self.problem):
             log.warning("resource not followed", resource=str(self.source), problem=str(error))
         self.problem = error
-        self._becomes(known=self.known and error.status != HTTPStatus.FORBIDDEN)
+        now = monotonic()
+        forbidden = error.status == HTTPStatus.FORBIDDEN
+        self._forbidden_since = min(self._forbidden_since, now) if forbidden else math.inf
+        self._becomes(known=self.known and now - self._forbidden_since < self._pace.forbidden)
 
 
 class _Event(msgspec.Struct):
