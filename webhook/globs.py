@@ -40,16 +40,6 @@ class Globs:
         return text in self._exact or (self._match is not None and self._match(text) is not None)
 
 
-def covers(wide: str, narrow: str) -> bool:
-    """Does the first glob match all that the second matches? False where that is not easy to say."""
-    if wide in {narrow, "*"}:
-        return True
-    if set("?[") & set(wide) or "[" in narrow:
-        return not _META & set(narrow) and fnmatch.fnmatchcase(narrow, wide)
-    # What stands for itself in the wide one is no wildcard, so a wildcard of the narrow one falls to a `*` of it.
-    return fnmatch.fnmatchcase(narrow, wide)
-
-
 def is_glob(pattern: str) -> bool:
     """Has it a wildcard?"""
     return bool(_META & set(pattern))

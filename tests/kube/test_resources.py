@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.kube.resources import Resource, operations_on, resource_of, resource_of_crd, versions_of
+from webhook.kube.resources import Resource, resource_of, resource_of_crd, versions_of
 
 RAY_CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -100,25 +100,3 @@ def test_the_versions_of_a_resource_are_known_where_they_do_not_change(
     group: str, plural: str, versions: set[str]
 ) -> None:
     assert versions_of(group, plural) == versions
-
-
-@pytest.mark.parametrize(
-    ("group", "path", "operations"),
-    [
-        ("", "pods", {"CREATE", "UPDATE", "DELETE"}),
-        ("", "pods/exec", {"CONNECT"}),
-        ("", "pods/eviction", {"CREATE"}),
-        ("", "pods/log", set()),
-        ("", "pods/scale", None),
-        ("", "*/scale", {"UPDATE"}),
-        ("apps", "deployments/scale", {"UPDATE"}),
-        ("authentication.k8s.io", "tokenreviews", {"CREATE"}),
-        ("", "componentstatuses", set()),
-        ("example.com", "things", None),
-        ("example.com", "things/scale", {"UPDATE"}),
-        ("example.com", "things/exec", None),
-    ],
-)
-def test_the_operations_that_webhooks_are_asked_about(group: str, path: str, operations: set[str] | None) -> None:
-    plural, _, subresource = path.partition("/")
-    assert operations_on(group, subresource, plural) == operations

@@ -604,30 +604,6 @@ def test_a_hint_for_a_key_that_is_allowed_elsewhere_is_taken() -> None:
     assert isinstance(KIND.compile(spec, FACTS), ReservedLabels)
 
 
-@pytest.mark.parametrize(
-    ("rules", "told"),
-    [
-        ([("apps", "deployments")], ["deployments"]),
-        ([("*", "jobs"), ("compute.coreweave.com", "nodepools")], ["jobs"]),
-        ([("apps", "deployments"), ("", "pods")], []),
-        ([("apps", "deployments"), ("*", "*/*")], []),
-        ([("*", "*")], []),
-        ([("", "nodes")], []),
-        ([("example.com", "deployments")], []),
-    ],
-)
-def test_a_match_that_names_workloads_without_pods_is_told_of_their_templates(
-    rules: list[tuple[str, str]], told: list[str]
-) -> None:
-    written = [{"apiGroups": [group], "resources": [name], "operations": ["CREATE"]} for group, name in rules]
-    spec = ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], "match": {"resourceRules": written}})
-    rule = KIND.compile(spec, FACTS)
-    assert isinstance(rule, ReservedLabels)
-    assert [(never.path, never.text.partition(",")[0]) for never in rule.nevers] == [
-        (("match", "resourceRules", 0, "resources", 0), f"never looks at the pod templates of {name}") for name in told
-    ]
-
-
 prefixes = st.sampled_from(
     ("", "app/", "coreweave.com/", "x.coreweave.com/", "notcoreweave.com/", "y.coreweave.cloud/")
 )

@@ -9,9 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from webhook.cel.foresight import Foreseen
+    from collections.abc import Mapping, Sequence
 
 Path = tuple[str | None, ...]
 """Fields, and None for an item of a list."""
@@ -48,14 +46,12 @@ class EvaluationError(Exception):
 
     Attributes:
         unknown: the variable that could not be known, where that is why.
-        mistyped: whether that is so because a value is of another type than is asked for, as null.
         hint: what would be right; may be empty.
     """
 
-    def __init__(self, problem: str, unknown: str = "", *, mistyped: bool = False, hint: str = "") -> None:
+    def __init__(self, problem: str, unknown: str = "", *, hint: str = "") -> None:
         super().__init__(problem)
         self.unknown = unknown
-        self.mistyped = mistyped
         self.hint = hint
 
 
@@ -83,17 +79,6 @@ class Expression(Protocol):
         Raises:
             EvaluationError: it has none. Never read that as true.
         """
-
-    def foresee(self, nulls: Collection[str], request: Mapping[str, str]) -> Foreseen:
-        """What it comes to where these variables are null, as far as that is certain.
-
-        Args:
-            nulls: the variables.
-            request: what is known of it; ``request.operation`` always.
-        """
-
-    def asking(self, key: str) -> str:
-        """How to ask whether a key is there that it reads."""
 
 
 class Language(Protocol):

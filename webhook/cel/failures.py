@@ -28,6 +28,7 @@ _OVERLOADS: Final = {
     "@in": "in what is no list and no map",
 }
 _OF_A_LIST: Final = "ask what it is: `type(object.spec.x) == map`; a list is read by `list[0].x`, and `list.size()`"
+_ABSENT: Final = "ask first whether it is there, as `has(object.spec.x)` or `object.?x.orValue(...)` do"
 _OPAQUE: Final = "*opaque*"
 """What the library calls the type of an optional."""
 _NO_FIELDS: Final = (
@@ -53,18 +54,16 @@ def failed(text: str) -> EvaluationError:  # noqa: PLR0911 - one for each messag
             return EvaluationError(f"{found[1]} has a NUL character in it, and can't be judged")
     text = text.replace("int64", "int").replace("_type)", ")").replace("null_type,", "null,")
     if (found := _MISSING.fullmatch(text)) is not None:
-        return EvaluationError(f"no such key: {found[1]}")
+        return EvaluationError(f"no such key: {found[1]}", hint=_ABSENT)
     if (found := _OUT_OF_BOUNDS.fullmatch(text)) is not None:
         return EvaluationError(f"index out of bounds: {found[1]}")
     if (found := _CONTAINER.fullmatch(text)) is not None:
         kind = found[1].removesuffix("_type")
-        return EvaluationError(f"a field or an item is read of {kind}, which has none", mistyped=True)
+        return EvaluationError(f"a field or an item is read of {kind}, which has none")
     if (found := _OVERLOAD.fullmatch(text)) is not None:
         return _no_overload(found[1])
     if text in _NO_FIELDS:
-        return EvaluationError(
-            "a field is read of what has none: a string, a number, a list or null", mistyped=True, hint=_OF_A_LIST
-        )
+        return EvaluationError("a field is read of what has none: a string, a number, a list or null", hint=_OF_A_LIST)
     return EvaluationError(_SIMPLY.get(text, text))
 
 
@@ -74,11 +73,11 @@ def _no_overload(function: str) -> EvaluationError:
     if (found := _OPERATOR.fullmatch(function)) is None:
         hint = "of a list or a map, write `'a' in list`" if _CONTAINS.fullmatch(function) else of_optional
         said = _OVERLOADS.get(function, function)
-        return EvaluationError(f"no such overload: {said}", mistyped=True, hint=hint)
+        return EvaluationError(f"no such overload: {said}", hint=hint)
     operator, left, right = found.groups()
     if operator in {"?.", "[?"}:
-        return EvaluationError(f"a field is read of {left}, which has none", mistyped=True)
+        return EvaluationError(f"a field is read of {left}, which has none")
     hint = of_optional or "convert one of the two: `int(...)`, `double(...)`, `string(...)`"
     if "null" in {left, right}:
         hint = "ask first whether there is a value: `object.x != null`"
-    return EvaluationError(f"no such overload: {left} {operator} {right}", mistyped=True, hint=hint)
+    return EvaluationError(f"no such overload: {left} {operator} {right}", hint=hint)

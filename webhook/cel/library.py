@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.asking import asking
 from webhook.cel.checks import check
 from webhook.cel.constants import check_constants
 from webhook.cel.cost import BUDGET_NS, Cost
 from webhook.cel.extent import Shown, measured
 from webhook.cel.failures import failed
-from webhook.cel.foresight import Foreseen, foresee
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.meter import TOO_LONG, UNDER_WAY, Budget, metered
 from webhook.cel.mistakes import refused, wrong_type
@@ -33,7 +31,7 @@ from webhook.cel.reads import asked, hidden, names, paths
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from webhook.cel import Expression, Path, Values
     from webhook.cel.tree import Node
@@ -142,30 +140,16 @@ _LITTLE_NS: Final = BUDGET_NS / 1000
 class _Expression:
     """A compiled expression."""
 
-    __slots__ = ("_cost", "_expression", "_hidden", "_language", "_tree", "_type", "asked", "names", "paths")
+    __slots__ = ("_cost", "_expression", "_hidden", "_type", "asked", "names", "paths")
 
-    def __init__(self, of: CelCpp, expression: cel.Expression, tree: Node, kind: str) -> None:
-        self._language = of
+    def __init__(self, expression: cel.Expression, tree: Node, kind: str) -> None:
         self._expression = expression
-        self._tree = tree
         self._cost = Cost(tree)
         self._type = kind
         self._hidden = frozenset(hidden(tree))
         self.names = frozenset(names(tree, VARIABLES))
         self.paths: Mapping[Path, str] = dict(paths(tree))
         self.asked: frozenset[Path] = frozenset(asked(tree))
-
-    def foresee(self, nulls: Collection[str], request: Mapping[str, str]) -> Foreseen:
-        """As `webhook.cel.Expression` has it."""
-        known = {**dict.fromkeys(VARIABLES, NOT_KNOWN), **dict.fromkeys(nulls), **request}
-        try:
-            return Foreseen.TRUE if self.evaluate(self._language.values(known)) else Foreseen.FALSE
-        except EvaluationError:
-            return foresee(self._tree, nulls, request["request.operation"])
-
-    def asking(self, key: str) -> str:
-        """As `webhook.cel.Expression` has it."""
-        return asking(self._tree, key)
 
     def evaluate(self, values: Values) -> bool | str:
         assert isinstance(values, _Values)  # noqa: S101 - there is one library
@@ -259,7 +243,7 @@ class CelCpp:
         if wanted and kind != wanted:
             raise wrong_type(kind, wanted, text)
         tree = read_tree(expression.serialize())
-        compiled = _Expression(self, expression, tree, wanted)
+        compiled = _Expression(expression, tree, wanted)
         check(tree, compiled.paths, text)
         check_constants(tree, text, self._why_not, always=bool(wanted))
         self._try(compiled)
@@ -273,7 +257,7 @@ class CelCpp:
     def _unconverted(self, function: str, value: str) -> str:
         converted = self._environment.compile(f"dyn({function}({json.dumps(value, ensure_ascii=False)})) == 1")
         try:
-            _Expression(self, converted, read_tree(converted.serialize()), "BOOL").evaluate(self._nothing)
+            _Expression(converted, read_tree(converted.serialize()), "BOOL").evaluate(self._nothing)
         except EvaluationError as error:
             return str(error)
         return ""

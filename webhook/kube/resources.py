@@ -78,28 +78,6 @@ def is_built_in(group: str) -> bool:
     return group in _NAMESPACED or group in _CLUSTER_SCOPED
 
 
-def subresources_of(group: str, plural: str) -> list[str]:
-    """The subresources of a built-in resource; of ``*``: of any in the group."""
-    paths = [path.split("/") for path in _SUBRESOURCES.get(group, "").split()]
-    return [subresource for resource, subresource in paths if plural in {"*", resource}]
-
-
-def operations_on(group: str, subresource: str, plural: str) -> frozenset[str] | None:
-    """The operations that the API server asks webhooks about; None: they are not known.
-
-    Args:
-        group: the API group.
-        subresource: empty for the resource itself.
-        plural: the resource; ``*``: any of the group.
-    """
-    if not is_built_in(group):
-        return frozenset({"UPDATE"}) if subresource in {"status", "scale"} else None
-    if not subresource:
-        return frozenset(_OPERATIONS.get((group, plural), "CREATE UPDATE DELETE").split())
-    there = subresource in subresources_of(group, plural)
-    return frozenset(_ON_SUBRESOURCES.get(subresource, "").split()) if there else None
-
-
 def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
     """The resource that a CustomResourceDefinition makes; None where the document does not say."""
     match crd:
@@ -174,59 +152,6 @@ _UNSETTLED: Final = (
     "Workload"
 )
 """Kinds that are, or lately were, served in alpha or beta versions."""
-
-_OPERATIONS: Final = {
-    ("", "bindings"): "CREATE",
-    ("", "componentstatuses"): "",
-    ("authentication.k8s.io", "selfsubjectreviews"): "CREATE",
-    ("authentication.k8s.io", "tokenreviews"): "CREATE",
-    ("authorization.k8s.io", "localsubjectaccessreviews"): "CREATE",
-    ("authorization.k8s.io", "selfsubjectaccessreviews"): "CREATE",
-    ("authorization.k8s.io", "selfsubjectrulesreviews"): "CREATE",
-    ("authorization.k8s.io", "subjectaccessreviews"): "CREATE",
-}
-"""Of resources that can't be created, updated and deleted."""
-
-_SUBRESOURCES: Final = {
-    "": "namespaces/finalize namespaces/status nodes/proxy nodes/status persistentvolumeclaims/status "
-    "persistentvolumes/status pods/attach pods/binding pods/ephemeralcontainers pods/eviction pods/exec pods/log "
-    "pods/portforward pods/proxy pods/resize pods/status replicationcontrollers/scale replicationcontrollers/status "
-    "resourcequotas/status serviceaccounts/token services/proxy services/status",
-    "admissionregistration.k8s.io": "validatingadmissionpolicies/status",
-    "apiextensions.k8s.io": "customresourcedefinitions/status",
-    "apiregistration.k8s.io": "apiservices/status",
-    "apps": "daemonsets/status deployments/scale deployments/status replicasets/scale replicasets/status "
-    "statefulsets/scale statefulsets/status",
-    "autoscaling": "horizontalpodautoscalers/status",
-    "batch": "cronjobs/status jobs/status",
-    "certificates.k8s.io": "certificatesigningrequests/approval certificatesigningrequests/status "
-    "podcertificaterequests/status",
-    "flowcontrol.apiserver.k8s.io": "flowschemas/status prioritylevelconfigurations/status",
-    "internal.apiserver.k8s.io": "storageversions/status",
-    "networking.k8s.io": "ingresses/status networkpolicies/status servicecidrs/status",
-    "policy": "poddisruptionbudgets/status",
-    "resource.k8s.io": "devicetaintrules/status resourceclaims/status resourcepoolstatusrequests/status",
-    "scheduling.k8s.io": "podgroups/status",
-    "storage.k8s.io": "volumeattachments/status",
-    "storagemigration.k8s.io": "storageversionmigrations/status",
-}
-
-_ON_SUBRESOURCES: Final = {
-    "approval": "UPDATE",
-    "attach": "CONNECT",
-    "binding": "CREATE",
-    "ephemeralcontainers": "UPDATE",
-    "eviction": "CREATE",
-    "exec": "CONNECT",
-    "finalize": "UPDATE",
-    "portforward": "CONNECT",
-    "proxy": "CONNECT",
-    "resize": "UPDATE",
-    "scale": "UPDATE",
-    "status": "UPDATE",
-    "token": "CREATE",
-}
-"""Operations on subresources; ``log`` is only read."""
 
 _BUILT_IN: Final = {
     (group, kind): Resource(group, kind, plural_of(kind), namespaced)

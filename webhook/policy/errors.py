@@ -68,10 +68,10 @@ class SpecErrors(ValueError):  # noqa: N818 - it is several
         super().__init__("\n".join(each.problem for each in self.errors))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``, did you mean `x`?`` where something known is close to the word; else nothing."""
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return ``, did you mean `x`?`` where something known is as close to the word as the cutoff; else nothing."""
     by_case = {each.casefold(): each for each in known}
-    close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=cutoff)
     return f", did you mean `{by_case[close[0]]}`?" if close else ""
 
 

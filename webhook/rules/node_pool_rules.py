@@ -30,10 +30,8 @@ from webhook.capacity.query import Query
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import is_named
-from webhook.policy.never import Never
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules_checks import Check, FieldRule, ResourceChecks, Text
-from webhook.rules.node_pool_rules_doubts import begins_with_object, doubts
 from webhook.rules.node_pool_rules_karpenter import GROUP, RESOURCE, Diversity, Karpenter
 from webhook.rules.node_pool_rules_pools import PoolChecks
 from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
-    from webhook.rules.node_pool_rules_spec import CheckSpec, FieldSpec, NodePoolRulesSpec, PoolResourceSpec
+    from webhook.rules.node_pool_rules_spec import CheckSpec, FieldSpec, NodePoolRulesSpec
     from webhook.rules.protocol import Facts, Subject
 
 _OPERATIONS: Final = ("CREATE", "UPDATE")
@@ -64,7 +62,6 @@ class NodePoolRules(msgspec.Struct, frozen=True):
     readers: Mapping[tuple[str, str], ResourceReader]
     pools: PoolChecks
     karpenter: Karpenter
-    nevers: tuple[Never, ...]
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -125,28 +122,6 @@ def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
             )
 
 
-def _doubts(
-    resources: Sequence[PoolResourceSpec], readers: Mapping[tuple[str, str], ResourceReader]
-) -> Iterator[Never]:
-    """What of fields and checks can't be meant."""
-    for number, item in enumerate(resources):
-        reading = readers.get((item.group, item.resource))
-        sizes = (size for reader in (reading.readers if reading else ()) for size in (reader.desired, reader.maximum))
-        types = {size.text: "integer" for size in sizes if size is not None and size.plain}
-        types |= {field.path: field.type for field in item.fields if field.type is not None}
-        for index, field in enumerate(item.fields):
-            if said := begins_with_object(field.path):
-                yield Never(("resources", number, "fields", index, "path"), said)
-        for index, check in enumerate(item.checks):
-            if check.enforcement is Enforcement.OFF:
-                continue
-            path = ("resources", number, "checks", index)
-            yield from (Never((*path, "when"), said) for said in doubts(check.when, types))
-            for place, each in enumerate(check.fields):
-                if said := begins_with_object(each):
-                    yield Never((*path, "fields", place), said)
-
-
 def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
     rules: Sequence[ResourceRule | ResourceRuleSpec] = spec.match.resource_rules or _rules(facts)
     checks: dict[tuple[str, str], ResourceChecks] = {}
@@ -186,7 +161,6 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
             budgets=_outcome(karpenter.budgets),
             malformed=_outcome(karpenter.malformed_budgets),
         ),
-        nevers=tuple(_doubts(spec.resources, readers)),
     )
 
 

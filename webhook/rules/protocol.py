@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
     from webhook.policy.common import MatchSpec, PolicySpec
-    from webhook.policy.never import Never
     from webhook.review import Request
 
 NO_NEEDS: Final = Needs()
@@ -103,15 +102,6 @@ class Asking(Protocol):
     @property
     def needs(self) -> Needs:
         """What it asks, instead of its kind's ``needs``."""
-
-
-@runtime_checkable
-class Doubtful(Protocol):
-    """A rule whose spec is no mistake, and has parts that can never take effect."""
-
-    @property
-    def nevers(self) -> tuple[Never, ...]:
-        """They are."""
 
 
 @runtime_checkable

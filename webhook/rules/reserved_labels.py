@@ -35,7 +35,7 @@ from webhook.kube.pod import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
-from webhook.rules.reserved_labels_effect import allowed_keys, without_templates
+from webhook.rules.reserved_labels_effect import allowed_keys
 from webhook.rules.reserved_labels_own import PODS, mapping, own_keys_of_object, own_keys_of_pod
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.globs import Globs
     from webhook.kube.templates import Workload
-    from webhook.policy.never import Never
     from webhook.rules.protocol import Facts, Subject
     from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
@@ -76,7 +75,6 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         allowed: plural resource name -> keys that may be set.
         hints: misspelt key -> right key.
         readers: node-pool readers by API group and plural resource name; ``workloads`` as well.
-        nevers: what is not looked at, and may well have been meant.
     """
 
     domains: tuple[str, ...]
@@ -85,7 +83,6 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     hints: Mapping[str, str]
     readers: Mapping[tuple[str, str], ResourceReader]
     workloads: Mapping[tuple[str, str], Workload]
-    nevers: tuple[Never, ...] = ()
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:  # noqa: ARG002 - labels say it all
         """One violation for each reserved label that the request adds or changes, by key; then keys without effect."""
@@ -225,7 +222,6 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
         hints=spec.hints,
         readers=readers,
         workloads=workloads,
-        nevers=tuple(without_templates(spec.match, workloads)),
     )
 
 

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 from webhook.globs import Globs
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import is_named
-from webhook.policy.never import Never
 from webhook.rules.reserved_labels_own import PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from webhook.policy.common import MatchSpec
     from webhook.rules.protocol import ResourceRule
     from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
@@ -68,18 +65,3 @@ def _expect_given(hints: Mapping[str, str], domains: Collection[str], allowed: C
             raise SpecError(path, f"{meant!r} is not allowed on any resource: list it under `allow`")
         if all(each.match(key) for each in able):
             raise SpecError(path, f"{key!r} is allowed itself wherever {meant!r} is, so this is never said: remove it")
-
-
-def without_templates(match: MatchSpec, workloads: Iterable[tuple[str, str]]) -> Iterator[Never]:
-    """Rules that name workloads, where none names the Pods that are made of their templates."""
-    declared = match.resource_rules or ()
-    if any(is_named(rule, "", PODS) for rule in declared):
-        return
-    for number, rule in enumerate(declared):
-        for place, resource in enumerate(rule.resources):
-            if any(name == resource and is_named(rule, group, name) for group, name in workloads):
-                text = (
-                    f"never looks at the pod templates of {resource}, only at their own labels: name pods too "
-                    f'(apiGroups: [""], resources: [pods]), and the templates are judged with them'
-                )
-                yield Never(("match", "resourceRules", number, "resources", place), text)

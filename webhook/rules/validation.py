@@ -26,13 +26,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.cel import EvaluationError, MissingLibraryError, language
-from webhook.cel.foresight import FAILING
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.validation_compiler import Compiler
-from webhook.rules.validation_nulls import nulls_of, without_result
 from webhook.rules.validation_values import values_of
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
     from webhook.cel import Expression, Language, Values
     from webhook.context import Context
-    from webhook.policy.never import Never
     from webhook.rules.protocol import Facts, ResourceRule, Subject
     from webhook.rules.validation_spec import ValidationSpec
 
@@ -70,7 +67,6 @@ class Validation(msgspec.Struct, frozen=True):
     conditions: tuple[_Condition, ...]
     rules: tuple[_Rule, ...]
     needs: Needs
-    nevers: tuple[Never, ...]
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -90,7 +86,7 @@ class Validation(msgspec.Struct, frozen=True):
                     subject.trace.say("%s is true", rule.where)
                     continue
             except EvaluationError as error:
-                yield _no_result(error, rule, subject, context)
+                yield _no_result(error, rule, context)
                 continue
             subject.trace.say("%s is false", rule.where)
             yield Violation(reason=_message(rule, values), part=rule.where)
@@ -107,15 +103,14 @@ class Validation(msgspec.Struct, frozen=True):
                     subject.trace.say("%s is false", condition.where)
                     return ()
             except EvaluationError as error:
-                failed.append(_no_result(error, condition, subject, context))
+                failed.append(_no_result(error, condition, context))
         return tuple(failed) or None
 
 
-def _no_result(error: EvaluationError, of: _Condition, subject: Subject, context: Context) -> Violation:
+def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Violation:
     if not error.unknown:
-        reason, fix = _why(error, of.expression, subject)
-        fix = f"in the policy, {fix}" if fix else ""
-        return Violation(reason=f"expression failed: {reason}", detail=f"{of.where} is `{of.text}`.", fix=fix)
+        fix = f"in the policy, {error.hint}" if error.hint else ""
+        return Violation(reason=f"expression failed: {error}", detail=f"{of.where} is `{of.text}`.", fix=fix)
     if error.unknown == "pools":
         why, remedy = context.view.why_unknown, context.view.remedy
     elif error.unknown == "request.userInfo":
@@ -129,17 +124,6 @@ def _no_result(error: EvaluationError, of: _Condition, subject: Subject, context
     return Violation(reason=reason, detail=why, fix=remedy, unknown=True)
 
 
-def _why(error: EvaluationError, expression: Expression, subject: Subject) -> tuple[str, str]:
-    """Why there is no result, and what would be right."""
-    key = str(error).removeprefix("no such key: ")
-    if key != str(error):
-        return str(error), f"ask whether it is there: {expression.asking(key)}"
-    for name, null in nulls_of(subject).items() if error.mistyped else ():
-        if expression.foresee((name,), {"request.operation": subject.operation}) in FAILING:
-            return f"`{name}` is null {null.when}: {null.why}", f"write `{name} == null || ...`, {null.otherwise}"
-    return str(error), error.hint
-
-
 def _message(rule: _Rule, values: Values) -> str:
     if rule.message_expression is not None:
         try:
@@ -151,7 +135,7 @@ def _message(rule: _Rule, values: Values) -> str:
     return rule.message or f"failed expression: {rule.text}"
 
 
-def _compile(spec: ValidationSpec, facts: Facts) -> Validation:
+def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 - expressions need none
     import jsonpatch  # noqa: F401, PLC0415 - 10 ms that no request is to wait for: `Subject.shown` needs it
 
     try:
@@ -191,7 +175,6 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:
             for number, each in enumerate(spec.validations)
         ),
         needs=Needs(pools="pools" in compiler.names, namespaces="namespaceObject" in compiler.names),
-        nevers=(*compiler.doubts.values(), *without_result(compiler.compiled, spec.match, facts)),
     )
 
 

@@ -9,7 +9,6 @@ from webhook.cel import ExpressionError
 from webhook.cel.reads import offset_of, shown_path
 from webhook.cel.text import Text, bound_name, shown_name
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.never import LONG, Never, is_misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,14 +28,12 @@ class Compiler:
     Attributes:
         compiled: the expressions, by where they are below ``spec``.
         mistakes: what is wrong with those that are not there.
-        doubts: what is no mistake, and yet not meant.
         names: the variables that the expressions name.
     """
 
     def __init__(self, spec: ValidationSpec, of: Language) -> None:
         self.compiled: dict[Path, Expression] = {}
         self.mistakes: list[SpecError] = []
-        self.doubts: dict[str, Never] = {}
         self.names: set[str] = set()
         self._language = of
         self._given = spec.params
@@ -64,7 +61,7 @@ class Compiler:
             if self._broken.intersection(text.variables):
                 return
             compiled = self._language.compile(text.text, result, self._bound(text))
-            self._check_params(compiled, text.text, path)
+            self._check_params(compiled, text.text)
         except ExpressionError as error:
             self.mistakes.append(SpecError(path, self._said(error), error.offset))
         except RecursionError:
@@ -91,7 +88,7 @@ class Compiler:
         bound |= {bound_name(name): each.text for name, each in self._variables.items() if name in read}
         return {"params": self._params, **bound} if "params" in words else bound
 
-    def _check_params(self, expression: Expression, text: str, where: Path) -> None:
+    def _check_params(self, expression: Expression, text: str) -> None:
         """What is not in ``params`` never is: they stand in the policy. To ask whether it is there is no mistake.
 
         Raises:
@@ -109,18 +106,12 @@ class Compiler:
                     problem = f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`"
                     raise ExpressionError(problem, offset=offset)
                 if step not in value and path[: number + 1] in expression.asked:
-                    self._doubt(step, value, f"there is no `{shown_path(path[: number + 1])}`", where)
                     break
                 if step not in value:
                     hint = f"; `{of}` has {', '.join(value) or 'nothing'}"
                     problem = f"there is no `{shown_path(path[: number + 1])}`"
                     raise ExpressionError(problem, step, known=tuple(value), hint=hint, offset=offset)
                 value = value[step]
-
-    def _doubt(self, step: str, known: Mapping[str, Any], problem: str, where: Path) -> None:
-        meant = next((each for each in known if len(each) >= LONG and is_misspelt(step, each)), "")
-        if meant and problem not in self.doubts:
-            self.doubts[problem] = Never(where, f"{problem}, did you mean `{meant}`?")
 
     def _said(self, error: ExpressionError) -> str:
         if not error.name:
