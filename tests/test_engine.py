@@ -196,6 +196,23 @@ def test_system_namespaces_are_never_touched(namespace: str) -> None:
     assert not mutate(both, request(POD, namespace=namespace)).patch
 
 
+MIRROR = {**POD, "metadata": {"name": "web", "annotations": {"kubernetes.io/config.mirror": "x"}}}
+
+
+@pytest.mark.parametrize(
+    ("user", "outcome"),
+    [
+        ({"username": "system:node:a", "groups": ["system:nodes", "system:authenticated"]}, []),
+        ({"username": "system:node:a", "groups": ["devs"]}, ["deny"]),
+        ({"username": "jane", "groups": ["devs"]}, ["deny"]),
+        ({"username": ""}, ["deny"]),
+    ],
+)
+def test_only_a_node_makes_a_mirror_pod_that_is_never_touched(user: dict[str, Any], outcome: list[str]) -> None:
+    assert outcomes(validate(index(policy(Says())), request(MIRROR, userInfo=user))) == outcome
+    assert bool(mutate(index(policy(Tolerates())), request(MIRROR, userInfo=user)).patch) is bool(outcome)
+
+
 def test_a_policy_that_names_a_system_namespace_may_warn_there_and_no_more() -> None:
     include = {"namespaces": {"include": ["*", "kube-system"]}}
     naming = index(policy(Tolerates(), matcher=Matcher(MatchSpec.model_validate(include))))

@@ -69,10 +69,8 @@ clusters = strategies.node_pools()
 def asks_for(pod: JSON, namespace: JSON) -> str:
     """What of capacity the Pod or else its namespace asks for; empty: nothing, or the Pod is never touched."""
     metadata = pod["metadata"]
-    untouchable = (
-        "kubernetes.io/config.mirror" in (metadata.get("annotations") or {})
-        or pod["spec"]["schedulerName"] != "default-scheduler"
-        or any(owner["kind"] == "DaemonSet" for owner in metadata.get("ownerReferences") or ())
+    untouchable = pod["spec"]["schedulerName"] != "default-scheduler" or any(
+        owner["kind"] == "DaemonSet" for owner in metadata.get("ownerReferences") or ()
     )
     asked = (metadata.get("labels") or {}).get(CAPACITY, namespace.get(CAPACITY))
     return asked if not untouchable and asked in {"spot", "spot-preferred"} else ""
@@ -151,12 +149,10 @@ def test_a_pod_that_says_nothing_is_left_alone(pod: JSON, pools: list[JSON]) -> 
     assert Admission.of({**pod, "metadata": {"name": "pod"}, "spec": spec}, pools, {}).patch == []
 
 
-@given(pods, clusters, namespaces, st.sampled_from(("mirror", "bound", "daemon", "slurm")))
+@given(pods, clusters, namespaces, st.sampled_from(("bound", "daemon", "slurm")))
 def test_a_pod_that_others_place_is_left_alone(pod: JSON, pools: list[JSON], namespace: JSON, why: str) -> None:
     metadata, spec = dict(pod["metadata"]), dict(pod["spec"])
-    if why == "mirror":
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), "kubernetes.io/config.mirror": "x"}
-    elif why == "bound":
+    if why == "bound":
         spec["nodeName"] = "g8c41"
     elif why == "daemon":
         metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent", "controller": True}]

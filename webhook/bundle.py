@@ -243,6 +243,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
         controller_denies=spec.controller_created == "deny",
         mutator=mutator,
         validator=rule if isinstance(rule, Validator) else None,
+        guards_namespaces=kind.guards_namespaces,
         needs=rule.needs if isinstance(rule, Asking) else kind.needs,
         template_outcome=kind.template_outcome,
         unknown_outcome=kind.unknown_outcome,

@@ -17,16 +17,17 @@ from msgspec.structs import replace
 from webhook.context import Phase
 from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording
 from webhook.documents import field_path
+from webhook.kube.affinity import Answer
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import Pod, pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.kube.workload import surroundings_of
 from webhook.patch import Recorder, pointer
-from webhook.policy.match import namespace_of
+from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null
 from webhook.rules.protocol import NO_NEEDS
-from webhook.settling import Settling
+from webhook.settling import Settling, Undecided
 from webhook.subject import Judged
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
         return NOTHING
     evaluation = _Evaluation(request, index, context, particular=route.particular)
     namespace = evaluation.namespace or ""
-    if index.system_namespace(namespace, context.view):
+    if index.never_touches(request, context.view):
         evaluation.in_system_namespace(route.direct)
         return evaluation.decision()
     # A trace tells of the policies that are left out, too.
@@ -277,7 +278,7 @@ class _Evaluation:
             if policy.enforcement is Outcome.AUDIT:
                 subject.trace.say("enforcement is audit: nothing is changed")
                 continue
-            if not policy.matcher.trivial and self._is_undecided(policy):
+            if self._undecided(policy):
                 continue
             if editor is None:
                 editor = PodEditor(subject.pod, recorder)
@@ -289,8 +290,8 @@ class _Evaluation:
             if policy.validator is None or not self._looks(policy, subject):
                 continue
             for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
-                undecided = self._is_undecided(policy)
-                self.unknown += violation.unknown or undecided
+                undecided = self._undecided(policy)
+                self.unknown += violation.unknown or undecided is not None
                 self.findings.append(self._settling.finding(policy, violation, subject, where, undecided=undecided))
 
     def _looks(self, policy: Policy, subject: Judged) -> bool:
@@ -299,6 +300,9 @@ class _Evaluation:
         if self.recording is not None:
             self.recording.policy = policy.name
             self.recording.where = field_path(subject.path)
+        if self._owner is Answer.YES and not (self.only_warns or policy.guards_namespaces):
+            self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
+            return False
         if self.particular and (why_not := policy.why_not_request(request, template=subject.template)):
             self.trace.say("%s", why_not)
             return False
@@ -326,6 +330,19 @@ class _Evaluation:
     def _settling(self) -> Settling:
         return Settling(self.request, self.context, self.audit, only_warns=self.only_warns)
 
+    @cached_property
+    def _owner(self) -> Answer:
+        """Is the namespace a provider's own? `decide` leaves out those that are, but for Namespaces themselves."""
+        return self.index.system_namespace(self.namespace or "", self.context.view)
+
+    def _undecided(self, policy: Policy) -> Undecided | None:
+        """Why nobody can tell whether the policy looks there; None: it does."""
+        if self._owner is Answer.UNKNOWN and not (is_namespace(self.request) and policy.guards_namespaces):
+            return Undecided.of_owner(self.namespace or "", self.context.view)
+        if not policy.matcher.trivial and self._is_undecided(policy):
+            return Undecided.of_selector(self.request.namespace)
+        return None
+
     def _is_undecided(self, policy: Policy) -> bool:
         """Does the policy look away only because nobody gave the labels of the namespace, which has its name alone?"""
         return self._namespace_is_unknown and policy.matcher.could_select_with_others(self._namespace_labels())
@@ -339,8 +356,7 @@ class _Evaluation:
 
     @property
     def _is_of_namespace(self) -> bool:
-        request = self.request
-        return (request.resource.group, request.path) == ("", "namespaces") and not is_null(request.object)
+        return is_namespace(self.request) and not is_null(self.request.object)
 
     def _namespace_labels(self) -> Mapping[str, str]:
         """As in Kubernetes, a Namespace that is made or changed has those that it will have."""

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.capacity.supply import in_play
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
 from webhook.globs import Globs
+from webhook.kube.affinity import Answer
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
-from webhook.policy.match import served_versions
+from webhook.policy.match import is_namespace, namespace_of, served_versions
 from webhook.review import OPERATIONS
 from webhook.rules.protocol import NO_NEEDS, Mutator, Particulars, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from webhook.capacity.provider import Label, Provider
+    from webhook.capacity.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Outcome
     from webhook.kube.templates import Workload
@@ -52,6 +54,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         template_outcome: the most a finding on a pod template may become.
         unknown_outcome: the most a finding about something unknown may become on the server.
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
+        guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     template_outcome: Outcome
     unknown_outcome: Outcome
     counts_replicas: bool = False
+    guards_namespaces: bool = False
 
     def matches(self, operation: str, group: str, path: str) -> bool:
         """May it look at requests of this kind? What else its rules ask, `why_not_request` compares."""
@@ -219,16 +223,7 @@ class Index:
         self.policies = tuple(policies)
         self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
         self.providers = providers
-        self.system_namespaces = Globs(
-            (
-                *SYSTEM_NAMESPACES,
-                own_namespace,
-                *(g for p in providers.values() for g in p.system_namespaces.patterns),
-            )
-        )
-        self.system_namespace_labels: tuple[Label, ...] = tuple(
-            label for provider in providers.values() for label in provider.system_namespace_labels
-        )
+        self.system_namespaces = Globs((*SYSTEM_NAMESPACES, own_namespace))
         self._wildcards = any(
             "*" in item for policy in policies for rule in policy.rules for item in (*rule.api_groups, *rule.resources)
         )
@@ -285,14 +280,32 @@ class Index:
         """A namespace's labels; of an unknown one only its name."""
         return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
 
-    def system_namespace(self, namespace: str, view: ClusterView) -> bool:
-        """Is the namespace one of those that are never touched?"""
+    def system_namespace(self, namespace: str, view: ClusterView) -> Answer:
+        """Is the namespace one of those that are never touched?
+
+        A provider's own is one where that provider is in play, which nobody knows while the node pools are unknown.
+        """
         if not namespace:
-            return False
+            return Answer.NO
         if self.system_namespaces.match(namespace):
-            return True
-        labels = view.namespaces.get(namespace)
-        return labels is not None and any(labels.get(each.key) == each.value for each in self.system_namespace_labels)
+            return Answer.YES
+        labels = view.namespaces.get(namespace) or {}
+        owners = {each.name for each in self.providers.values() if each.owns_namespace(namespace, labels)}
+        if not owners:
+            return Answer.NO
+        if not owners.isdisjoint(in_play(view, self.providers)):
+            return Answer.YES
+        return Answer.NO if view.pools is not None else Answer.UNKNOWN
+
+    def never_touches(self, request: Request, view: ClusterView) -> bool:
+        """Is the object in a system namespace, of which no policy may change or deny anything?
+
+        A Namespace that is a provider's own is not in itself here: who may make one is for policies to say.
+        """
+        namespace = namespace_of(request) or ""
+        if is_namespace(request) and not self.system_namespaces.match(namespace):
+            return False
+        return self.system_namespace(namespace, view) is Answer.YES
 
     def _declared(self) -> set[tuple[str, str, str]]:
         declared = {

@@ -6,7 +6,7 @@ import difflib
 from functools import cached_property
 from itertools import islice
 from textwrap import indent
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from webhook.review import is_null
 from webhook.subject import Metadata, decode_metadata
 
 if TYPE_CHECKING:
+    from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
@@ -47,6 +48,38 @@ _KEYS_COMPARED: Final = 64
 """Of one map of labels or annotations. People write a dozen, and comparing takes 10 us."""
 
 
+class Undecided(NamedTuple):
+    """Why nobody can tell whether a policy looks at an object.
+
+    Attributes:
+        reason: what is not known.
+        otherwise: the condition under which its findings count, as the beginning of a sentence.
+        fix: how it becomes known.
+    """
+
+    reason: str
+    otherwise: str
+    fix: str
+
+    @classmethod
+    def of_selector(cls, namespace: str) -> Undecided:
+        """Build it for a namespace of which nobody gave the labels."""
+        return cls(
+            f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
+            "If it selects the namespace",
+            f"give the manifest of Namespace {namespace}, among the files or with --state",
+        )
+
+    @classmethod
+    def of_owner(cls, namespace: str, view: ClusterView) -> Undecided:
+        """Build it for a namespace that a provider has for itself, if the cluster is one of that provider's."""
+        return cls(
+            f"namespace {namespace} may be one of the platform's own, which are never touched",
+            f"{view.why_unknown} If it is not the platform's",
+            view.remedy,
+        )
+
+
 class Settling:
     """Makes the findings of one request.
 
@@ -63,7 +96,9 @@ class Settling:
         self._audit = audit
         self._only_warns = only_warns
 
-    def finding(self, policy: Policy, violation: Violation, subject: Judged, where: str, *, undecided: bool) -> Finding:
+    def finding(
+        self, policy: Policy, violation: Violation, subject: Judged, where: str, *, undecided: Undecided | None
+    ) -> Finding:
         """What becomes of a violation.
 
         Args:
@@ -71,13 +106,13 @@ class Settling:
             violation: as its rule says it.
             subject: in what.
             where: the field path of that in the object of the request.
-            undecided: nobody knows whether the policy looks there at all.
+            undecided: why nobody knows whether the policy looks there at all.
         """
         outcome = min(violation.outcome, policy.enforcement)
         if subject.template:
             outcome = min(outcome, policy.template_outcome)
         if undecided:
-            violation = _of_unknown_namespace(policy, violation, outcome, self._request.namespace)
+            violation = _if_it_looks(policy, violation, outcome, undecided)
         detail = violation.detail
         if violation.unknown:
             outcome = min(outcome, Outcome.INDETERMINATE if self._context.offline else policy.unknown_outcome)
@@ -165,17 +200,17 @@ def _like_break_glass(of: Metadata | Pod) -> str:
     return ""
 
 
-def _of_unknown_namespace(policy: Policy, violation: Violation, outcome: Outcome, namespace: str) -> Violation:
-    """What counts only if ``match.namespaceSelector`` selects the namespace, of which nobody knows the labels."""
+def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, undecided: Undecided) -> Violation:
+    """Return the violation as one that counts only if the policy looks there."""
     if policy.mutator is not None:
         said = "Nothing was injected. As it is"
     else:
-        said = f"If it selects the namespace, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
+        said = f"{undecided.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
     return replace(
         violation,
-        reason=f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
+        reason=undecided.reason,
         detail=f"{said}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
-        fix=f"give the manifest of Namespace {namespace}, among the files or with --state",
+        fix=undecided.fix,
         yaml="",
         unknown=True,
     )

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 
+NODES: Final = "system:nodes"
+"""The group of kubelets."""
+
+
 class Judged:
     """The object of the request, or one pod template in it, decoded when a rule first asks: a rule's `Subject`.
 
@@ -69,10 +73,11 @@ class Judged:
 
     @property
     def is_mirror_pod(self) -> bool:
-        """Does the kubelet run it without the API server?"""
+        """Does a node show a Pod that its kubelet runs without the API server? Anybody can write the annotation."""
         request = self.request
         is_pod = (request.resource.group, request.path) == ("", "pods") and not is_null(request.object)
-        return is_pod and MIRROR_ANNOTATION in self.pod.annotations
+        by_node = NODES in (request.user_info.groups or ())
+        return is_pod and by_node and MIRROR_ANNOTATION in self.pod.annotations
 
     @property
     def old_pod(self) -> Pod | None:

@@ -137,10 +137,6 @@ def test_a_pod_that_does_not_say_so_does_not_and_on_demand_wins(
 @pytest.mark.parametrize(
     ("pod", "because"),
     [
-        (
-            {"metadata": {"labels": SPOT, "annotations": {"kubernetes.io/config.mirror": "x"}}},
-            "it is a mirror Pod: the kubelet made it",
-        ),
         ({"metadata": {"labels": SPOT}, "spec": {"nodeName": "n"}}, "it is bound to a node already"),
         (
             {"metadata": {"labels": SPOT, "ownerReferences": owned_by("DaemonSet", "apps/v1")}},

@@ -254,16 +254,38 @@ def test_namespace_of_a_document_is_its_own_or_default_and_none_for_cluster_scop
     assert [result["namespace"] for result in results] == ["default", "team-a", ""]
 
 
-def test_system_namespaces_are_left_alone_by_name_and_by_a_label_that_a_document_shows(
-    check: Check, write: Write
+THEIRS = "apiVersion: v1\nkind: Namespace\nmetadata: {name: theirs, labels: {ns.coreweave.cloud/org: control-plane}}\n"
+AKS_NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: aks-node, labels: {kubernetes.azure.com/agentpool: a}}\n"
+
+
+@pytest.mark.parametrize("namespace", ["theirs", "cw-theirs"])
+@pytest.mark.parametrize(
+    ("state", "outcomes"),
+    [
+        ("", [("labels", "indeterminate")]),
+        (SPOT_POOL, []),
+        (AKS_NODE, [("labels", "deny")]),
+    ],
+)
+def test_namespaces_of_a_provider_are_left_alone_where_that_provider_is_in_play(
+    check: Check, write: Write, namespace: str, state: str, outcomes: list[tuple[str, str]]
 ) -> None:
-    write("1.yaml", POD.replace("name: web", "name: web\n  namespace: kube-system"))
-    write("2.yaml", POD.replace("name: web", "name: web\n  namespace: theirs"))
-    namespace = (
-        "apiVersion: v1\nkind: Namespace\nmetadata: {name: theirs, labels: {ns.coreweave.cloud/org: control-plane}}\n"
-    )
-    assert check("1.yaml", "2.yaml").outcomes == [("labels", "deny")]
-    assert check("1.yaml", "2.yaml", "--state", write("namespace.yaml", namespace)).outcomes == []
+    pod = write("pod.yaml", POD.replace("name: web", f"name: web\n  namespace: {namespace}"))
+    cluster = write("state.yaml", f"{THEIRS}---\n{state}") if state else write("theirs.yaml", THEIRS)
+    found = check(pod, cluster) if not state else check(pod, "--state", cluster)
+    assert found.outcomes == outcomes
+
+
+def test_a_namespace_that_may_be_the_platforms_is_told_with_what_to_pass(check: Check, write: Write) -> None:
+    pod = write("pod.yaml", POD.replace("name: web", "name: web\n  namespace: cw-theirs"))
+    (result,) = check(pod).json["results"]
+    assert result["reason"] == "namespace cw-theirs may be one of the platform's own, which are never touched"
+    assert "If it is not the platform's, this is `deny`: label " in result["detail"]
+    assert "--state" in result["fix"]
+
+
+def test_system_namespaces_of_kubernetes_are_left_alone_by_name(check: Check, write: Write) -> None:
+    assert check(write("pod.yaml", POD.replace("name: web", "name: web\n  namespace: kube-system"))).outcomes == []
 
 
 def test_pod_without_a_name_is_called_by_what_its_name_begins_with(check: Check, write: Write) -> None:

@@ -360,10 +360,6 @@ spec: {spotWithoutTaint: warn}
     ("manifest", "says"),
     [
         (POD.replace("team-a", "kube-system"), "namespace kube-system is a system namespace: never touched\n"),
-        (
-            POD.replace("labels:", "annotations: {kubernetes.io/config.mirror: x}, labels:"),
-            "a mirror Pod is never touched",
-        ),
         ("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "no policy is for this kind of object\n"),
         ("apiVersion: example.com/v1\nkind: Odd\nmetadata: {name: odd}\n", "no policy is for this kind of object\n"),
         (POD, "no timeline: nothing says that it targets spot\n"),

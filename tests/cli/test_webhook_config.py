@@ -110,14 +110,13 @@ def test_never_are_we_called_for_everything_or_for_what_keeps_a_cluster_alive(sh
     assert not resources & {("coordination.k8s.io", "leases"), ("", "events"), ("events.k8s.io", "events")}
 
 
-def test_G_system_namespaces_are_left_out_by_name_by_label_and_by_prefix(run: Run) -> None:
+def test_G_system_namespaces_are_left_out_by_name_and_those_of_providers_are_not(run: Run) -> None:
     for webhook in webhooks(run("webhook-config", "--namespace", "platform").out).values():
         selector = {each["key"]: each for each in webhook["namespaceSelector"]["matchExpressions"]}
         assert {each["operator"] for each in selector.values()} == {"NotIn"}
         assert selector["kubernetes.io/metadata.name"]["values"] == ["kube-system", "kube-node-lease", "platform"]
-        assert selector["ns.coreweave.cloud/org"]["values"] == ["control-plane"]
-        expressions = [each["expression"] for each in webhook["matchConditions"]]
-        assert "!has(request.namespace) || !request.namespace.startsWith('cw-')" in expressions
+        assert selector.keys() == {"kubernetes.io/metadata.name"}
+        assert not any("cw-" in each["expression"] for each in webhook["matchConditions"])
 
 
 def test_G_mirror_pods_are_left_out_where_objects_may_be_pods(shipped: dict[str, Any]) -> None:
@@ -233,13 +232,3 @@ def test_wildcards_of_groups_operations_and_subresources_are_kept_apart(
         for name, webhook in printed.items()
     }
     assert found == rendered
-
-
-def test_namespaces_that_no_condition_can_name_are_told(run: Run, write: Write, policies: Path) -> None:
-    provider: Any = next(each.document.value for each in load_bundle().documents if each.name == "cks")
-    provider["spec"]["systemNamespaces"]["names"] = ["cw-*", "*-system"]
-    write("policies/provider.yaml", yaml.safe_dump(provider))
-    write("policies/policies.yaml", (policies / "policies.yaml").read_bytes())
-    out = run("webhook-config", "--policies", "policies").out
-    assert "# Namespaces *-system can't be left out here" in out
-    assert "# Namespaces cw-*" not in out

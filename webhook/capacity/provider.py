@@ -79,6 +79,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     fallback: tuple[Need, ...]
     readers: tuple[PoolReader, ...]
 
+    def owns_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Is a namespace of this name, with these labels, the provider's own, in a cluster of the provider's?"""
+        labelled = any(labels.get(each.key) == each.value for each in self.system_namespace_labels)
+        return labelled or self.system_namespaces.match(name)
+
 
 class TaintPattern(msgspec.Struct, frozen=True):
     """A pattern for taints: the key, and value and effect where they are given (empty: any)."""

@@ -114,6 +114,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         known: the node pools are known.
         pools: all of them.
+        providers: names of those whose they are.
         spot: the spot nodes of each pool that has any that Pods can be kept to.
         unseen: spot nodes of providers that label them, and have no pool here. Where the pools are unknown, only of
             those whose pools are not in the cluster that they describe: what taints others have nobody can tell.
@@ -125,6 +126,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     known: bool
     pools: tuple[Pool, ...]
+    providers: frozenset[str]
     spot: tuple[SpotNodes, ...]
     unseen: tuple[SpotNodes, ...]
     other: tuple[Nodes, ...]
@@ -136,6 +138,11 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
     """The capacity that a view shows, to those who know these providers."""
     return _supply(view.pools, providers)
+
+
+def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[str]:
+    """Return the names of the providers whose pools or Nodes the cluster shows."""
+    return view.providers | supply_of(view, providers).providers
 
 
 @identity_cache(maxsize=_REMEMBERED)
@@ -155,6 +162,7 @@ def _supply(all_pools: tuple[Pool, ...] | None, providers: Mapping[str, Provider
     return Supply(
         known=known,
         pools=pools,
+        providers=frozenset(seen),
         spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=_identity)),
         unseen=tuple(
             nodes(provider, None)

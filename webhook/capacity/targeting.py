@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.landing import demands_spot, kept_to, land
-from webhook.capacity.supply import supply_of
+from webhook.capacity.supply import in_play, supply_of
 from webhook.kube.affinity import constrained, terms_of
-from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def target_of(
     if asked is None and named is None and not tolerating and not constrained(pod.spec):
         return _SILENT
     supply = supply_of(view, providers)
-    shown = (view.providers, view.spot_providers)
+    shown = (in_play(view, providers), view.spot_providers)
     question = _Question(_kind(pod, named), asked, said is None, named, *shown, provider, tolerating)
     remembered = _remembered(supply)
     target = remembered.get(question)
@@ -152,7 +151,7 @@ class _Question(msgspec.Struct, frozen=True):
         asked: spot or spot-preferred; None: neither Pod nor namespace says so.
         inherited: the Pod itself does not say so.
         named: the pool that its annotation names.
-        shown: providers that the cluster shows.
+        shown: providers that are in play.
         spot_shown: those whose spot Nodes it shows.
         provider: see `target_of`; ``tolerating`` as well.
     """
@@ -192,25 +191,25 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
     asked, named = question.asked, question.named
     terms = terms_of(pod.spec)
     speaking = _speaking(terms, providers)
-    in_play = speaking or _in_play(supply, question.shown, providers, question.provider)
+    playing = speaking or _shown_or_named(question.shown, providers, question.provider)
     if asked is not None:
         because = f"label {CAPACITY_LABEL}: {asked}" + (" of its namespace" if question.inherited else "")
     else:
         own = own_choice(pod, terms, supply, providers)
         if isinstance(own, NotTargeting) and question.tolerating and named is None:
-            own = _tolerated(pod, supply, in_play) or own
+            own = _tolerated(pod, supply, playing) or own
         if isinstance(own, NotTargeting):
             return own
         because = own
 
-    landing = land(pod, terms, named, supply, in_play, question.spot_shown)
+    landing = land(pod, terms, named, supply, playing, question.spot_shown)
     pools = tuple(nodes.pool for nodes in landing.nodes if nodes.pool is not None)
     stand_in = bool(landing.nodes) and not pools
     return Target(
         preferred=asked == SPOT_PREFERRED,
         because=because,
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
-        providers=tuple({nodes.provider.name: nodes.provider for nodes in landing.nodes}.values()) or in_play,
+        providers=tuple({nodes.provider.name: nodes.provider for nodes in landing.nodes}.values()) or playing,
         pools=None if stand_in or not supply.known else pools,
         nodes=landing.nodes,
         refused=landing.refused,
@@ -221,8 +220,6 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
 
 def untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Why a Pod is never touched, as a phrase; empty where it is not so."""
-    if MIRROR_ANNOTATION in pod.annotations:
-        return "it is a mirror Pod: the kubelet made it"
     if pod.spec.nodeName:
         return "it is bound to a node already"
     owner = pod.controller
@@ -278,17 +275,15 @@ def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tup
     return tuple(found.values())
 
 
-def _in_play(
-    supply: Supply, shown: frozenset[str], providers: Mapping[str, Provider], named: str
-) -> tuple[Provider, ...]:
-    """Those that the cluster shows; where it shows none, the one that a policy names."""
-    names = shown.union(pool.provider for pool in supply.pools) or {named}
+def _shown_or_named(shown: frozenset[str], providers: Mapping[str, Provider], named: str) -> tuple[Provider, ...]:
+    """Return the providers that the cluster shows; where it shows none, the one that a policy names."""
+    names = shown or {named}
     return tuple(each for name, each in providers.items() if name in names)
 
 
-def _tolerated(pod: Pod, supply: Supply, in_play: tuple[Provider, ...]) -> str:
+def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:
     """How a Pod targets spot by tolerating a spot taint by name, as a phrase; empty where it does not."""
-    names = {provider.name for provider in in_play}
+    names = {provider.name for provider in playing}
     for taint, provider in supply.taints:
         if names and provider not in names:
             continue

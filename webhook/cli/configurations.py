@@ -191,14 +191,7 @@ def _is_named_by_another(path: str, paths: list[str]) -> bool:
 def without_system_namespaces(bundle: Bundle) -> JSON:
     """A selector of all namespaces but the system namespaces, as far as those have no globs."""
     names = dict.fromkeys(each for each in bundle.index.system_namespaces.patterns if not is_glob(each))
-    labels: dict[str, list[str]] = {NAMESPACE_NAME_LABEL: list(names)}
-    for label in bundle.index.system_namespace_labels:
-        labels.setdefault(label.key, []).append(label.value)
-    return {
-        "matchExpressions": [
-            {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(values))} for key, values in labels.items()
-        ]
-    }
+    return {"matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": list(names)}]}
 
 
 def _namespace_conditions(bundle: Bundle) -> Iterator[JSON]:

@@ -52,6 +52,7 @@ class Part:
         conditions: its own, before those of every policy; name -> expression.
         template_labels: the labels of the pod template that it judges; empty: it judges the object itself. None: its
             expressions deal with label selectors.
+        guards_namespaces: it judges Namespaces, those that claim to be a provider's own among them.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Part:
     variables: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, str] = field(default_factory=dict)
     template_labels: str | None = ""
+    guards_namespaces: bool = False
 
 
 class Source:
@@ -109,6 +111,8 @@ class Source:
         """``matchConstraints``. The system namespaces are left out as they are in the webhook configurations."""
         match = self.spec.match
         namespaces = without_system_namespaces(self.bundle)
+        if not part.guards_namespaces:
+            namespaces["matchExpressions"] += self._without_providers()
         if match.namespace_selector is not None:
             own = _as_selector(match.namespace_selector)
             expressions = [*own.pop("matchExpressions", []), *namespaces["matchExpressions"]]
@@ -140,7 +144,7 @@ class Source:
     def conditions(self, part: Part) -> dict[str, str]:
         """``matchConditions``: namespaces, whom it does not hold for, and break-glass."""
         found = dict(part.conditions)
-        found |= self._namespaces()
+        found |= self._namespaces(part)
         resources = {path.partition("/")[0] for rule in part.rules for path in rule["resources"]}
         if "pods" in resources:
             found[f"{OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
@@ -158,7 +162,17 @@ class Source:
                 found[f"{OWN}exempt-{number}"] = f"!({of_object}{exemption(spec, labels or '')})"
         return found
 
-    def _namespaces(self) -> dict[str, str]:
+    def _without_providers(self) -> list[JSON]:
+        """Leave out the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
+        labels: dict[str, list[str]] = {}
+        for provider in self.bundle.providers.values():
+            for label in provider.system_namespace_labels:
+                labels.setdefault(label.key, []).append(label.value)
+        return [
+            {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(values))} for key, values in labels.items()
+        ]
+
+    def _namespaces(self, part: Part) -> dict[str, str]:
         found: dict[str, str] = {}
         given = self.spec.match.namespaces
         here = f"{_NAMESPACE} == '' || "
@@ -166,7 +180,8 @@ class Source:
             found[f"{OWN}include"] = here + names(_NAMESPACE, given.include)
         if given.exclude:
             found[f"{OWN}exclude"] = f"{here}!({names(_NAMESPACE, given.exclude)})"
-        if system := [each for each in self.bundle.index.system_namespaces.patterns if is_glob(each)]:
+        providers = self.bundle.providers.values()
+        if not part.guards_namespaces and (system := [g for p in providers for g in p.system_namespaces.patterns]):
             found[f"{OWN}no-system-namespaces"] = f"!({names(_NAMESPACE, system)})"
         return found
 

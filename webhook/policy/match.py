@@ -38,8 +38,12 @@ def namespace_of(request: Request) -> str | None:
     """
     if request.namespace:
         return request.namespace
-    resource = request.resource
-    return request.name if resource.resource == "namespaces" and not resource.group else None
+    return request.name if is_namespace(request) else None
+
+
+def is_namespace(request: Request) -> bool:
+    """Is the request about a Namespace itself?"""
+    return (request.resource.group, request.resource.resource) == ("", "namespaces")
 
 
 def service_account(user: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
-from webhook.policy.match import is_named
+from webhook.policy.match import is_named, is_namespace
 from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
@@ -160,9 +160,8 @@ class Particulars(NamedTuple):
     @classmethod
     def of(cls, request: Request) -> Particulars:
         """A Namespace's own request has it as its namespace, and is for a cluster-scoped object all the same."""
-        resource = request.resource
-        in_namespace = bool(request.namespace) and (resource.group, resource.resource) != ("", "namespaces")
-        return cls(resource.version, request.name, in_namespace)
+        in_namespace = bool(request.namespace) and not is_namespace(request)
+        return cls(request.resource.version, request.name, in_namespace)
 
 
 class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +247,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         template_outcome: the most a finding may become on a pod template inside a workload.
         unknown_outcome: the most a finding about something unknown may become on the server.
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
+        guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
         pods_alone: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
             that change Pods.
         writes: the fields of a Pod that it may change, as path expressions of jq.
@@ -262,6 +262,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     template_outcome: Outcome = Outcome.WARN
     unknown_outcome: Outcome = Outcome.WARN
     counts_replicas: bool = False
+    guards_namespaces: bool = False
     pods_alone: bool = False
     writes: tuple[str, ...] = ()
     not_exported: str = "its kind can not be"
