@@ -16,13 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from bench.cluster_readings import calls_since, read_calls
 from tests.controlplane.process import Process
 from tests.controlplane.webhook import (
-    MANIFESTS,
-    NAMESPACE,
-    SERVICE,
-    create_certificates,
+    apply_base,
     render_configurations,
     start_on_free_ports,
-    write_policies,
 )
 
 if TYPE_CHECKING:
@@ -88,23 +84,15 @@ def _wait(cluster: Cluster, pod: dict[str, Any], wanted: Contender) -> dict[str,
 @contextlib.contextmanager
 def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
     """Start all webhooks; none is in force. Raises KubectlError, WebhookError."""
-    kubectl = cluster.kubectl
-    kubectl("apply", f"--kustomize={MANIFESTS}")
-    kubectl("delete", f"--filename={MANIFESTS / 'webhooks.yaml'}")
-    service = {"spec": {"type": "ExternalName", "externalName": "localhost"}}
-    kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps(service)}")
     directory = cluster.directory / "webhook"
-    authority = create_certificates(directory)
-    policies = write_policies(cluster, directory / "policies")
-    tls = [f"--tls-cert={directory / 'tls.crt'}", f"--tls-key={directory / 'tls.key'}"]
-    kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate").kubeconfig
-
     with contextlib.ExitStack() as stack:
+        flags = stack.enter_context(apply_base(cluster, directory))
+        policies = directory / "policies"
 
         def webhook(name: str, process: Process, port: int, *, denies: bool) -> Contender:
             return Contender(
                 name=name,
-                documents=render_configurations(policies, authority, port),
+                documents=render_configurations(policies, port, f"--ca-file={directory / 'ca.crt'}"),
                 mutating=frozenset({"mutate.spotgate.dev"}),
                 validating=frozenset({"workloads.spotgate.dev"}),
                 denies=denies,
@@ -114,10 +102,10 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
         def spotgate() -> Contender:
             process = Process("spotgate", (), directory / "spotgate.log")
             stack.callback(process.kill)
-            flags = [*tls, f"--policies={policies}", f"--kubeconfig={kubeconfig}"]
             port, _ = start_on_free_ports(process, flags)
             return webhook("spotgate", process, port, denies=True)
 
+        tls = [each for each in flags if each.startswith("--tls-")]
         go = Process("gowebhook", [str(_build_go_webhook(directory)), *tls], directory / "gowebhook.log")
         stack.callback(go.kill)
         go.start()

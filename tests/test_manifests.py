@@ -16,7 +16,8 @@ from webhook.server.limits import LIMITS
 if TYPE_CHECKING:
     import pytest
 
-BASE = Path(__file__).parents[1] / "manifests" / "base"
+MANIFESTS = Path(__file__).parents[1] / "manifests"
+BASE = MANIFESTS / "base"
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -25,8 +26,8 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 def test_the_webhook_configurations_are_what_the_program_renders(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webhook-config"]) == 0
-    assert capsys.readouterr().out == (BASE / "webhooks.yaml").read_text(), (
-        "run `spotgate webhook-config > manifests/base/webhooks.yaml`"
+    assert capsys.readouterr().out == (MANIFESTS / "webhooks" / "webhooks.yaml").read_text(), (
+        "run `spotgate webhook-config > manifests/webhooks/webhooks.yaml`"
     )
 
 
@@ -56,7 +57,9 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
     bundle = load_bundle()
     read = {*((each.group, each.resource) for each in bundle.readers), *sizers_by_resource(bundle.providers.values())}
     assert read <= granted
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    (by_name,) = (rule for rule in role["rules"] if "get" in rule["verbs"])
+    assert (by_name["resourceNames"], by_name["verbs"]) == (["spotgate"], ["get"])
 
 
 def test_the_deployment_fits_the_restricted_pod_security_standard() -> None:
@@ -73,3 +76,35 @@ def test_the_deployment_fits_the_restricted_pod_security_standard() -> None:
 def test_the_pods_grace_period_is_longer_than_the_servers_own_stop() -> None:
     pod = documents("deployment.yaml")[0]["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > LIMITS.drain + LIMITS.finish
+
+
+def test_what_is_applied_again_names_no_webhook_configuration_and_these_name_no_ca() -> None:
+    assert not [file.name for file in BASE.glob("*.yaml") if "WebhookConfiguration" in file.read_text()]
+    assert "caBundle" not in (MANIFESTS / "webhooks" / "webhooks.yaml").read_text()
+
+
+def test_no_two_pods_of_a_revision_share_a_host() -> None:
+    pod = documents("deployment.yaml")[0]["spec"]["template"]["spec"]
+    (term,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert (term["topologyKey"], term["matchLabelKeys"]) == ("kubernetes.io/hostname", ["pod-template-hash"])
+    assert term["labelSelector"] == documents("deployment.yaml")[0]["spec"]["selector"]
+
+
+def test_the_quota_is_for_the_priority_class_and_leaves_room_for_a_rollout() -> None:
+    (quota,) = documents("resourcequota.yaml")
+    deployment = documents("deployment.yaml")[0]["spec"]
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope["values"] == [deployment["template"]["spec"]["priorityClassName"]]
+    # While old Pods stop, new ones already run.
+    assert int(quota["spec"]["hard"]["pods"]) >= 2 * deployment["replicas"] + 1
+
+
+def test_the_network_policy_opens_the_ports_of_the_pods_and_keeps_the_operators_port_to_one_namespace() -> None:
+    (policy,) = documents("networkpolicy.yaml")
+    deployment = documents("deployment.yaml")[0]["spec"]
+    assert policy["spec"]["podSelector"] == deployment["selector"]
+    ports = {each["name"] for each in deployment["template"]["spec"]["containers"][0]["ports"]}
+    rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["spec"]["ingress"]}
+    assert rules.keys() == ports
+    assert rules["https"] is None
+    assert [list(each) for each in rules["ops"]] == [["namespaceSelector"]]

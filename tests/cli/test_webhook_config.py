@@ -151,6 +151,23 @@ def test_ca_file_without_certificates_is_refused(run: Run, write: Write, content
     assert done.err == "ca.pem: holds no certificate that can be read; pass the CA's certificate as PEM\n"
 
 
+def test_the_ca_alone_is_a_configuration_that_asks_about_nothing(run: Run, write: Write) -> None:
+    authority = create_authority(datetime.now(tz=UTC))
+    done = run("webhook-config", "--ca-only", "--ca-file", write("ca.pem", authority.certificate_pem))
+    printed, rendered = webhooks(done.out), webhooks(run("webhook-config").out)
+    assert list(printed) == list(rendered)
+    for name, webhook in printed.items():
+        assert set(webhook) == {"name", "clientConfig", "sideEffects", "admissionReviewVersions"}
+        assert webhook["clientConfig"].pop("caBundle")
+        assert webhook.items() <= rendered[name].items()
+
+
+def test_the_ca_alone_needs_a_ca(run: Run) -> None:
+    done = run("webhook-config", "--ca-only")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "spotgate webhook-config: error: --ca-only needs --ca-file\n"
+
+
 def test_missing_ca_file_is_refused(run: Run) -> None:
     assert run("webhook-config", "--ca-file", "nowhere").err == "nowhere: can't be read: No such file or directory\n"
 

@@ -23,6 +23,33 @@ AUDIT_POLICY = {
     ],
 }
 
+# As GKE has it: Pods of a critical priority class need a quota that allows them, in every namespace.
+ADMISSION = {
+    "apiVersion": "apiserver.config.k8s.io/v1",
+    "kind": "AdmissionConfiguration",
+    "plugins": [
+        {
+            "name": "ResourceQuota",
+            "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "ResourceQuotaConfiguration",
+                "limitedResources": [
+                    {
+                        "resource": "pods",
+                        "matchScopes": [
+                            {
+                                "scopeName": "PriorityClass",
+                                "operator": "In",
+                                "values": ["system-node-critical", "system-cluster-critical"],
+                            }
+                        ],
+                    }
+                ],
+            },
+        }
+    ],
+}
+
 
 def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
     """Flags of etcd, on two ports that are reserved for it."""
@@ -43,9 +70,10 @@ def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
 def api_server(
     directory: Path, credentials: Credentials, *, port: int, etcd_port: int, service_accounts: bool
 ) -> list[str]:
-    """The API server; with `service_accounts` a Pod must have one. Writes the audit policy that it reads."""
-    audit_policy = directory / "audit-policy.json"
+    """The API server; with `service_accounts` a Pod must have one. Writes the files that it reads."""
+    audit_policy, admission = directory / "audit-policy.json", directory / "admission.json"
     audit_policy.write_text(json.dumps(AUDIT_POLICY))
+    admission.write_text(json.dumps(ADMISSION))
     return [
         f"--etcd-servers=http://127.0.0.1:{etcd_port}",
         "--bind-address=127.0.0.1",
@@ -60,6 +88,7 @@ def api_server(
         f"--service-account-key-file={credentials.service_account_key}",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",  # Endpoints may not hold a loopback address
+        f"--admission-control-config-file={admission}",
         f"--audit-policy-file={audit_policy}",
         f"--audit-log-path={directory / 'audit.jsonl'}",
         *([] if service_accounts else ["--disable-admission-plugins=ServiceAccount"]),

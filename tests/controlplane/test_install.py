@@ -1,38 +1,207 @@
-"""What `kubectl apply -k manifests/base` installs, and what it is allowed to do."""
+"""What docs/install.md installs, in which order, what survives being applied again, and what it is allowed to do."""
 
 from __future__ import annotations
 
+import base64
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from tests.controlplane.webhook import MANIFESTS, NAMESPACE
+from tests.controlplane.cluster import Cluster, start_cluster
+from tests.controlplane.kubectl import as_list
+from tests.controlplane.objects import pod, saying
+from tests.controlplane.populate import populate
+from tests.controlplane.webhook import (
+    BASE,
+    CONFIGURATIONS,
+    NAMESPACE,
+    OF_CA,
+    OF_RULES,
+    apply_configurations,
+    render_configurations,
+)
 
 if TYPE_CHECKING:
-    from tests.controlplane.cluster import Cluster
+    from collections.abc import Iterator
+
     from tests.controlplane.kubectl import Kubectl
+    from tests.controlplane.webhook import Webhook
 
-pytestmark = pytest.mark.usefixtures("webhook")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "install.md").read_text()
+KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
+RESERVED = {"foo.coreweave.cloud/bar": "x"}
 
 
-def test_its_pods_are_admitted_under_restricted_pod_security_and_come_up(kubectl: Kubectl) -> None:
+# The page
+
+
+@pytest.fixture(scope="module")
+def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    """A cluster with nothing in it but nodes."""
+    with start_cluster(binaries) as running:
+        populate(running.kubectl)
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkout, and in it the overlay that the page shows. There is no registry: `docker` does nothing."""
+    for name in ("manifests", "policies"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (overlay,) = re.findall(r"`(my-cluster/kustomization.yaml)`:\n\n +```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / overlay[0]).parent.mkdir()
+    (tmp_path / overlay[0]).write_text(overlay[1])
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text("#!/bin/sh\n")
+    docker.chmod(0o755)
+    return tmp_path
+
+
+def test_every_command_of_the_page_does_what_it_says(own: Cluster, folder: Path) -> None:
+    path = f"{folder / 'bin'}:{own.kubectl.program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path, "KUBECONFIG": str(own.kubectl.kubeconfig), "HOME": str(folder)}
+    configured: list[tuple[str, int]] = []
+    for command in re.findall(r"^ *\$ (.*)$", PAGE, re.MULTILINE):
+        done = subprocess.run(
+            ["/bin/bash", "-o", "pipefail", "-c", command],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        found = own.kubectl.get(KINDS)["items"]
+        webhooks = [webhook for each in found for webhook in each["webhooks"]]
+        # Whatever is called can be served: it has a CA from its first moment on.
+        assert all("caBundle" in webhook["clientConfig"] for webhook in webhooks), command
+        configured.append((command, sum("rules" in webhook for webhook in webhooks)))
+    rollout = next(number for number, (command, _) in enumerate(configured) if "rollout status" in command)
+    assert {rules for _, rules in configured[: rollout + 1]} == {0}
+    assert {rules for _, rules in configured[rollout:]} == {0, 3}
+    assert configured[-1][1] == 0
+    own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
+
+
+def test_the_base_without_an_image_is_refused_aloud(own: Cluster) -> None:
+    done = own.kubectl.run("apply", f"--kustomize={BASE}")
+    try:
+        assert done.returncode == 1
+        assert (
+            'The Deployment "spotgate" is invalid: spec.template.spec.containers[0].image: Required value'
+            in done.stderr
+        )
+        assert own.kubectl.get("deployments", f"--namespace={NAMESPACE}")["items"] == []
+    finally:
+        own.kubectl("delete", "namespace", NAMESPACE)
+
+
+# Applied again
+
+
+def of_rules(webhook: Webhook, *flags: str) -> str:
+    return render_configurations(webhook.directory / "policies", webhook.port, *flags)
+
+
+def as_the_page_says(webhook: Webhook) -> None:
+    webhook.cluster.kubectl("apply", f"--kustomize={webhook.directory / 'overlay'}")
+    external = '{"spec": {"type": "ExternalName", "externalName": "localhost"}}'
+    webhook.cluster.kubectl("patch", "service", "spotgate", f"--namespace={NAMESPACE}", f"--patch={external}")
+    apply_configurations(webhook.cluster, webhook.directory, webhook.port)
+
+
+def without_server_side(webhook: Webhook) -> None:
+    webhook.cluster.kubectl("apply", "--filename=-", documents=of_rules(webhook))
+
+
+def with_the_ca_among_the_rules(webhook: Webhook) -> None:
+    with_ca = of_rules(webhook, f"--ca-file={webhook.directory / 'ca.crt'}")
+    webhook.cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=with_ca)
+    webhook.cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=of_rules(webhook))
+
+
+def by_a_gitops_controller(webhook: Webhook) -> None:
+    shipped = CONFIGURATIONS.read_text().replace("port: 443", f"port: {webhook.port}")
+    flags = ("--server-side", "--force-conflicts", "--field-manager=argocd-controller")
+    webhook.cluster.kubectl("apply", *flags, "--filename=-", documents=shipped)
+
+
+@pytest.mark.parametrize(
+    "way", [as_the_page_says, without_server_side, with_the_ca_among_the_rules, by_a_gitops_controller]
+)
+def test_S2_applied_three_times_over_it_still_enforces(way: Any, webhook: Webhook, team: Kubectl) -> None:
+    authority = base64.b64encode((webhook.directory / "ca.crt").read_bytes()).decode()
+    for number in range(3):
+        way(webhook)
+        stored = [each for configuration in team.get(KINDS)["items"] for each in configuration["webhooks"]]
+        assert [each["clientConfig"]["caBundle"] for each in stored] == [authority] * 3
+        assert all(each["rules"] for each in stored)
+        denied = team.run("apply", "--filename=-", documents=as_list(saying(pod(f"denied-{number}"), RESERVED)))
+        assert "[reserved-labels]" in denied.stderr
+        placed = webhook.try_out(saying(pod(f"placed-{number}"), {"spotgate.dev/capacity": "spot"}))
+        assert placed["spec"]["nodeSelector"]
+
+
+def test_a_ca_that_is_applied_alone_asks_about_nothing(kubectl: Kubectl, webhook: Webhook) -> None:
+    of_ca = of_rules(webhook, f"--ca-file={webhook.directory / 'ca.crt'}", "--ca-only")
+    inert = [each | {"metadata": {"name": "inert"}} for each in yaml.safe_load_all(of_ca)]
+    kubectl("apply", *OF_CA, "--filename=-", documents=as_list(*inert))
+    try:
+        stored = [each for kind in KINDS.split(",") for each in kubectl.get(kind, "inert")["webhooks"]]
+        assert len(stored) == 3
+        assert not [each for each in stored if "rules" in each]
+    finally:
+        kubectl("delete", KINDS, "inert")
+
+
+# What was installed
+
+
+@pytest.mark.usefixtures("webhook")
+def test_its_pods_are_admitted_under_restricted_pod_security_and_each_has_a_node_of_its_own(kubectl: Kubectl) -> None:
     labels = kubectl.get("namespace", NAMESPACE)["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     kubectl("rollout", "status", "deployment/spotgate", f"--namespace={NAMESPACE}", "--timeout=60s")
     pods = kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
     assert len(pods) == 3
     assert {each["spec"]["serviceAccountName"] for each in pods} == {"spotgate"}
+    assert len({each["spec"]["nodeName"] for each in pods}) == 3
 
 
+@pytest.mark.usefixtures("webhook")
+def test_a_rollout_needs_no_node_more_than_there_are_replicas(kubectl: Kubectl) -> None:
+    for verb in ("restart", "status"):
+        timeout = ["--timeout=60s"] if verb == "status" else []
+        kubectl("rollout", verb, "deployment/spotgate", f"--namespace={NAMESPACE}", *timeout)
+
+
+def test_S13_pods_of_a_critical_class_need_the_quota(kubectl: Kubectl, namespace: str) -> None:
+    """As on GKE; `ADMISSION` of the control plane says so."""
+    critical = pod("critical", priorityClassName="system-cluster-critical")
+    done = kubectl.run("create", "--filename=-", f"--namespace={namespace}", documents=as_list(critical))
+    assert "insufficient quota to match these scopes" in done.stderr
+
+
+@pytest.mark.usefixtures("webhook")
 def test_its_pods_can_be_drained_one_at_a_time(kubectl: Kubectl) -> None:
     kubectl("rollout", "status", "deployment/spotgate", f"--namespace={NAMESPACE}", "--timeout=60s")
     wait = "--for=jsonpath={.status.disruptionsAllowed}=1"
     kubectl("wait", wait, "poddisruptionbudget/spotgate", f"--namespace={NAMESPACE}", "--timeout=60s")
 
 
+@pytest.mark.usefixtures("webhook")
 def test_the_api_server_has_the_configurations_as_they_are_shipped(kubectl: Kubectl) -> None:
-    for shipped in yaml.safe_load_all((MANIFESTS / "webhooks.yaml").read_text()):
+    for shipped in yaml.safe_load_all(CONFIGURATIONS.read_text()):
         stored = kubectl.get(shipped["kind"], shipped["metadata"]["name"])
         assert [without_address(each) for each in stored["webhooks"]] == [
             without_address(defaulted(each)) for each in shipped["webhooks"]
@@ -50,6 +219,7 @@ def without_address(webhook: dict[str, Any]) -> dict[str, Any]:
     return webhook | {"clientConfig": {"service": service}}
 
 
+@pytest.mark.usefixtures("webhook")
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
@@ -63,7 +233,11 @@ def without_address(webhook: dict[str, Any]) -> dict[str, Any]:
         ("get secrets", "no"),
         (f"get secrets --namespace={NAMESPACE}", "no"),
         ("create pods", "no"),
-        ("update mutatingwebhookconfigurations", "no"),
+        ("get mutatingwebhookconfigurations/spotgate", "yes"),
+        ("get validatingwebhookconfigurations/spotgate", "yes"),
+        ("get validatingwebhookconfigurations/other", "no"),
+        ("list validatingwebhookconfigurations", "no"),
+        ("update mutatingwebhookconfigurations/spotgate", "no"),
         ("impersonate users", "no"),
     ],
 )

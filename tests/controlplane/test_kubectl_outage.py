@@ -92,5 +92,5 @@ def test_without_it_nothing_but_its_configurations_has_to_go(alice: Kubectl, web
         alice("delete", KIND, "outage")
     finally:
         for each in kept["items"]:
-            each["metadata"] = {key: each["metadata"][key] for key in ("name", "labels", "annotations")}
-        alice.apply(*kept["items"])
+            each["metadata"] = {key: each["metadata"][key] for key in ("name", "labels")}
+        alice("create", "--filename=-", documents=as_list(*kept["items"]))

@@ -158,7 +158,7 @@ def arranged(bare_cluster: Cluster) -> Iterator[Arranged]:
         wait_for_crds(kubectl)
         stack.callback(process.kill)
         port, ops_port = start_on_free_ports(process, flags)
-        configurations = [*yaml.safe_load_all(render_configurations(POLICIES, authority, port))]
+        configurations = [*yaml.safe_load_all(render_configurations(POLICIES, port, f"--ca-file={authority}"))]
         for entry in (entry for each in configurations for entry in each["webhooks"]):
             expression = f"request.userInfo.username != '{ARRANGER.user}'"
             entry["matchConditions"] = [
@@ -173,7 +173,7 @@ def arranged(bare_cluster: Cluster) -> Iterator[Arranged]:
         kubectl.apply(*configurations)
         names = [f"{each['kind']}/{each['metadata']['name']}" for each in configurations]
         stack.callback(kubectl, "delete", *names)
-        webhook = Webhook(bare_cluster, directory, process, f"127.0.0.1:{ops_port}")
+        webhook = Webhook(bare_cluster, directory, process, port, f"127.0.0.1:{ops_port}")
         server = stack.enter_context(connect(bare_cluster))
         probe = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "default"}}
         probe["spec"] = {"containers": [{"name": "main", "image": "foreign.example/probe:1"}]}

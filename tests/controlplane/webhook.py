@@ -5,7 +5,7 @@
         assert webhook.count("spotgate_decisions_total", resource="pods") == 2
 
 The process has the token of the shipped ServiceAccount and the content of the shipped ConfigMap, so what the manifests
-lack fails a test. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
+lack fails a test. They are applied as docs/install.md has it: the base with an image, then the CA, then the rules. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
 ExternalName for localhost, and the webhook configurations name the port that the process listens on.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import subprocess
 import sys
 import time
@@ -36,7 +37,11 @@ if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster
 
 SPOTGATE = Path(sys.executable).with_name("spotgate")
-MANIFESTS = Path(__file__).parents[2] / "manifests" / "base"
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+BASE = MANIFESTS / "base"
+CONFIGURATIONS = MANIFESTS / "webhooks" / "webhooks.yaml"
+OF_CA = ("--server-side", "--field-manager=spotgate-ca")
+OF_RULES = ("--server-side",)
 NAMESPACE = "spotgate-system"
 SERVICE = "spotgate"
 
@@ -52,6 +57,7 @@ class Webhook:
     cluster: Cluster
     directory: Path
     process: Process
+    port: int
     ops: str
 
     def metrics(self) -> str:
@@ -138,34 +144,63 @@ class Webhook:
 @contextlib.contextmanager
 def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
     """Install it, and take it away again. Raises WebhookError, KubectlError."""
-    kubectl = cluster.kubectl
     directory = cluster.directory / "webhook"
-    authority = create_certificates(directory)
-    kubectl("apply", f"--kustomize={MANIFESTS}", "--warnings-as-errors")
+    process = Process("spotgate", (), directory / "spotgate.log")
+    with contextlib.ExitStack() as stack:
+        flags = stack.enter_context(apply_base(cluster, directory))
+        stack.callback(process.kill)
+        port, ops_port = start_on_free_ports(process, flags)
+        webhook = Webhook(cluster, directory, process, port, f"127.0.0.1:{ops_port}")
+        webhook.wait_until_ready()
+        stack.callback(cluster.kubectl.run, "delete", f"--filename={CONFIGURATIONS}")
+        apply_configurations(cluster, directory, port)
+        webhook.wait_until_called()
+        yield webhook
+
+
+@contextlib.contextmanager
+def apply_base(cluster: Cluster, directory: Path) -> Iterator[list[str]]:
+    """Apply the base, and delete it at the end. Yields the flags of `spotgate serve`, whose files are in `directory`."""
+    kubectl = cluster.kubectl
+    create_certificates(directory)
+    overlay = write_overlay(directory / "overlay")
+    kubectl("apply", f"--kustomize={overlay}", "--warnings-as-errors")
     kubectl(
         *("create", "secret", "tls", "spotgate-tls", f"--namespace={NAMESPACE}"),
         *(f"--cert={directory / 'tls.crt'}", f"--key={directory / 'tls.key'}"),
     )
-    policies = write_policies(cluster, directory / "policies")
-    process = Process("spotgate", (), directory / "spotgate.log")
-    flags = [
-        f"--policies={policies}",
-        f"--tls-cert={directory / 'tls.crt'}",
-        f"--tls-key={directory / 'tls.key'}",
-        f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
-    ]
-    with contextlib.ExitStack() as stack:
-        stack.callback(process.kill)
-        port, ops_port = start_on_free_ports(process, flags)
-        webhook = Webhook(cluster, directory, process, f"127.0.0.1:{ops_port}")
-        webhook.wait_until_ready()
-        external = {"type": "ExternalName", "externalName": "localhost"}
-        kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
-        configurations = render_configurations(policies, authority, port)
-        stack.callback(kubectl, "delete", f"--kustomize={MANIFESTS}", "--wait=false")
-        kubectl("apply", "--filename=-", documents=configurations)
-        webhook.wait_until_called()
-        yield webhook
+    external = {"type": "ExternalName", "externalName": "localhost"}
+    kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
+    try:
+        yield [
+            f"--policies={write_policies(cluster, directory / 'policies')}",
+            f"--tls-cert={directory / 'tls.crt'}",
+            f"--tls-key={directory / 'tls.key'}",
+            f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
+        ]
+    finally:
+        kubectl("delete", f"--kustomize={overlay}", "--wait=false")
+
+
+def write_overlay(directory: Path) -> Path:
+    """Write a kustomization of the base that names an image; nothing pulls it."""
+    directory.mkdir()
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(BASE, directory.resolve())],
+        "images": [{"name": "", "newName": "registry.example.com/spotgate", "digest": f"sha256:{64 * '0'}"}],
+    }
+    (directory / "kustomization.yaml").write_text(json.dumps(kustomization))
+    return directory
+
+
+def apply_configurations(cluster: Cluster, directory: Path, port: int) -> None:
+    """Apply the CA, then the rules, for a webhook that listens on this port."""
+    policies, authority = directory / "policies", directory / "ca.crt"
+    of_ca = render_configurations(policies, port, f"--ca-file={authority}", "--ca-only")
+    cluster.kubectl("apply", *OF_CA, "--filename=-", documents=of_ca)
+    cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=render_configurations(policies, port))
 
 
 def create_certificates(directory: Path) -> Path:
@@ -210,10 +245,10 @@ def _ports_in(log: Path) -> tuple[int, int] | None:
     return None
 
 
-def render_configurations(policies: Path, authority: Path, port: int) -> str:
+def render_configurations(policies: Path, port: int, *flags: str) -> str:
     """The webhook configurations that `spotgate webhook-config` prints, for this port."""
     rendered = subprocess.run(
-        [str(SPOTGATE), "webhook-config", f"--policies={policies}", f"--ca-file={authority}"],
+        [str(SPOTGATE), "webhook-config", f"--policies={policies}", *flags],
         capture_output=True,
         text=True,
         check=True,

@@ -27,14 +27,18 @@ webhook Pods still start, and no on-demand fallback is lost. System namespaces a
 
 EPILOG: Final = """\
 examples:
-  %(prog)s --ca-file ca.crt | kubectl apply -f -
-  %(prog)s --policies policies/ --service-name spotgate --namespace platform
+  %(prog)s --ca-file ca.crt --ca-only | kubectl apply --server-side --field-manager=spotgate-ca -f -
+  %(prog)s --policies policies/ | kubectl apply --server-side -f -
+  %(prog)s --service-name spotgate --namespace platform
   %(prog)s --ignore-differences >> application.yaml
 
 exit codes:
   0  printed
   2  a policy is invalid or matches every resource, or the CA file can't be used
 """
+
+_REQUIRED: Final = ("name", "clientConfig", "sideEffects", "admissionReviewVersions")
+"""What the API server wants of a webhook beside rules, without which it calls none."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -61,6 +65,12 @@ def configure(parser: ArgumentParser) -> None:
         help="CA certificates, PEM, that vouch for the webhook; default: no caBundle, for something else to fill in",
     )
     parser.add_argument(
+        "--ca-only",
+        action="store_true",
+        help="print the caBundle without rules, so that applying the rules again never removes it: nothing is asked "
+        "until they are applied too",
+    )
+    parser.add_argument(
         "--ignore-differences",
         action="store_true",
         help="print something else: what the mutating webhook adds, as ignoreDifferences of an Application of Argo CD",
@@ -74,6 +84,8 @@ def run(options: Namespace) -> int:
         ignored = {"ignoreDifferences": ignore_differences(bundle)}
         print(as_block(ignored), end="")
         return FINE
+    if options.ca_only and options.ca_file is None:
+        raise CannotJudgeError("spotgate webhook-config: error: --ca-only needs --ca-file")
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
     client: dict[str, Any] = {"service": {"name": options.service_name, "namespace": options.namespace, "port": 443}}
@@ -82,7 +94,11 @@ def run(options: Namespace) -> int:
     print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
     for glob in namespaces_left_to_the_server(bundle):
         print(f"# Namespaces {glob} can't be left out here; spotgate lets everything in them pass.")
-    print(as_documents(configurations(bundle, client)), end="")
+    rendered = configurations(bundle, client)
+    if options.ca_only:
+        for each in rendered:
+            each["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in each["webhooks"]]
+    print(as_documents(rendered), end="")
     return FINE
 
 
