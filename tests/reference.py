@@ -45,11 +45,9 @@ def render(page: Path) -> str:
 
 def _table(name: str) -> str:
     definitions = policy_schema()["definitions"]
-    kind = (
-        next(each for each, policy in policy_kinds().items() if not _own_of(policy.model())) if name == EVERY else name
-    )
+    kind = next(each for each, policy in policy_kinds().items() if not _own_of(policy.spec)) if name == EVERY else name
     spec = resolved(definitions[kind]["properties"]["spec"], definitions)
-    shared = _SHARED - _own_of(policy_kinds()[kind].model()) if kind in policy_kinds() else set()
+    shared = _SHARED - _own_of(policy_kinds()[kind].spec) if kind in policy_kinds() else set()
     properties = {key: field for key, field in spec["properties"].items() if (key in shared) == (name == EVERY)}
     rows = _rows({**spec, "properties": properties}, "", definitions, {})
     return _HEAD + "".join(f"{row}\n" for row in rows) + "\n"

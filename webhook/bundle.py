@@ -23,10 +23,12 @@ from webhook.capacity.compile import compile_provider
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
+from webhook.policy.common import ExemptionSpec
 from webhook.policy.document import EXEMPTION, FACTS, passed_over, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
+from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
+from webhook.policy.loader import load_documents
 from webhook.policy.match import Exemption, Matcher
-from webhook.policy.recall import Recall
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import workloads_in
 from webhook.rules.protocol import Asking, Facts, Mutator, PolicyKind, ResourceRule, Validator
@@ -55,8 +57,6 @@ def policy_kinds() -> Mapping[str, PolicyKind]:
     """Every policy kind there is: the ``KIND`` of each module in `webhook.rules`, by name."""
     kinds: dict[str, PolicyKind] = {}
     for module in pkgutil.iter_modules(webhook.rules.__path__):
-        if module.name.endswith("_spec"):
-            continue  # models, which are slow to import and seldom needed
         kind = getattr(importlib.import_module(f"webhook.rules.{module.name}"), "KIND", None)
         if isinstance(kind, PolicyKind):
             kinds[kind.name] = kind
@@ -64,15 +64,12 @@ def policy_kinds() -> Mapping[str, PolicyKind]:
 
 
 def document_kinds() -> dict[str, type[BaseModel]]:
-    """The model of ``spec`` for every kind of document that a policy file may hold."""
-    from webhook.policy.common import ExemptionSpec  # noqa: PLC0415 - slow, and not needed to recall
-    from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec  # noqa: PLC0415
-
+    """Return the model of ``spec`` for every kind of document that a policy file may hold."""
     return {
         "CapacityProvider": CapacityProviderSpec,
         "WorkloadTemplates": WorkloadTemplatesSpec,
         EXEMPTION: ExemptionSpec,
-        **{name: kind.model() for name, kind in policy_kinds().items()},
+        **{name: kind.spec for name, kind in policy_kinds().items()},
     }
 
 
@@ -107,29 +104,21 @@ class Bundle(msgspec.Struct, frozen=True):
         return tuple(reader for provider in self.providers.values() for reader in provider.readers)
 
 
-def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", recalled_in: Path | None = None) -> Bundle:
+def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundle:
     """Load the policies in these files and folders; none given: the shipped ones.
 
     Args:
         paths: files, and folders of which every ``*.yaml`` below is read.
         own_namespace: where spotgate itself runs; default: the Pod's (``POD_NAMESPACE``), else spotgate-system.
-        recalled_in: the folder that keeps what validation made of policy files, to be faster the next time.
 
     Raises:
         PolicyErrors: everything that is wrong, with file, line and field.
     """
     files = policy_files(paths or (SHIPPED,))
     facts_files = [file for file in policy_files(_SHIPPED_FACTS) if file not in files]
-    recall = Recall(recalled_in, [*facts_files, *files]) if recalled_in is not None else None
     problems: list[Problem] = []
-    recalled = recall.documents() if recall is not None else None
-    documents = recalled
-    if documents is None:
-        where = ", ".join(map(str, paths or (SHIPPED,)))
-        documents = _validated(files, facts_files, where, problems)
-    bundle = _bundle(documents, problems, own_namespace)
-    if recall is not None and recalled is None:
-        recall.keep(documents)
+    where = ", ".join(map(str, paths or (SHIPPED,)))
+    bundle = _bundle(_validated(files, facts_files, where, problems), problems, own_namespace)
     return replace(bundle, passed_over=tuple(passed_over(paths, {*FACTS, EXEMPTION, *policy_kinds()})))
 
 
@@ -137,8 +126,6 @@ def _validated(
     files: Sequence[Path], facts_files: Sequence[Path], where: str, problems: list[Problem]
 ) -> list[PolicyDocument]:
     """The documents of the files, and those of the shipped facts that they do not bring themselves."""
-    from webhook.policy.loader import load_documents  # noqa: PLC0415 - slow, and not needed to recall
-
     kinds = document_kinds()
     documents = load_documents(files, kinds, problems)
     base = load_documents(facts_files, {name: kinds[name] for name in FACTS}, problems)

@@ -42,7 +42,7 @@ TOLERATE_BATCH = {"key": "batch", "operator": "Exists", "effect": "NoExecute"}
 
 
 def rule(providers: Mapping[str, Provider] = ONLY_CKS, **spec: Any) -> SpotPlacement:
-    compiled = KIND.compile(KIND.model().model_validate(spec), Facts(providers))
+    compiled = KIND.compile(KIND.spec.model_validate(spec), Facts(providers))
     assert isinstance(compiled, SpotPlacement)
     return compiled
 

@@ -59,7 +59,7 @@ VIEW = ClusterView(pools=POOLS, providers=frozenset({"cks"}))
 def rule(*, budget: int | None = None, **spec: Any) -> GracefulTermination:
     """The rule compiled from such a spec; with a budget, on a CKS that has that one instead, without a margin."""
     cks = CKS if budget is None else replace(CKS, grace_budget=budget, safety_margin=0)
-    compiled = KIND.compile(KIND.model().model_validate(spec), Facts({"cks": cks}))
+    compiled = KIND.compile(KIND.spec.model_validate(spec), Facts({"cks": cks}))
     assert isinstance(compiled, GracefulTermination)
     return compiled
 
@@ -639,7 +639,7 @@ def test_only_pods_and_templates_are_looked_at(changes: JSON) -> None:
 def test_it_does_not_matter_whether_the_pod_is_placed_before_or_after(capacity: str, app: JSON) -> None:
     pools = tuple(replace(each, taints=(Taint("spot", "true", "NoSchedule"),)) for each in POOLS[:2])
     where = context(view=replace(VIEW, pools=(*pools, POOLS[2])))
-    placement = spot_placement.KIND.compile(spot_placement.KIND.model()(), Facts({"cks": CKS}))
+    placement = spot_placement.KIND.compile(spot_placement.KIND.spec(), Facts({"cks": CKS}))
     assert isinstance(placement, Mutator)
     value = pod(labels={"spotgate.dev/capacity": capacity}, owner=("Job", "batch/v1"), app=app)
 
@@ -792,14 +792,14 @@ def test_what_can_not_work_is_refused_when_the_policy_is_loaded(
 )
 def test_mistakes_in_the_spec_are_found_at_their_field(spec: JSON, location: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ValueError, match="validation error") as caught:
-        KIND.model().model_validate(spec)
+        KIND.spec.model_validate(spec)
 
     errors = caught.value.errors()  # type: ignore[attr-defined]
     assert [(error["loc"], error["msg"]) for error in errors] == [(location, problem)]
 
 
 def test_the_schema_shows_editors_what_a_class_is() -> None:
-    schema = KIND.model().model_json_schema()
+    schema = KIND.spec.model_json_schema()
 
     assert schema["properties"]["classes"]["default"]["checkpointing"] == {
         "graceSeconds": "budget",

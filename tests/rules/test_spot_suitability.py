@@ -335,7 +335,7 @@ def test_what_an_init_container_fetches_it_fetches_again() -> None:
 
 def test_node_termination_handler_beside_karpenter() -> None:
     handler = template(containers=[{"name": "h", "image": "public.ecr.aws/aws-ec2/aws-node-termination-handler:v1.25"}])
-    rule = POLICY_KIND.compile(POLICY_KIND.model()(), Facts({"karpenter": KARPENTER}))
+    rule = POLICY_KIND.compile(POLICY_KIND.spec(), Facts({"karpenter": KARPENTER}))
     assert isinstance(rule, SpotSuitability)
     subject = subject_of({"metadata": {}, **handler}, template=True)
     subject.request.object = msgspec.Raw(b"{}")

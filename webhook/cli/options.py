@@ -16,7 +16,6 @@ from webhook.globs import problem_with
 from webhook.kube.versions import parse_version
 from webhook.lint import warnings
 from webhook.policy.errors import PolicyErrors
-from webhook.policy.recall import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,7 +171,7 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "") -> Bundle:
         CannotJudgeError: everything that is wrong with them.
     """
     try:
-        bundle = load_bundle(paths, own_namespace=own_namespace, recalled_in=cache_folder())
+        bundle = load_bundle(paths, own_namespace=own_namespace)
     except PolicyErrors as errors:
         raise CannotJudgeError(str(errors)) from None
     for warning in warnings(bundle, utc_now().date()):

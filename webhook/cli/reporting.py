@@ -38,7 +38,7 @@ def titles(bundle: Bundle) -> Iterator[PolicyTitle]:
     """The bundle's policies, its facts left out."""
     for policy in bundle.documents:
         if policy.is_policy:
-            about = inspect.cleandoc(policy_kinds()[policy.kind].model().__doc__ or "")
+            about = inspect.cleandoc(policy_kinds()[policy.kind].spec.__doc__ or "")
             enforcement = str(policy.spec.enforcement)
             yield PolicyTitle(name=policy.name, kind=policy.kind, enforcement=enforcement, about=about)
 

@@ -107,7 +107,8 @@ SOMETHING: Final = r"\s*\S[\s\S]*"
 class Model(BaseModel):
     """Strict and frozen; field names are camelCase in files."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+    # defer_build: most models are parts of others, and are built with those alone that a command validates with
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod

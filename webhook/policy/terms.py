@@ -1,4 +1,4 @@
-"""Words of policy files that more than their models need. The models are slow to import, and stay out of here."""
+"""Words of policy files that more than their models need."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ from webhook.kube.volumes import writable_claim
 from webhook.kube.workload import surroundings_of
 from webhook.policy.errors import SpecError
 from webhook.rules import eviction_strategy_findings as findings
+from webhook.rules.eviction_strategy_spec import EvictionStrategySpec
 from webhook.rules.protocol import PolicyKind, ResourceRule, levels_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.pod import Pod, Toleration
     from webhook.policy.facts import LabelSpec, TaintPatternSpec, TaintSpec
-    from webhook.rules.eviction_strategy_spec import EvictionStrategySpec
     from webhook.rules.protocol import Facts, Subject
 
 _ALIKE: Final = "rupt"
@@ -248,6 +248,7 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
 
 KIND: Final = PolicyKind(
     name="EvictionStrategy",
+    spec=EvictionStrategySpec,
     not_exported="it asks who owns a Pod, and where it can land",
     compile=_compile,
     rules=lambda _: (ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE")),),

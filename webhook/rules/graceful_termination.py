@@ -46,6 +46,7 @@ from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
 from webhook.rules.graceful_termination_plan import Plan
+from webhook.rules.graceful_termination_spec import GracefulTerminationSpec
 from webhook.rules.protocol import PODS_CREATE, PolicyKind, labelled
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Handler, Pod
-    from webhook.rules.graceful_termination_spec import ClassSpec, GracefulTerminationSpec
+    from webhook.rules.graceful_termination_spec import ClassSpec
     from webhook.rules.protocol import Facts, Subject
 
 NATIVE_SLEEP: Final = (1, 30)
@@ -201,6 +202,7 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
 
 KIND: Final = PolicyKind(
     name="GracefulTermination",
+    spec=GracefulTerminationSpec,
     writes=(
         # Where only preStop was added to it, all of it goes: what would be left of it is not in Git.
         '.spec.containers[] | select((.lifecycle // {} | keys) == ["preStop"]) | .lifecycle',

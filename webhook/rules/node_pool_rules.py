@@ -34,6 +34,7 @@ from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules_checks import Check, FieldRule, ResourceChecks, Text
 from webhook.rules.node_pool_rules_karpenter import GROUP, RESOURCE, Diversity, Karpenter
 from webhook.rules.node_pool_rules_pools import PoolChecks
+from webhook.rules.node_pool_rules_spec import NodePoolRulesSpec
 from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
-    from webhook.rules.node_pool_rules_spec import CheckSpec, FieldSpec, NodePoolRulesSpec
+    from webhook.rules.node_pool_rules_spec import CheckSpec, FieldSpec
     from webhook.rules.protocol import Facts, Subject
 
 _OPERATIONS: Final = ("CREATE", "UPDATE")
@@ -173,6 +174,7 @@ def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
 
 KIND: Final = PolicyKind(
     name="NodePoolRules",
+    spec=NodePoolRulesSpec,
     not_exported="while the webhook is down, node pools are refused anyway",
     compile=_compile,
     rules=_rules,

@@ -39,6 +39,7 @@ from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.rules.on_demand_fallback_findings import Change, Findings, unknown_pools, unreadable_capacity
+from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
 from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.review import Request
-    from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
     from webhook.rules.protocol import Facts, Subject
 
 
@@ -304,6 +304,7 @@ def _scale_rule(group: str, resource: str, *, scale: bool) -> list[ResourceRule]
 
 KIND: Final = PolicyKind(
     name="OnDemandFallback",
+    spec=OnDemandFallbackSpec,
     not_exported="it looks up the cluster's node pools",
     compile=_compile,
     rules=_rules,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -237,8 +236,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of policy.
 
     Attributes:
-        name: the ``kind`` of its documents. The model of their ``spec`` is beside its module: of ``spot_placement.py``
-            it is ``SpotPlacementSpec`` in ``spot_placement_spec.py``.
+        name: the ``kind`` of its documents.
+        spec: the model of their ``spec``.
         compile: makes the rule; it has ``mutate``, ``validate`` or both. Problems were found by the model, or are
             raised as `webhook.policy.errors.SpecError` with the field path below ``spec``, or as ``SpecErrors``.
         rules: what it matches when its ``match`` does not say, given the facts.
@@ -255,6 +254,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    spec: type[PolicySpec]
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
     needs: Needs = NO_NEEDS
@@ -266,9 +266,3 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     pods_alone: bool = False
     writes: tuple[str, ...] = ()
     not_exported: str = "its kind can not be"
-
-    def model(self) -> type[PolicySpec]:
-        """The model of ``spec``, which is imported only to validate policies: models are slow to import."""
-        beside = import_module(f"{self.compile.__module__}_spec")
-        model: type[PolicySpec] = getattr(beside, f"{self.name}Spec")
-        return model

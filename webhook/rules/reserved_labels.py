@@ -37,6 +37,7 @@ from webhook.review import MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
 from webhook.rules.reserved_labels_effect import allowed_keys
 from webhook.rules.reserved_labels_own import PODS, mapping, own_keys_of_object, own_keys_of_pod
+from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from webhook.globs import Globs
     from webhook.kube.templates import Workload
     from webhook.rules.protocol import Facts, Subject
-    from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 _LABELS: Final = "metadata.labels"
 
@@ -236,6 +236,7 @@ def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
 
 KIND: Final = PolicyKind(
     name="ReservedLabels",
+    spec=ReservedLabelsSpec,
     compile=_compile,
     rules=_rules,
     template_outcome=Outcome.DENY,

@@ -46,6 +46,7 @@ from webhook.rules import spot_placement_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement_findings import Plan
 from webhook.rules.spot_placement_nowhere import nowhere
+from webhook.rules.spot_placement_spec import SpotPlacementSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.rules.protocol import Facts, Subject
-    from webhook.rules.spot_placement_spec import SpotPlacementSpec
 
 WEIGHT: Final = 100
 """The most a preference can weigh: spot first, as far as the scheduler lets a preference decide."""
@@ -193,6 +193,7 @@ def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
 
 KIND: Final = PolicyKind(
     name="SpotPlacement",
+    spec=SpotPlacementSpec,
     writes=(".spec.affinity", ".spec.nodeSelector", ".spec.tolerations"),
     not_exported="it changes Pods, and looks up the cluster's node pools",
     order=0,

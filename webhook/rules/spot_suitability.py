@@ -43,6 +43,7 @@ from webhook.kube.volumes import on_the_node, writable_claim
 from webhook.kube.workload import Surroundings, surroundings_of
 from webhook.rules import spot_suitability_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind, levels_of
+from webhook.rules.spot_suitability_spec import SpotSuitabilitySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.pod import OwnerReference, Pod
     from webhook.rules.protocol import Facts, Subject
-    from webhook.rules.spot_suitability_spec import SpotSuitabilitySpec
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
@@ -246,6 +246,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
 
 KIND: Final = PolicyKind(
     name="SpotSuitability",
+    spec=SpotSuitabilitySpec,
     not_exported="it asks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),

@@ -31,6 +31,7 @@ from webhook.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.validation_compiler import Compiler
+from webhook.rules.validation_spec import ValidationSpec
 from webhook.rules.validation_values import values_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from webhook.cel import Expression, Language, Values
     from webhook.context import Context
     from webhook.rules.protocol import Facts, ResourceRule, Subject
-    from webhook.rules.validation_spec import ValidationSpec
 
 _MESSAGE_AT_MOST: Final = 5 * 1024
 """Bytes of what a messageExpression gives, as in Kubernetes."""
@@ -185,6 +185,7 @@ def _no_default(facts: Facts) -> tuple[ResourceRule, ...]:  # noqa: ARG001
 
 KIND: Final = PolicyKind(
     name="Validation",
+    spec=ValidationSpec,
     compile=_compile,
     rules=_no_default,
     template_outcome=Outcome.DENY,
