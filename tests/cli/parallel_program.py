@@ -1,4 +1,4 @@
-"""What the command line is to `webhook.cli.parallel`, in a process without threads: reports each object in a line.
+"""What the command line is to `webhook.cli.inputs`, in a process without threads: reports each object in a line.
 
 ``PROCESSES`` is how many the machine has cores for, ``DO`` what happens while an object is reported: ``die``, or
 ``wait`` for as many ``SECONDS``.
@@ -10,7 +10,7 @@ import sys
 import time
 from argparse import ArgumentParser
 
-from webhook.cli import check, parallel
+from webhook.cli import check, inputs, parallel
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging import Judgement, path_of
 from webhook.cli.project import take_project_file
@@ -31,6 +31,7 @@ def report(manifest: Manifest, judgement: Judgement) -> str:
 
 os.sched_getaffinity = lambda _: set(range(int(os.environ["PROCESSES"])))
 vars(parallel)["WORTH"] = 1000
+vars(inputs)["_AT_ONCE"] = 10
 started: list[None] = []
 os.register_at_fork(before=lambda: started.append(None))
 parser = ArgumentParser()
@@ -38,7 +39,7 @@ check.configure(parser)
 options = parser.parse_args(sys.argv[1:])
 take_project_file(options)
 try:
-    reported = parallel.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
+    reported = inputs.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
 except CannotJudgeError as error:
     sys.exit(str(error))
 except KeyboardInterrupt:

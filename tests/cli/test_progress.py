@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, sys
-from webhook.cli import main, parallel, progress
-progress.PATIENCE = progress._EVERY = float(os.environ["PATIENCE"])
+from webhook.cli import main, parallel
 os.sched_getaffinity = lambda _: set(range(int(os.environ["PROCESSES"])))
-parallel.WORTH = 1000
+parallel.WORTH = int(os.environ["WORTH"])
 sys.exit(main(["check", "-o", "json", "d"]))
 """
 
@@ -35,13 +34,13 @@ def files(write: Write) -> None:
         write(f"d/{number}.yaml", POD.replace("name: web", f"name: web-{number}"))
 
 
-def run(*, processes: int, patience: float, terminal: bool) -> tuple[str, str]:
+def run(*, processes: int, terminal: bool, worth: int = 1000) -> tuple[str, str]:
     """Standard output, and what standard error shows on the way."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "PROCESSES": str(processes),
-        "PATIENCE": str(patience),
+        "WORTH": str(worth),
         "TERM": "xterm",
     }
     screen, stderr = pty.openpty() if terminal else os.pipe()
@@ -63,13 +62,12 @@ def run(*, processes: int, patience: float, terminal: bool) -> tuple[str, str]:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_there_is_a_bar_on_a_terminal_and_it_is_taken_away(processes: int) -> None:
-    out, shown = run(processes=processes, patience=0, terminal=True)
-    assert "judging" in shown
+    out, shown = run(processes=processes, terminal=True)
+    assert "reading" in shown
     assert shown.rstrip().endswith("\x1b[2K")  # the line is cleared
-    assert (out, "") == run(processes=processes, patience=0, terminal=False)
+    assert (out, "") == run(processes=processes, terminal=False)
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_there_is_none_where_it_is_soon_done(processes: int) -> None:
-    _, shown = run(processes=processes, patience=3600, terminal=True)
+def test_there_is_none_where_it_is_soon_done() -> None:
+    _, shown = run(processes=3, worth=1_000_000, terminal=True)
     assert shown == ""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.inputs import judge_each
 from webhook.cli.options import add_inputs, add_operation, add_rendered
-from webhook.cli.parallel import judge_each
 from webhook.cli.project import take_project_file
 from webhook.cli.report import Report
 from webhook.cli.reporting import entries, titles

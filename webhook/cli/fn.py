@@ -91,8 +91,7 @@ def run(_options: Namespace) -> int:
     court.read([Source(STDIN, data=data)], found)
     found.problems += [each.problem((), _NO_OBJECT) for each in found.objects if _is_half_an_object(each)]
     found.objects = [_as_applied(each) for each in found.objects if not _is_half_an_object(each)]
-    judged = court.judge(found, found.objects, unread=bool(found.problems))
-    problems = [*court.problems, *judged.problems]
+    judged = court.prepare(found).judge()
 
     changed = deepcopy(resources)
     report = Report(document, resources, Outcome[config.fail_on.upper()])
@@ -101,13 +100,13 @@ def run(_options: Namespace) -> int:
     report.add_patches(judged.objects, injected=config.mode != "validate")
     if config.mode != "mutate":
         report.add_findings(judged.objects)
-    report.add_problems(problems)
+    report.add_problems(judged.problems)
     if report.results:
         changed["results"] = [*(resources.get("results") or []), *msgspec.to_builtins(report.results)]
     _answer(data, document, changed)
     for line in report.lines:
         complain(line)
-    if problems:
+    if judged.problems:
         return CANNOT_JUDGE
     return FOUND if report.failed else FINE
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -17,23 +16,21 @@ from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging import Judge, written_identity
 from webhook.cli.kinds import Kinds
 from webhook.cli.options import read_policies
-from webhook.cli.progress import Progress
+from webhook.cli.parallel import chunks_of, in_processes
 from webhook.cli.project import folder_of
 from webhook.cluster.files import view_of
 from webhook.cluster.manifests import Manifests, read_manifests, read_sources
 from webhook.cluster.sources import Ignored, find_sources
 from webhook.context import Context, Phase, utc_now
-from webhook.documents import Document
+from webhook.documents import DocumentError
 from webhook.globs import Globs
-from webhook.kube import disruption
-from webhook.kube.resources import CRD_GROUP, CRD_KIND
 from webhook.policy.errors import printable
 from webhook.policy.terms import API_VERSION
 from webhook.review import UserInfo
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from webhook.bundle import Bundle
     from webhook.cli.changes import Changes
@@ -43,8 +40,10 @@ if TYPE_CHECKING:
     from webhook.cluster.sources import Source
     from webhook.policy.errors import Problem
 
-_STATE_KINDS: Final = (("", "Namespace"), ("", "Node"), (disruption.GROUP, disruption.KIND))
-"""Kinds that `view_of` looks at beside node pools."""
+Report = TypeVar("Report")
+
+_AT_ONCE: Final = 500
+"""Objects that take as long to judge as it takes to start a process, several times over."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -75,7 +74,52 @@ def judge(options: Namespace, *, trace: bool = False) -> Judged:
     Raises:
         CannotJudgeError: the policies, or the flags, are wrong.
     """
-    return Court(options, trace=trace).judge_alone()
+    court = Court(options, trace=trace)
+    return court.prepare(court.read_all()).judge()
+
+
+class Reported(msgspec.Struct, Generic[Report], frozen=True):
+    """What is reported of the manifests.
+
+    Attributes:
+        reports: of each object, in the order of the files.
+        problems, skipped: as in `Judged`.
+    """
+
+    bundle: Bundle
+    reports: list[Report]
+    problems: list[Problem]
+    skipped: int
+
+
+def judge_each(
+    options: Namespace, report: Callable[[Judged], list[Report]], *, trace: bool = False
+) -> Reported[Report]:
+    """Judge as `judge` does, where it is much in several processes: these hand on the reports alone.
+
+    Args:
+        options, trace: as for `judge`.
+        report: what is wanted of each object.
+
+    Raises:
+        CannotJudgeError: the policies, or the flags, are wrong; or a process ended before its time.
+    """
+    court = Court(options, trace=trace)
+    prepared = court.prepare(court.read_all())
+    count = len(prepared.objects)
+    step = _AT_ONCE if prepared.divisible else max(count, 1)
+
+    def judge_some(part: slice) -> tuple[list[Report], list[Problem]]:
+        judged = prepared.judge(part)
+        return report(judged), judged.problems
+
+    parts = in_processes(judge_some, [slice(begin, begin + step) for begin in range(0, count, step)], "judging")
+    return Reported(
+        court.bundle,
+        [each for reports, _ in parts for each in reports],
+        [*prepared.problems, *(problem for _, problems in parts for problem in problems)],
+        prepared.skipped,
+    )
 
 
 class Court:
@@ -84,7 +128,6 @@ class Court:
     Attributes:
         sources: where the objects are.
         problems: what can't be read of the folders and of the cluster's state.
-        progress: of reading and judging; whoever has the court closes it.
         skipped: files that are Helm templates.
     """
 
@@ -108,7 +151,6 @@ class Court:
 
             self.sources += rendered(options, self.problems)
         self.skipped = found.skipped
-        self.progress = Progress()
         self._touched = self._changes("--changed-since", options.changed_since, ignored)
         self._against = self._changes("--against", options.against, ignored)
 
@@ -120,46 +162,43 @@ class Court:
         paths = self._options.paths
         return Changes(flag, ref, folder=folder_of(self._options), paths=paths, ignored=ignored, read=self.read)
 
-    def is_divisible(self) -> bool:
-        """Whether several processes can share the work: a cluster is asked once, and deletions have an order."""
-        return self._options.kubeconfig is None and self._options.operation != "DELETE" and self._against is None
-
     def read(self, sources: Iterable[Source], found: Manifests) -> None:
         """Add the objects of the sources that are to be judged: policy files are not."""
-        read_sources(self.progress.reading(sources), found)
+        read_sources(sources, found)
         objects = [each for each in found.objects if each.group != API_VERSION.partition("/")[0]]
         found.skipped += len(found.objects) - len(objects)
         found.objects = objects
-
-    def facts(self, objects: Iterable[Manifest]) -> list[Manifest]:
-        """Those of the objects that `Kinds` and `view_of` look at, without their text."""
-        kinds = {*_STATE_KINDS, (CRD_GROUP, CRD_KIND), *self._pool_kinds()}
-        # A node pool of another apiVersion may be meant for one that is read.
-        pools = {kind for _, kind in self._pool_kinds()}
-        return [
-            replace(each, document=Document(each.file, each.line, None), path=())
-            for each in objects
-            if (each.group, each.kind) in kinds or each.kind in pools
-        ]
 
     def _pool_kinds(self) -> set[tuple[str, str]]:
         """Groups and kinds of node pools, and of what says their sizes."""
         return {(each.group, each.kind) for each in pool_resources(self.bundle.providers.values())}
 
-    def judge_alone(self) -> Judged:
-        """Read and judge everything in this process."""
+    def read_all(self) -> Manifests:
+        """Read all sources, where they are large in several processes."""
+        # What is read stays: looking for garbage among it is a tenth of the time.
+        gc.disable()
+        try:
+            chunks = in_processes(self._read_chunk, chunks_of(self.sources), "reading")
+            if None in chunks:
+                chunks = [self._read_chunk(self.sources)]
+        finally:
+            gc.freeze()
+            gc.enable()
         found = Manifests()
-        with closing(self.progress):
-            self.progress.start(len(self.sources))
-            # What is read stays: looking for garbage among it is a tenth of the time.
-            gc.disable()
-            try:
-                self.read(self.sources, found)
-            finally:
-                gc.freeze()
-                gc.enable()
-            judged = self.judge(found, found.objects, unread=bool(found.problems))
-        return replace(judged, problems=[*self.problems, *judged.problems], skipped=self.skipped + judged.skipped)
+        for chunk in filter(None, chunks):
+            found.objects += chunk.objects
+            found.problems += chunk.problems
+            found.skipped += chunk.skipped
+        return found
+
+    def _read_chunk(self, sources: list[Source]) -> Manifests | None:
+        """Read some sources. None: a part of a file is broken, and what is wrong must be told of the whole file."""
+        found = Manifests()
+        try:
+            self.read(sources, found)
+        except DocumentError:
+            return None
+        return found
 
     def _asked(self, found: Manifests) -> tuple[list[Manifest], list[str], list[Manifest]]:
         """The objects that the API server is asked for, what it is to do with each, and what is there before."""
@@ -184,19 +223,14 @@ class Court:
         """Is that done to an object because the files have it no longer?"""
         return self._against is not None and operation == "DELETE"
 
-    def judge(self, found: Manifests, things: list[Manifest], *, unread: bool) -> Judged:
-        """Judge objects.
-
-        Args:
-            found: the objects.
-            things: among the objects of the whole input, those that describe the cluster.
-            unread: some of the input can't be read.
-        """
+    def prepare(self, found: Manifests) -> Prepared:
+        """Take in what has been read, and the cluster that it is for."""
         options, objects, state = self._options, found.objects, self._state.objects
-        problems = list(found.problems)
-        kinds = Kinds(self.bundle, [*state, *things])
-        places = Places(things, self._pool_kinds())
-        things = [kinds.as_meant(each) for each in things]
+        problems = [*self.problems, *found.problems]
+        unread = bool(problems)
+        kinds = Kinds(self.bundle, [*state, *objects])
+        places = Places(objects, self._pool_kinds())
+        things = [kinds.as_meant(each) for each in objects]
         objects, operations, there = self._asked(found)
         before = [*state, *there]
         if options.kubeconfig is None:
@@ -212,7 +246,7 @@ class Court:
             problems += live.problems
             objects, operations, before = live.objects, live.operations, [*live.there, *before]
             view = applied(live.view, [*state, *objects], self.bundle.providers)
-        view = _with_unknown_pools(view, partial=options.partial, unread=unread or bool(self.problems))
+        view = _with_unknown_pools(view, partial=options.partial, unread=unread)
         context = replace(
             self._context,
             view=view,
@@ -230,17 +264,57 @@ class Court:
             for each, operation in zip(objects, operations, strict=True)
             if self._touched is None or self._removes(operation) or self._touched.touches(each)
         ]
+        return Prepared(
+            bundle=self.bundle,
+            view=view,
+            objects=asked,
+            judges=judges,
+            places=places,
+            removes=self._against is not None,
+            problems=problems,
+            skipped=self.skipped + found.skipped,
+        )
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects, and all that it takes to judge them.
+
+    Attributes:
+        objects: each with what is done with it.
+        judges: by that.
+        places: where objects are more than once.
+        removes: what is deleted is what the files have no longer.
+        problems, skipped: of reading, as in `Judged`.
+    """
+
+    bundle: Bundle
+    view: ClusterView
+    objects: list[tuple[Manifest, str]]
+    judges: Mapping[str, Judge]
+    places: Places
+    removes: bool
+    problems: list[Problem]
+    skipped: int
+
+    @property
+    def divisible(self) -> bool:
+        """Whether the objects can be judged apart: deletions have an order."""
+        return "DELETE" not in self.judges
+
+    def judge(self, part: slice | None = None) -> Judged:
+        """Judge the objects: all of them, with the problems of reading them, or a part, without."""
+        problems = [] if part is not None else list(self.problems)
         judged = []
-        for each, operation in self.progress.judging(asked):
-            judgement = judges[operation].judge(each)
-            if self._removes(operation):
+        for each, operation in self.objects if part is None else self.objects[part]:
+            judgement = self.judges[operation].judge(each)
+            if self.removes and operation == "DELETE":
                 judgement = _removed(judgement)
-            elif (found_twice := places.duplicate(each)) is not None:
+            elif (found_twice := self.places.duplicate(each)) is not None:
                 judgement = replace(judgement, findings=(*judgement.findings, found_twice))
             judged.append((each, judgement))
             if judgement.problem is not None:
                 problems.append(judgement.problem)
-        return Judged(self.bundle, judged, problems, found.skipped, view)
+        return Judged(self.bundle, judged, problems, self.skipped, self.view)
 
 
 def _removed(judgement: Judgement) -> Judgement:

@@ -1,4 +1,4 @@
-"""Many manifests in several processes: each reads a share and keeps it, then judges it by what all have seen."""
+"""Work for several processes, forked where there is much: they inherit what this one knows, and send back results."""
 
 from __future__ import annotations
 
@@ -8,33 +8,20 @@ import re
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.inputs import Court
-from webhook.cluster.manifests import Manifests
-from webhook.documents import LIMITS, DocumentError
+from webhook.documents import LIMITS
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
 
-    from webhook.bundle import Bundle
-    from webhook.cli.inputs import Judged
-    from webhook.cli.progress import Progress
-    from webhook.cluster.manifests import Manifest
     from webhook.cluster.sources import Source
-    from webhook.policy.errors import Problem
 
-Report = TypeVar("Report")
-Kept = TypeVar("Kept")
-Seen = TypeVar("Seen")
-Answer = TypeVar("Answer")
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 WORTH: Final = 512 * 1024
 """Bytes of manifests that take as long as it takes to start a process, several times over."""
@@ -43,102 +30,81 @@ _SEPARATOR: Final = re.compile(rb"\n(?=---\r?\n)")
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _YAML_LINE_ENDS: Final = tuple(end.encode() for end in "\x85\u2028\u2029")
 
-
-class Reported(msgspec.Struct, Generic[Report], frozen=True):
-    """What is reported of the manifests.
-
-    Attributes:
-        reports: of each object, in the order of the files.
-        problems, skipped: as in `Judged`.
-    """
-
-    bundle: Bundle
-    reports: list[Report]
-    problems: list[Problem]
-    skipped: int
+_inherited: list[Callable[[int], Any]] = []
+"""In a forked process: what it does with the number of a part. It came with the memory, and was not pickled."""
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """What a process tells the others of its share.
-
-    Attributes:
-        facts: the objects that describe the cluster.
-        unread: something in it can't be read.
-        whole: false if that is a part of a file.
-    """
-
-    facts: list[Manifest]
-    unread: bool
-    whole: bool = True
-
-
-def judge_each(
-    options: Namespace, report: Callable[[Judged], list[Report]], *, trace: bool = False
-) -> Reported[Report]:
-    """What `judge` finds, in several processes where it is much: these keep the objects, and hand on the reports.
+def in_processes(work: Callable[[Part], Result], parts: Sequence[Part], doing: str) -> list[Result]:
+    """Return what ``work`` makes of each part, in order. On a terminal a bar shows how many are done.
 
     Args:
-        options, trace: as for `judge`.
-        report: what is wanted of each object.
+        work: is run in as many processes as there are cores. Its results are pickled.
+        parts: of the work; one alone starts no process.
+        doing: names the work for people.
 
     Raises:
-        CannotJudgeError: the policies, or the flags, are wrong; or a process ended before its time.
+        CannotJudgeError: a process ended before its time.
     """
-    court = Court(options, trace=trace)
-    shares = shares_of(court.sources) if court.is_divisible() else []
-    if len(shares) < 2:  # noqa: PLR2004
-        return _reported(court.judge_alone(), report)
+    processes = min(len(os.sched_getaffinity(0)), len(parts)) if _can_fork() else 1
+    if processes < 2:  # noqa: PLR2004
+        return list(_shown(map(work, parts), doing, len(parts)))
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor  # noqa: PLC0415 - for large inputs
+    from multiprocessing import get_context  # noqa: PLC0415
 
-    def see(share: Iterable[Source]) -> tuple[Manifests, _Seen]:
-        found = Manifests()
-        try:
-            court.read(share, found)
-        except DocumentError:
-            return found, _Seen([], unread=True, whole=False)
-        return found, _Seen(court.facts(found.objects), unread=bool(found.problems))
+    def work_on(number: int) -> Result:
+        return work(parts[number])
 
-    def judge_share(found: Manifests, seen: list[_Seen]) -> Reported[Report] | None:
-        if not all(each.whole for each in seen):
-            return None
-        facts = [fact for each in seen for fact in each.facts]
-        return _reported(court.judge(found, facts, unread=any(each.unread for each in seen)), report)
-
-    parts = [part for part in in_processes(shares, see, judge_share, court.progress) if part is not None]
-    if not parts:  # A large file is broken, and what is wrong with it must be told of the whole file.
-        return _reported(court.judge_alone(), report)
-    return Reported(
-        court.bundle,
-        [each for part in parts for each in part.reports],
-        [*court.problems, *(problem for part in parts for problem in part.problems)],
-        court.skipped + sum(part.skipped for part in parts),
-    )
-
-
-def _reported(judged: Judged, report: Callable[[Judged], list[Report]]) -> Reported[Report]:
-    return Reported(judged.bundle, report(judged), judged.problems, judged.skipped)
-
-
-def shares_of(sources: Sequence[Source]) -> list[list[Source]]:
-    """The sources, in their order, in as many shares as there are processes worth starting; large files are cut.
-
-    One share where the system has no safe way to hand a process what this one has.
-    """
-    total = sum(source.size for source in sources)
-    count = min(len(os.sched_getaffinity(0)), total // WORTH) if _can_fork() else 1
-    if count < 2:  # noqa: PLR2004
-        return [list(sources)]
-    shares: list[list[Source]] = [[] for _ in range(count)]
-    before = 0
-    for source in sources:
-        for part in _parts(source):
-            shares[(before + part.size // 2) * count // (total + 1)].append(part)
-            before += part.size
-    return [share for share in shares if share]
+    try:
+        with ProcessPoolExecutor(processes, get_context("fork"), _begin, (work_on,)) as pool:
+            return list(_shown(pool.map(_work_on, range(len(parts))), doing, len(parts)))
+    except BrokenProcessPool:
+        raise CannotJudgeError(
+            "error: a process that judged some of the files ended before its time; is there too little memory?"
+        ) from None
 
 
 def _can_fork() -> bool:
     """Not with threads, which a child has no part of; and only Linux's own libraries bear it."""
     return sys.platform == "linux" and threading.active_count() == 1
+
+
+def _begin(work_on: Callable[[int], Any]) -> None:
+    from multiprocessing import parent_process  # noqa: PLC0415
+
+    _inherited[:] = [work_on]
+    gc.disable()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all: one of them speaks
+    parent: Any = parent_process()
+    # A worker would wait for its next part for ever where the first process was killed.
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def _work_on(number: int) -> Any:  # noqa: ANN401 - whatever the work makes
+    return _inherited[0](number)
+
+
+def _shown(results: Iterable[Result], doing: str, total: int) -> Iterable[Result]:
+    """Return the same results, counted by a bar on standard error where that is a terminal."""
+    if total < 2 or not sys.stderr.isatty():  # noqa: PLR2004
+        return results
+    from rich.console import Console  # noqa: PLC0415 - for those who wait
+    from rich.progress import track  # noqa: PLC0415
+
+    return track(results, doing, total=total, console=Console(stderr=True), transient=True)
+
+
+def chunks_of(sources: Iterable[Source]) -> list[list[Source]]:
+    """Return the sources, in their order, in groups that are worth a process. Large files are cut."""
+    chunks: list[list[Source]] = [[]]
+    size = 0
+    for source in sources:
+        for part in _parts(source):
+            if size >= WORTH:
+                chunks.append([])
+                size = 0
+            chunks[-1].append(part)
+            size += part.size
+    return chunks
 
 
 def _parts(source: Source) -> Iterator[Source]:
@@ -171,67 +137,3 @@ def _is_divisible(data: bytes) -> bool:
         or data.count(b"\r") > data.count(b"\r\n")
         or any(end in data for end in _YAML_LINE_ENDS)
     )
-
-
-def in_processes(
-    shares: Sequence[list[Source]],
-    see: Callable[[list[Source]], tuple[Kept, Seen]],
-    judge: Callable[[Kept, list[Seen]], Answer],
-    progress: Progress,
-) -> list[Answer]:
-    """Let a process for each share see it, then judge what it kept of it by what all have seen.
-
-    Args:
-        shares: one for each process.
-        see: what the process keeps, and what the others are told; that is pickled.
-        judge: what has been kept, and what every process saw, in the order of the shares. The answer is pickled.
-        progress: of reading and judging.
-
-    Returns:
-        The answers, in the order of the shares.
-
-    Raises:
-        CannotJudgeError: a process ended before its time.
-    """
-    import multiprocessing  # noqa: PLC0415 - most inputs are small
-
-    context = multiprocessing.get_context("fork")
-    links: list[Connection] = []
-    processes: list[BaseProcess] = []
-
-    def work(number: int, share: list[Source], link: Connection) -> None:
-        progress.go_on_in(number)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all: one of them speaks
-        for other in links:
-            other.close()  # or nobody would see that the first process is gone
-        gc.disable()
-        try:
-            kept, seen = see(share)
-            link.send(seen)
-            link.send(judge(kept, link.recv()))
-        except (EOFError, ConnectionError):
-            pass
-
-    try:
-        progress.start(sum(map(len, shares)), processes=len(shares))
-        for number, share in enumerate(shares):
-            ours, theirs = context.Pipe()
-            links.append(ours)
-            processes.append(context.Process(target=work, args=(number, share, theirs), daemon=True))
-            processes[-1].start()
-            theirs.close()
-        seen = [progress.wait(link).recv() for link in links]
-        for link in links:
-            link.send(seen)
-        return [progress.wait(link).recv() for link in links]
-    except (EOFError, ConnectionError):
-        raise CannotJudgeError(
-            "error: a process that judged some of the files ended before its time; is there too little memory?"
-        ) from None
-    finally:
-        progress.close()
-        for link in links:
-            link.close()
-        for process in processes:
-            process.terminate()
-            process.join()
