@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from certs.verify import VerifiedKeyPair
 
 
-def server_context(verified: VerifiedKeyPair) -> ssl.SSLContext:
-    """Return a server context: TLS 1.2 or newer, HTTP/1.1, no client certificates asked for.
+def server_context(verified: VerifiedKeyPair, client_ca_pem: bytes | None = None) -> ssl.SSLContext:
+    """Return a server context: TLS 1.2 or newer, HTTP/1.1.
 
-    Raises CertificateProblem if OpenSSL won't have the pair, e.g. for a key too short for its security level.
+    With `client_ca_pem` only clients with a certificate of these CAs finish the handshake; else none is asked for.
+    Raises CertificateProblem if OpenSSL won't have the CAs or the pair, e.g. for a key too short for its security level.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -35,6 +36,14 @@ def server_context(verified: VerifiedKeyPair) -> ssl.SSLContext:
             raise CertificateProblem(
                 f"OpenSSL does not accept the certificate ({error.reason})",
                 "issue it with a P-256 or RSA-2048 key and a SHA-256 signature",
+            ) from error
+    if client_ca_pem is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(cadata=client_ca_pem.decode())
+        except (ssl.SSLError, ValueError) as error:
+            raise CertificateProblem(
+                "the client CA file holds no readable PEM certificate", "give it one or more CERTIFICATE blocks"
             ) from error
     return context
 

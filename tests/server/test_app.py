@@ -366,6 +366,8 @@ def test_a_decision_is_one_line(start: Start) -> None:
         "allowed": False,
         "policies": ["test-policy"],
         "patch_operations": 0,
+        "caller": "unauthenticated",
+        "peer": "127.0.0.1",
     }
 
 

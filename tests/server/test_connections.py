@@ -20,6 +20,7 @@ from tests.server.harness import PAIR, PATIENCE, SHORT, eventually, review
 from webhook.server.connections import Acceptor, Server
 from webhook.server.limits import LIMITS, Limits
 from webhook.server.metrics import Metrics
+from webhook.server.peers import Peers
 from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ def test_L3_a_client_that_comes_at_the_moment_of_the_end_is_parted_with(turns: i
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(0)
             acceptor = Acceptor(
-                listener, Server(_unexpected, Metrics(), SHORT), lambda: ServingCertificate(PAIR).context
+                listener, Server(_unexpected, Metrics(), SHORT, Peers()), lambda: ServingCertificate(PAIR).context
             )
             accepting = asyncio.create_task(acceptor.accept())
             await asyncio.sleep(0.01)

@@ -72,7 +72,7 @@ def volume(tmp_path: Path) -> Path:
 @pytest.fixture
 def certificate(volume: Path) -> ServingCertificate:
     files = CertificateFiles(volume / "tls.crt", volume / "tls.key")
-    return ServingCertificate(files.read(), files)
+    return ServingCertificate(files)
 
 
 def test_a_new_certificate_is_served_to_new_connections_while_open_ones_live_on(

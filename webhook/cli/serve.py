@@ -43,6 +43,28 @@ def configure(parser: ArgumentParser) -> None:
     certificate.add_argument(
         "--self-signed", action="store_true", help="make a certificate for this run, for trying out; logs the CA"
     )
+    certificate.add_argument(
+        "--tls-name",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a DNS name or IP address that the certificate must be for, such as spotgate.spotgate-system.svc; can be "
+        "given again",
+    )
+    callers = parser.add_argument_group("who may ask (default: everybody who reaches the port)")
+    callers.add_argument(
+        "--client-ca",
+        metavar="FILE",
+        type=Path,
+        help="answer only callers with a client certificate of these CAs, PEM; read again when it changes",
+    )
+    callers.add_argument(
+        "--client-name",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="of these, only callers whose certificate has this common name or DNS name; can be given again",
+    )
     addresses = parser.add_argument_group("addresses")
     addresses.add_argument(
         "--listen",
@@ -87,6 +109,8 @@ def run(options: Namespace) -> int:
         raise CannotJudgeError("spotgate serve: error: give either --tls-cert and --tls-key, or --self-signed")
     if sum(map(bool, (options.in_cluster, options.kubeconfig, options.state))) > 1:
         raise CannotJudgeError("spotgate serve: error: give at most one of --in-cluster, --kubeconfig and --state")
+    if options.client_name and options.client_ca is None:
+        raise CannotJudgeError("spotgate serve: error: --client-name needs --client-ca: whose names are they?")
     return serve(
         ServeOptions(
             listen=options.listen,
@@ -95,6 +119,9 @@ def run(options: Namespace) -> int:
             tls_cert=options.tls_cert,
             tls_key=options.tls_key,
             self_signed=options.self_signed,
+            tls_names=tuple(options.tls_name),
+            client_ca=options.client_ca,
+            client_names=tuple(options.client_name),
             state=tuple(options.state),
             in_cluster=options.in_cluster,
             kubeconfig=options.kubeconfig,

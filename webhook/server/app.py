@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from webhook.context import ASSUMED_VERSION, Context, utc_now
 from webhook.engine import decide, needs
 from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
+from webhook.server.callers import UNAUTHENTICATED
 from webhook.server.intake import JSON, Intake, Refused, busy
 from webhook.server.log import TEXT_LENGTH, log, log_decision, where
 
@@ -29,11 +30,16 @@ if TYPE_CHECKING:
     from webhook.context import Phase
     from webhook.decision import Decision
     from webhook.review import Request
+    from webhook.server.callers import Callers
     from webhook.server.connections import Connection
     from webhook.server.intake import Route
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
+    from webhook.server.peers import Peer, Peers
     from webhook.server.recorder import Recorder
+
+_REQUEST_COST: Final = 0.0003
+"""Seconds of work that a request is charged with before it is judged: TLS, HTTP and a line in the log."""
 
 _BUG: Final = "spotgate could not judge this request because of a bug in itself; its log says where"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
@@ -47,6 +53,13 @@ class Snapshot:
 
     bundle: Bundle
     state: ClusterState
+
+
+class Sender(NamedTuple):
+    """Who sent a request: from where, and under which name; empty if nobody vouches for one."""
+
+    peer: Peer
+    caller: str
 
 
 class Answer(web.StreamResponse):
@@ -81,7 +94,15 @@ class Webhook:
         last_request: when the last one came, by `time.perf_counter`.
     """
 
-    def __init__(self, snapshot: Snapshot, metrics: Metrics, limits: Limits, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        metrics: Metrics,
+        limits: Limits,
+        peers: Peers,
+        callers: Callers,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.stopping = False
         self.in_flight = 0
@@ -89,49 +110,71 @@ class Webhook:
         self._metrics = metrics
         self._limits = limits
         self._recorder = recorder
-        self._intake = Intake(limits)
+        self._peers = peers
+        self._callers = callers
+        self._intake = Intake(limits, peers)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request."""
         self.last_request = started = perf_counter()
         connection = cast("Connection", request.protocol)
         connection.request_begins()
+        peer = connection.peer
+        peer.charge(_REQUEST_COST)
         try:
-            route, body = await self._intake.read(request)
+            sender = Sender(peer, self._callers.identify(connection))
+            route, body = await self._intake.read(request, peer)
+            connection.request_received()
             try:
-                response = await self._answer(route, body, started)
+                response = await self._answer(route, body, started, sender)
             finally:
-                self._intake.release(body)
+                self._intake.release(body, peer)
         except Refused as refused:
-            response = self._refuse(refused)
+            response = self._refuse(refused, peer)
             if not request.content.is_eof():
                 response.force_close()
         if connection.request_ends() or self.stopping:
             response.force_close()
         return response
 
-    def _refuse(self, refused: Refused) -> web.Response:
+    def _refuse(self, refused: Refused, peer: Peer) -> web.Response:
         if refused.status == web.HTTPTooManyRequests.status_code:
             self._metrics.shed(refused.reason)
         else:
             self._metrics.rejected(refused.reason)
-        log.warning("refused", status=refused.status, reason=refused.reason)
+        log.warning("refused", status=refused.status, reason=refused.reason, peer=peer.address)
         return refused.response()
 
-    async def _answer(self, route: Route, body: bytes, started: float) -> web.StreamResponse:
-        if self.in_flight >= self._limits.in_flight:
+    async def _answer(self, route: Route, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
+        peer, most = sender.peer, self._limits.in_flight
+        if self.in_flight >= most and peer.in_flight >= self._peers.share(most):
             raise busy("many requests")
+        self.in_flight += 1
+        peer.in_flight += 1
+        try:
+            await self._peers.turn(peer)
+            if perf_counter() - started > route.timeout:
+                raise busy("waited too long")
+            return await self._judge(route, body, started, sender)
+        finally:
+            self.in_flight -= 1
+            peer.in_flight -= 1
+
+    async def _judge(self, route: Route, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
+        began, waited = perf_counter(), 0.0
         try:
             request = decode_review(body)
         except BadReviewError as error:
+            sender.peer.charge(perf_counter() - began)
             raise Refused(400, "bad review", str(error)[:_MESSAGE_LENGTH]) from None
-        self.in_flight += 1
         try:
             snapshot = self.snapshot
             index, state = snapshot.bundle.index, snapshot.state
             if needs(request, index, route.phase).fresh:
-                left = route.timeout - self._limits.reply - (perf_counter() - started)
+                asked = perf_counter()
+                left = route.timeout - self._limits.reply - (asked - started)
                 view = await self._fresh(state, max(0.0, min(left, self._limits.fresh)))
+                waited = perf_counter() - asked
             else:
                 view = state.view()
             context = _context(route.phase, view)
@@ -142,10 +185,10 @@ class Webhook:
         except Exception as error:  # noqa: BLE001 - no request may stop the server
             return self._bug(request, route.phase, error)
         finally:
-            self.in_flight -= 1
+            sender.peer.charge(perf_counter() - began - waited)
         seconds = perf_counter() - started
-        self._metrics.decided(route.phase, request.path, decision, seconds)
-        _log(request, route.phase, decision, seconds)
+        self._metrics.decided(route.phase, request.path, decision, seconds, authenticated=bool(sender.caller))
+        _log(request, route.phase, decision, seconds, sender)
         return Answer(answer)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
@@ -182,7 +225,7 @@ def _context(phase: Phase, view: ClusterView) -> Context:
     )
 
 
-def _log(request: Request, phase: Phase, decision: Decision, seconds: float) -> None:
+def _log(request: Request, phase: Phase, decision: Decision, seconds: float, sender: Sender) -> None:
     policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
     log_decision(
         uid=request.uid[:TEXT_LENGTH],
@@ -196,4 +239,6 @@ def _log(request: Request, phase: Phase, decision: Decision, seconds: float) -> 
         policies=list(dict.fromkeys(policies)),
         patch_operations=len(decision.patch),
         ms=round(seconds * 1000, 3),
+        caller=sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,
+        peer=sender.peer.address,
     )

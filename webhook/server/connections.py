@@ -10,27 +10,35 @@ import asyncio
 import contextlib
 import math
 import random
+import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 
+from webhook.server.callers import names_in
 from webhook.server.intake import Refused
 from webhook.server.log import log, where
 
 if TYPE_CHECKING:
     import socket
-    import ssl
     from collections.abc import Awaitable, Callable
 
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
+    from webhook.server.peers import Peer, Peers
 
 _SWEEP: Final = 0.5
 """Seconds between two looks for connections past their deadline."""
 
 _ACCEPT_PAUSE: Final = 0.1
 """Seconds to wait when the system has no file or memory left for another connection."""
+
+_BATCH: Final = 64
+"""Connections accepted at once: more than any API server opens, and done in a few milliseconds."""
+
+_HANDSHAKE_COST: Final = 0.002
+"""Seconds of work that a handshake is charged with: measured over a thousand, from TCP to the end of TLS."""
 
 _LINGER: Final = 3.0
 """Seconds for which the rest of a refused body is read and dropped: if we closed at once, the answer might be lost."""
@@ -43,21 +51,40 @@ class Connection(web.RequestHandler):
     """aiohttp's protocol, with a deadline for receiving a request and an age.
 
     Attributes:
-        receiving_since: loop time of the first byte of the request that is being received or answered; else infinity.
-        idle_since: loop time since when no request is being answered; infinity while one is.
+        peer: the clients at its other end.
+        certificate_names: in the certificate that the client showed, and TLS verified; none: there is none.
+        receiving_since: loop time of the first byte of a request that is not here to its last; else infinity.
+        idle_since: loop time since when no request is being received or answered; infinity while one is.
+        has_served: a request was answered.
         lost: done when nothing of it is left, on either side.
     """
 
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop, **options: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        server: Server,
+        peer: Peer,
+        loop: asyncio.AbstractEventLoop,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(server, loop=loop, **options)
+        self.peer = peer
+        self.certificate_names: tuple[str, ...] = ()
+        self._peers = server.peers
         self._metrics = server.metrics
         now = loop.time()
         self.receiving_since = math.inf
         self.idle_since = now
+        self.has_served = False
         self.lost: asyncio.Future[None] = loop.create_future()
         jitter = random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         self._retires = now + server.limits.recycle * jitter
         self._requests_left = int(server.limits.recycle_requests * jitter)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note that it has begun, and with whom."""
+        self.peer.connections.add(self)
+        self.certificate_names = names_in(transport.get_extra_info("peercert"))
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Note when a request begins. aiohttp also calls this with nothing, to go on with what it has."""
@@ -67,6 +94,8 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Note that it is over."""
+        self.peer.connections.discard(self)
+        self._peers.forget(self.peer)
         if not self.lost.done():
             self.lost.set_result(None)
         super().connection_lost(exc)
@@ -78,10 +107,27 @@ class Connection(web.RequestHandler):
             self.receiving_since = self._loop.time()
         self._requests_left -= 1
 
+    def request_received(self) -> None:
+        """All of the request is there."""
+        self.receiving_since = math.inf
+
+    def expendable(self) -> tuple[int, float] | None:
+        """Return how well it can be done without, the least first; None while a request is being answered.
+
+        First what begins a request and does not end it, then who has not asked anything yet, then who has; of each of
+        the three, the one that waits longest.
+        """
+        if self.receiving_since < math.inf:
+            return 0, self.receiving_since
+        if self.idle_since < math.inf:
+            return 1 + self.has_served, self.idle_since
+        return None
+
     def request_ends(self) -> bool:
         """It is answered, and its body is read or won't be. True: it is time to part with the client."""
         self.idle_since = now = self._loop.time()
         self.receiving_since = math.inf
+        self.has_served = True
         return self._requests_left <= 0 or now > self._retires
 
     def abort(self) -> None:
@@ -123,16 +169,19 @@ class Server(web.Server):
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         metrics: Metrics,
         limits: Limits,
+        peers: Peers,
     ) -> None:
         super().__init__(handler)
         self.metrics = metrics
+        self.peers = peers
         self.limits = limits
         self._loop = asyncio.get_running_loop()
 
-    def __call__(self) -> Connection:
-        """A protocol for a new connection."""
+    def connection(self, peer: Peer) -> Connection:
+        """Return a protocol for a new connection."""
         return Connection(
             self,
+            peer,
             self._loop,
             keepalive_timeout=self.limits.keep_alive,
             lingering_time=_LINGER,
@@ -160,34 +209,39 @@ class Acceptor:
         self._metrics = server.metrics
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._handshakes: dict[asyncio.Task[None], float] = {}
+        self._peers = server.peers
 
     def __len__(self) -> int:
         """How many connections are open."""
-        return len(self._handshakes) + len(self._server.connections)
+        return self._peers.connections()
 
     async def accept(self) -> None:
         """Accept until cancelled."""
         while True:
             await self._readable()
             try:
-                client, _ = self._listener.accept()
-            except BlockingIOError:  # it has left again
+                for _ in range(_BATCH):
+                    self._take(*self._listener.accept())
+            except BlockingIOError:  # that was all
                 continue
             except OSError as error:
                 # A client that left again, or the system's limits: never the end of accepting.
                 log.warning("a connection could not be accepted", error=error.strerror)
-                self._evict()
+                if len(self._peers):
+                    self._evict(self._peers.largest())
                 await asyncio.sleep(_ACCEPT_PAUSE)
-                continue
-            client.settimeout(0)
-            if len(self) >= self._limits.connections and not self._evict():
-                self._metrics.cut("all busy")
-                client.close()
-                continue
-            handshake = self._loop.create_task(self._welcome(client))
-            self._handshakes[handshake] = self._loop.time()
-            handshake.add_done_callback(partial(self._handshake_ends, client))
+
+    def _take(self, client: socket.socket, address: tuple[str, int]) -> None:
+        client.settimeout(0)
+        peer = self._peers.at(address[0])
+        if len(self) >= self._limits.connections and not self._make_room(peer):
+            self._metrics.cut("all busy")
+            client.close()
+            self._peers.forget(peer)
+            return
+        handshake = self._loop.create_task(self._welcome(client, peer))
+        peer.handshakes[handshake] = self._loop.time()
+        handshake.add_done_callback(partial(self._handshake_ends, client, peer))
 
     async def _readable(self) -> None:
         """Wait for a client, and leave it where it is.
@@ -201,35 +255,53 @@ class Acceptor:
         finally:
             self._loop.remove_reader(self._listener)
 
-    def _handshake_ends(self, client: socket.socket, handshake: asyncio.Task[None]) -> None:
-        self._handshakes.pop(handshake, None)
+    def _handshake_ends(self, client: socket.socket, peer: Peer, handshake: asyncio.Task[None]) -> None:
+        peer.handshakes.pop(handshake, None)
+        self._peers.forget(peer)
         if handshake.cancelled():  # perhaps before its first step, and nobody else knows of the socket
             client.close()
 
-    async def _welcome(self, client: socket.socket) -> None:
+    async def _welcome(self, client: socket.socket, peer: Peer) -> None:
+        await self._peers.turn(peer)
+        peer.charge(_HANDSHAKE_COST)
         try:
             await self._loop.connect_accepted_socket(
-                self._server,
+                partial(self._server.connection, peer),
                 client,
                 ssl=self._context(),
                 ssl_handshake_timeout=self._limits.handshake,
                 ssl_shutdown_timeout=_GOODBYE,
             )
-        except OSError:  # that is also ssl.SSLError, and what a timeout raises
+        except ssl.SSLError as error:
+            reason = error.reason or ""
+            unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # ours of theirs, not theirs of ours
+            self._metrics.cut("client certificate" if unknown else "handshake")
+            if unknown:
+                log.warning("client without a certificate of the CA", peer=peer.address, problem=reason)
+        except OSError:  # that is also what a timeout raises
             self._metrics.cut("handshake")
 
-    def _evict(self) -> bool:
-        """Make place: end what has been waiting longest, a handshake or an idle connection. False: all are busy."""
-        handshake = next(iter(self._handshakes), None)
-        idlest = min(self._server.open_connections(), key=lambda each: each.idle_since, default=None)
-        idle_since = math.inf if idlest is None else idlest.idle_since
-        if handshake is not None and self._handshakes[handshake] < idle_since:
-            del self._handshakes[handshake]
-            handshake.cancel()
-        elif idlest is not None and idle_since < math.inf:
-            idlest.abort()
-        else:
+    def _make_room(self, newcomer: Peer) -> bool:
+        """End a connection of the peer that has most. Return False if it can do without none."""
+        largest = self._peers.largest()
+        return self._evict(largest if len(largest) > len(newcomer) else newcomer)
+
+    def _evict(self, peer: Peer) -> bool:
+        """End the connection of a peer that can be done without best. Return False if there is none."""
+        # A handshake is as good as a connection on which nothing was asked yet.
+        found: list[tuple[tuple[int, float], asyncio.Task[None] | Connection]] = [
+            ((1, began), handshake) for handshake, began in peer.handshakes.items()
+        ]
+        found += ((rank, each) for each in peer.connections if (rank := each.expendable()) is not None)
+        if not found:
             return False
+        _, victim = min(found, key=lambda each: each[0])
+        if isinstance(victim, Connection):
+            peer.connections.discard(victim)
+            victim.abort()
+        else:
+            del peer.handshakes[victim]
+            victim.cancel()
         self._metrics.cut("evicted")
         return True
 
@@ -246,7 +318,7 @@ class Acceptor:
     async def close(self) -> None:
         """End all connections; requests that are being answered get a while to end."""
         self._listener.close()
-        handshakes = tuple(self._handshakes)
+        handshakes = self._peers.handshakes()
         for handshake in handshakes:
             handshake.cancel()
         connections = self._server.open_connections()

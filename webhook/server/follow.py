@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
+from webhook.cluster.resources import ca_bundles
 from webhook.server.log import log
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.server.app import Snapshot
+
+_ANSWER: Final = 5.0
+"""Seconds that an answer about one object may take."""
 
 _REMIND: Final = 30.0
 """Seconds between two words about policies that are not in force because the cluster can't be read for them."""
@@ -39,6 +43,10 @@ class LiveCluster:
             UnusableCredentialsError: there is no saying where it is, or how to authenticate.
         """
         return cls(await Api.connect(kubeconfig))
+
+    async def ca_bundles(self) -> dict[str, bytes]:
+        """Return the caBundles of our webhooks, by their names. Raise ApiError if they can't be read."""
+        return await ca_bundles(self._api, _ANSWER)
 
     async def close(self) -> None:
         """End the connection."""

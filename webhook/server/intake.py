@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aiohttp import StreamReader
 
     from webhook.server.limits import Limits
+    from webhook.server.peers import Peer, Peers
 
 JSON: Final = "application/json"
 
@@ -103,11 +104,12 @@ _SMALL: Final = 64 * 1024
 class Intake:
     """Reads bodies, and knows how much of them is held in memory."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, peers: Peers) -> None:
         self._limits = limits
+        self._peers = peers
         self._held = 0
 
-    async def read(self, request: web.BaseRequest) -> tuple[Route, bytes]:
+    async def read(self, request: web.BaseRequest, peer: Peer) -> tuple[Route, bytes]:
         """The route and the body, to be given back to `release`.
 
         Raises:
@@ -118,13 +120,17 @@ class Intake:
             await request.writer.write(_CONTINUE)
             request.writer.output_size = 0  # the answer has not begun
         try:
-            return route, await self._read_body(request.content)
+            return route, await self._read_body(request.content, peer)
         except (web.RequestPayloadError, ConnectionError):
             raise Refused(400, "broken body", "the request's body broke off or is malformed") from None
 
-    def release(self, body: bytes) -> None:
+    def release(self, body: bytes, peer: Peer) -> None:
         """The body is not needed any more."""
-        self._held -= len(body)
+        self._hold(-len(body), peer)
+
+    def _hold(self, size: int, peer: Peer) -> None:
+        self._held += size
+        peer.body_bytes += size
 
     def _check_head(self, request: web.BaseRequest) -> Route:
         route = route_of(request.raw_path)
@@ -143,12 +149,12 @@ class Intake:
             raise self._too_large()
         return route
 
-    async def _read_body(self, content: StreamReader) -> bytes:
+    async def _read_body(self, content: StreamReader, peer: Peer) -> bytes:
         if content.is_eof():  # as with most: nothing is awaited
             body = content.read_nowait()
             if len(body) > self._limits.body_bytes:
                 raise self._too_large()
-            self._held += len(body)
+            self._hold(len(body), peer)
             return body
         pieces: list[bytes] = []
         size = 0
@@ -156,17 +162,18 @@ class Intake:
             while piece := await content.readany():
                 pieces.append(piece)
                 size += len(piece)
-                self._held += len(piece)
-                self._check_size(size)
+                self._hold(len(piece), peer)
+                self._check_size(size, peer)
         except BaseException:
-            self._held -= size
+            self._hold(-size, peer)
             raise
         return b"".join(pieces)
 
-    def _check_size(self, size: int) -> None:
+    def _check_size(self, size: int, peer: Peer) -> None:
         if size > self._limits.body_bytes:
             raise self._too_large()
-        if self._held > self._limits.buffered_bytes and size > _SMALL:
+        most = self._limits.buffered_bytes
+        if self._held > most and peer.body_bytes > self._peers.share(most) and size > _SMALL:
             raise busy("many large requests")
 
     def _too_large(self) -> Refused:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from webhook.server.app import Webhook
+from webhook.server.callers import Callers
 from webhook.server.connections import Acceptor, Server
 from webhook.server.log import flush_log, log, log_loop_error
 from webhook.server.metrics import Metrics
+from webhook.server.peers import Peers
 from webhook.server.recorder import Recorder
 from webhook.server.status import PolicyInfo, Status, endings
 
@@ -68,22 +70,24 @@ class Replica:
         cluster: LiveCluster | None = None,
         *,
         record: Path | None = None,
+        callers: Callers | None = None,
     ) -> None:
         self.metrics = Metrics()
+        peers = Peers()
         self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
-        self.webhook = Webhook(reloader.snapshot, self.metrics, limits, self._recorder)
+        self.webhook = Webhook(reloader.snapshot, self.metrics, limits, peers, callers or Callers(), self._recorder)
         self._certificate = certificate
         self._reloader = reloader
         self._limits = limits
         self._cluster = cluster
         self._serving = False
-        server = Server(self.webhook.handle, self.metrics, limits)
+        server = Server(self.webhook.handle, self.metrics, limits, peers)
         self._acceptor = Acceptor(listener, server, lambda: certificate.context)
 
     def status(self) -> Status:
         """Return the state it is in now."""
         bundle = self.webhook.snapshot.bundle
-        waits_for = self._cluster.waits_for() if self._cluster is not None else ""
+        waits_for = (self._cluster.waits_for() if self._cluster is not None else "") or self._certificate.waits_for
         return Status(
             ready=self._serving and not self.webhook.stopping and not waits_for,
             waits_for=waits_for,
@@ -95,6 +99,7 @@ class Replica:
                 "certificate": self._certificate.last_reload,
             },
             certificate_expiry=self._certificate.expiry.timestamp(),
+            certificate_trusted=self._certificate.trusted,
             connections=len(self._acceptor),
             in_flight=self.webhook.in_flight,
             cluster_silence=self._cluster.silence() if self._cluster is not None else None,
@@ -108,16 +113,17 @@ class Replica:
         gc.freeze()
         if self._recorder is not None:
             self._recorder.start()
-        use, following = self._use, []
+        use, following, bundles = self._use, [], None
         if self._cluster is not None:
-            use, following = self._cluster.offer, [self._cluster.run(self._reloader.snapshot, self._use)]
+            use, bundles = self._cluster.offer, self._cluster.ca_bundles
+            following = [self._cluster.run(self._reloader.snapshot, self._use)]
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(work)
                 for work in (
                     self._acceptor.accept(),
                     self._acceptor.sweep(),
-                    self._certificate.watch(self._limits.certificate_poll),
+                    self._certificate.watch(self._limits.certificate_poll, bundles),
                     *following,
                     self._reloader.watch(use, self._limits.policy_poll),
                 )

@@ -15,12 +15,14 @@ class Limits:
     Attributes:
         body_bytes: of one request. The API server takes objects of 3 MiB; a review of an UPDATE carries two, and an
             envelope.
-        buffered_bytes: of all bodies at once: nine maximal ones. A large body that comes in pieces beyond it is told to
-            come again, so that many large reviews don't exhaust the memory.
-        in_flight: requests that are being judged, nearly all of them waiting for the cluster's state. The API server's
-            own default for mutating requests in flight: a healthy cluster stays below it.
+        buffered_bytes: of all bodies at once: six maximal ones. Beyond it, a large body of a peer that holds more than
+            an equal share is told to come again. So all peers together hold twice as much at most: 96 MiB, and 48 MiB
+            of small bodies; of the container's 384 MiB that leaves 240 for the process and for judging.
+        in_flight: requests that are being judged or wait for it, nearly all of them for the cluster's state. The API
+            server's own default for mutating requests in flight: a healthy cluster stays below it. Beyond it, a request
+            of a peer that has an equal share is told to come again.
         connections: three API servers, each with `in_flight` calls open, and some; below the 1024 files that most
-            systems grant a process. Judging takes less than a millisecond: even all at once are answered in time.
+            systems grant a process. Beyond it, the peer that has most loses one for each that comes.
         handshake: an API server in the same region takes milliseconds.
         receive: for a whole request, from its first byte to its last. Longer than any useful webhook timeout.
         keep_alive: the API server gives up idle connections after 90 s, and must be the first to: who closes one may
@@ -43,7 +45,7 @@ class Limits:
     """
 
     body_bytes: int = 7 * _MIB
-    buffered_bytes: int = 64 * _MIB
+    buffered_bytes: int = 48 * _MIB
     in_flight: int = 200
     connections: int = 768
     handshake: float = 5

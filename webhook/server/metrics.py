@@ -18,6 +18,8 @@ _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 _RESOURCES: Final = 200
 """Resources with a series of their own; a cluster has about as many. Their names come from outside: hence a bound."""
 
+_CALLERS: Final = ("unauthenticated", "authenticated")
+
 
 class Metrics:
     """The counters. Children are kept: looking one up costs more than counting."""
@@ -28,7 +30,7 @@ class Metrics:
         def counter(name: str, help_text: str, *labels: str) -> Counter:
             return Counter(f"spotgate_{name}", help_text, labels, registry=registry)
 
-        self._decisions = counter("decisions", "Reviews answered.", "phase", "outcome", "resource")
+        self._decisions = counter("decisions", "Reviews answered.", "phase", "outcome", "resource", "caller")
         self._findings = counter("findings", "Findings of policies.", "policy", "outcome")
         self.unknown = counter("unknown", "Findings that stand for something that could not be known.")
         self._errors = counter("errors", "Reviews that failed because of a bug.", "phase")
@@ -47,18 +49,18 @@ class Metrics:
         self._phase_seconds = {phase: self._seconds.labels(phase.value) for phase in Phase}
         for phase in Phase:
             self._errors.labels(phase.value)  # A counter that was never zero can't be alerted on.
-        self._decision_children: dict[tuple[Phase, str, str], Counter] = {}
+        self._decision_children: dict[tuple[Phase, str, str, str], Counter] = {}
         self._finding_children: dict[tuple[str, str], Counter] = {}
         self._resources: set[str] = set()
 
-    def decided(self, phase: Phase, resource: str, decision: Decision, seconds: float) -> None:
+    def decided(self, phase: Phase, resource: str, decision: Decision, seconds: float, *, authenticated: bool) -> None:
         """Count one answer."""
         if resource not in self._resources:
             if len(self._resources) < _RESOURCES:
                 self._resources.add(resource)
             else:
                 resource = "other"
-        key = (phase, _outcome(decision), resource)
+        key = (phase, _outcome(decision), resource, _CALLERS[authenticated])
         child = self._decision_children.get(key)
         if child is None:
             child = self._decision_children[key] = self._decisions.labels(*key)

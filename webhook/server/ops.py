@@ -109,6 +109,9 @@ class _States(Collector):
                 "Since the cluster was last heard of, for the resource of which that is longest ago.",
                 status.cluster_silence,
             )
+        if status.certificate_trusted is not None:
+            trusted = status.certificate_trusted
+            yield _gauge("certificate_trusted", "1 if the caBundles in force verify what is served.", trusted)
         expiry = status.certificate_expiry
         yield _gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.", expiry)
 

@@ -18,6 +18,7 @@ from webhook.cluster.protocol import ClusterView, UnusableCredentialsError
 from webhook.context import UNKNOWN, utc_now
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
+from webhook.server.callers import Callers
 from webhook.server.lifecycle import Replica, Stop, run
 from webhook.server.limits import LIMITS, Limits
 from webhook.server.log import configure_logging, log
@@ -76,6 +77,9 @@ class ServeOptions:
         policies: folders and files; none: the shipped policies.
         tls_cert: the certificate's file, with ``tls_key``; they are looked at again and again.
         self_signed: make a certificate for trying out instead.
+        tls_names: DNS names and IP addresses that the certificate must be for.
+        client_ca: a file of CAs; only callers with a certificate of theirs are answered.
+        client_names: of these callers, only those whose certificate is for one of the names.
         state: folders and files with the cluster's objects; none: the cluster is unknown, if it is not a live one.
         in_cluster: the state is that of the cluster this process runs in.
         kubeconfig: the state is that of this file's cluster.
@@ -89,6 +93,9 @@ class ServeOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     self_signed: bool = False
+    tls_names: tuple[str, ...] = ()
+    client_ca: Path | None = None
+    client_names: tuple[str, ...] = ()
     state: tuple[Path, ...] = ()
     in_cluster: bool = False
     kubeconfig: Path | None = None
@@ -131,13 +138,14 @@ def serve(options: ServeOptions) -> int:
 def _certificate(options: ServeOptions) -> ServingCertificate:
     """Load the certificate, or make one for this run. Raise CertificateProblem if there is none that can be served."""
     if options.self_signed:
-        authority, pair = self_signed(["localhost", socket.gethostname()], ["127.0.0.1", "::1"], utc_now())
+        names = ["localhost", socket.gethostname(), *options.tls_names]
+        authority, pair = self_signed(names, ["127.0.0.1", "::1"], utc_now())
         log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
-        return ServingCertificate(pair)
+        return ServingCertificate(pair, client_ca=options.client_ca)
     if options.tls_cert is None or options.tls_key is None:
         raise CertificateProblem("there is no certificate to serve", "give --tls-cert and --tls-key, or --self-signed")
     files = CertificateFiles(options.tls_cert, options.tls_key)
-    return ServingCertificate(files.read(), files)
+    return ServingCertificate(files, names=options.tls_names, client_ca=options.client_ca)
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
@@ -187,7 +195,8 @@ async def _serve(
     stop = Stop()
     stop.on_signals()
     cluster = await _cluster(options)
-    replica = Replica(listener, certificate, reloader, options.limits, cluster, record=options.record)
+    callers = Callers(frozenset(options.client_names))
+    replica = Replica(listener, certificate, reloader, options.limits, cluster, record=options.record, callers=callers)
     runner = await OpsPort(replica.status, replica.metrics.registry, stop).start(ops_listener)
     await replica.run(stop)
     await runner.cleanup()

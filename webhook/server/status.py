@@ -64,11 +64,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ready: it answers reviews, knows the cluster and is not stopping.
-        waits_for: what must be read of a live cluster before it is ready.
+        waits_for: what keeps it from being ready: something to be read of a live cluster, or its certificate.
         bundle: the hash of the bundle in force.
         endings: of exemptions.
         reloads: by what was loaded: ``policies``, ``certificate``.
         certificate_expiry: Unix time.
+        certificate_trusted: the caBundles in force verify it; None: they are not known.
         connections: open ones, handshakes included.
         in_flight: requests that are being judged.
         cluster_silence: seconds since a live cluster was last heard of; None: there is none.
@@ -81,6 +82,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     endings: tuple[Ending, ...] = ()
     reloads: dict[str, Reload]
     certificate_expiry: float
+    certificate_trusted: bool | None = None
     connections: int
     in_flight: int
     cluster_silence: float | None = None

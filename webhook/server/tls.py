@@ -1,22 +1,28 @@
-"""The certificate that is served, taken over from its files while serving. A bad pair never replaces a good one."""
+"""The certificate that is served, taken over from its files while serving. A bad one never replaces a good one."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from certs.context import server_context
-from certs.verify import CertificateProblem, verify
+from certs.files import CertificateFiles
+from certs.verify import CertificateProblem, verify, verify_chain
+from webhook.cluster.api import ApiError
 from webhook.context import utc_now
 from webhook.server.log import log
 from webhook.server.status import Reload
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from certs.authority import KeyPair
-    from certs.files import CertificateFiles
+
+    CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
+    """Reads the caBundles in force, by webhook. Raises ApiError."""
 
 
 class ServingCertificate:
@@ -26,49 +32,126 @@ class ServingCertificate:
         context: never changed, only exchanged.
         expiry: of the certificate in it, UTC.
         last_reload: how the last attempt ended.
+        trusted: the caBundles in force verify it; None: they are not known.
+        waits_for: why a replica with this certificate should not be asked yet; empty once it has been trusted.
     """
 
     context: ssl.SSLContext
     expiry: datetime
     last_reload: Reload
 
-    def __init__(self, pair: KeyPair, files: CertificateFiles | None = None) -> None:
-        """Serve ``pair``, and whatever ``files`` hold later on.
+    def __init__(
+        self, source: KeyPair | CertificateFiles, *, names: Sequence[str] = (), client_ca: Path | None = None
+    ) -> None:
+        """Serve a pair, or what files hold, whatever that is later on.
+
+        Args:
+            source: the pair or its files.
+            names: that the certificate must be for.
+            client_ca: a file of CAs; only clients with a certificate of theirs are let in. None: everybody is.
 
         Raises:
-            CertificateProblem: the pair can't be served.
+            CertificateProblem: there is none that can be served.
         """
-        self._files = files
-        self._last_problem = ""
-        self._use(pair)
+        self.trusted: bool | None = None
+        self.waits_for = ""
+        self._source = source
+        self._names = names
+        self._client_ca = client_ca
+        self._last_client_ca: bytes | None = None
+        self._bundles: Mapping[str, bytes] = {}
+        self._said: dict[str, str] = {}
+        self._use()
 
-    def _use(self, pair: KeyPair) -> None:
-        verified = verify(pair, now=utc_now())
-        self.context = server_context(verified)
+    def _use(self) -> None:
+        now = utc_now()
+        pair = self._source.read() if isinstance(self._source, CertificateFiles) else self._source
+        client_ca = self._last_client_ca = self._read_client_ca()
+        verified = verify(pair, now=now, names=self._names)
+        self._hold_against_bundles(pair.certificate_pem, now)
+        self.context = server_context(verified, client_ca)
         self.expiry = verified.not_valid_after
         self.last_reload = Reload.now(success=True)
+        self._served = pair.certificate_pem
 
-    async def watch(self, seconds: float) -> None:
-        """Look at the files every so often, until cancelled."""
-        while self._files is not None:
-            await asyncio.sleep(seconds)
-            if not self.last_reload.success or await asyncio.to_thread(self._files.changed):
-                self._reload(self._files)
-
-    def _reload(self, files: CertificateFiles) -> None:
+    def _read_client_ca(self) -> bytes | None:
+        if self._client_ca is None:
+            return None
         try:
-            self._use(files.read())
+            return self._client_ca.read_bytes()
+        except OSError as error:
+            raise CertificateProblem(
+                f"{self._client_ca}: the client CA file can't be read ({error.strerror})",
+                "check the path, the mounted volume and that this user may read it",
+            ) from error
+
+    def _hold_against_bundles(self, certificate_pem: bytes, now: datetime) -> None:
+        for webhook, bundle in self._bundles.items():
+            try:
+                verify_chain(certificate_pem, bundle, now=now)
+            except CertificateProblem as problem:
+                raise CertificateProblem(f"{problem.problem} of {webhook} in force", problem.fix) from None
+
+    async def watch(self, seconds: float, bundles: CaBundles | None = None) -> None:
+        """Look at the files, and at the caBundles in force, every so often, until cancelled."""
+        if bundles is not None:
+            self.waits_for = "the caBundles in force have not been read yet"
+        while True:
+            if bundles is not None:
+                await self._look_at(bundles)
+            if not self.last_reload.success or await asyncio.to_thread(self._changed):
+                self._reload()
+            await asyncio.sleep(seconds)
+
+    async def _look_at(self, bundles: CaBundles) -> None:
+        """Hold what is served against the caBundles as they are now: those who serve it can't, the API server does."""
+        try:
+            self._bundles = await bundles()
+        except ApiError as error:
+            if error.status:  # else there was no answer, and the last one holds
+                self.waits_for, self.trusted = "", None
+                if self._is_news("bundles", str(error)):
+                    log.info("certificates are not held against caBundles", problem=str(error))
+            return
+        try:
+            self._hold_against_bundles(self._served, utc_now())
+        except CertificateProblem as problem:
+            self.trusted = False
+            if self.waits_for:
+                self.waits_for = str(problem)
+            if self._is_news("bundles", problem.fix):
+                log.error("certificate not trusted", problem=str(problem))
+        else:
+            self.trusted = True if self._bundles else None
+            self.waits_for = ""
+            self._said.pop("bundles", None)
+
+    def _changed(self) -> bool:
+        if isinstance(self._source, CertificateFiles) and self._source.changed():
+            return True
+        try:
+            return self._read_client_ca() != self._last_client_ca
+        except CertificateProblem:
+            return True
+
+    def _reload(self) -> None:
+        try:
+            self._use()
         except CertificateProblem as problem:
             self._failed(str(problem), problem.fix)
         except OSError as error:  # OpenSSL gets the pair as a file, and there may be none left
             self._failed(str(error), str(error))
         else:
-            self._last_problem = ""
+            self._said.pop("files", None)
             log.info("certificate taken over", expiry=self.expiry)
 
     def _failed(self, problem: str, same_as: str) -> None:
         self.last_reload = Reload.now(success=False)
-        # It is tried again and again, but one line is enough. The text may tell the time.
-        if same_as != self._last_problem:
+        if self._is_news("files", same_as):  # the text may tell the time
             log.error("certificate not taken over", problem=problem)
-        self._last_problem = same_as
+
+    def _is_news(self, about: str, text: str) -> bool:
+        """Return whether something else was said last: what is tried again and again is worth one line."""
+        news = self._said.get(about) != text
+        self._said[about] = text
+        return news

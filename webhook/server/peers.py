@@ -1,0 +1,118 @@
+"""What each address may take of the server: where there is not enough for all, whoever takes most goes short.
+
+Nothing is kept back: a lone peer may have everything. All clients are one peer where a proxy or NAT stands between
+(konnectivity, a Service with `externalTrafficPolicy: Cluster`), and no worse off than if nobody looked at addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from webhook.server.connections import Connection
+
+
+class Peer:
+    """The clients at one address.
+
+    Attributes:
+        address: theirs.
+        handshakes: tasks that welcome new connections, and when each began.
+        connections: those whose handshake is done.
+        body_bytes: of bodies that are held in memory.
+        in_flight: requests that are being judged.
+        time: virtual seconds of work that was done for them, see `Peers.turn`.
+    """
+
+    __slots__ = ("address", "body_bytes", "connections", "handshakes", "in_flight", "time")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.handshakes: dict[asyncio.Task[None], float] = {}
+        self.connections: set[Connection] = set()
+        self.body_bytes = 0
+        self.in_flight = 0
+        self.time = 0.0
+
+    def __len__(self) -> int:
+        """Return the number of open connections."""
+        return len(self.handshakes) + len(self.connections)
+
+    def charge(self, seconds: float) -> None:
+        """Note work that was done for them."""
+        self.time += seconds
+
+
+class Peers:
+    """All peers that have a connection."""
+
+    def __init__(self) -> None:
+        self._peers: dict[str, Peer] = {}
+        self._waiting: dict[Peer, deque[asyncio.Future[None]]] = {}
+        self._time = 0.0
+
+    def __len__(self) -> int:
+        """Return the number of peers."""
+        return len(self._peers)
+
+    def connections(self) -> int:
+        """Return the number of open connections, of all peers."""
+        return sum(map(len, self._peers.values()))
+
+    def handshakes(self) -> list[asyncio.Task[None]]:
+        """Return all handshakes that are not done."""
+        return [handshake for peer in self._peers.values() for handshake in peer.handshakes]
+
+    def at(self, address: str) -> Peer:
+        """Return the peer at an address."""
+        return self._peers.setdefault(address, Peer(address))
+
+    def forget(self, peer: Peer) -> None:
+        """Forget a peer that has no connection any more."""
+        if not len(peer) and self._peers.get(peer.address) is peer:
+            del self._peers[peer.address]
+
+    def largest(self) -> Peer:
+        """Return the peer with the most connections."""
+        return max(self._peers.values(), key=len)
+
+    def share(self, whole: float) -> float:
+        """Return what each peer may have of something that has run out.
+
+        Who has less may go beyond the whole: so all of them together never have more than twice of it.
+        """
+        return whole / max(1, len(self._peers))
+
+    async def turn(self, peer: Peer) -> None:
+        """Wait until it is this peer's turn to be worked for.
+
+        That is start-time fair queueing: of the peers that wait, the one for which the least work was done is next, one
+        in each round of the event loop. Whoever comes (again) begins where the others are: time that was not used can't
+        be saved up. Peers that don't wait leave all the time to the others.
+        """
+        if len(self._peers) == 1:
+            self._time = max(self._time, peer.time)
+            return
+        queue = self._waiting.get(peer)
+        if queue is None:
+            if not self._waiting:
+                asyncio.get_running_loop().call_soon(self._grant)
+            queue = self._waiting[peer] = deque()
+            peer.time = max(peer.time, self._time)
+        mine = asyncio.get_running_loop().create_future()
+        queue.append(mine)
+        await mine
+
+    def _grant(self) -> None:
+        peer = min(self._waiting, key=lambda each: each.time)
+        queue = self._waiting[peer]
+        turn = queue.popleft()
+        if not queue:
+            del self._waiting[peer]
+        self._time = peer.time
+        if not turn.done():  # else whoever waited has left
+            turn.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._grant)
