@@ -24,7 +24,7 @@ def server_context(verified: VerifiedKeyPair, client_ca_pem: bytes | None = None
     """Return a server context: TLS 1.2 or newer, HTTP/1.1.
 
     With `client_ca_pem` only clients with a certificate of these CAs finish the handshake; else none is asked for.
-    Raises CertificateProblem if OpenSSL won't have the CAs or the pair, e.g. for a key too short for its security level.
+    Raises CertificateProblem if OpenSSL won't have the CAs or the pair, e.g. for a key too short for its security.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -116,7 +116,12 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
     """
     files = policy_files(paths or (SHIPPED,))
     facts_files = [file for file in policy_files(_SHIPPED_FACTS) if file not in files]
-    problems: list[Problem] = []
+    # Of several folders, too: one that was emptied by mistake must not switch its policies off.
+    problems = [
+        Problem(str(path), 0, 0, "", "holds no policy; name a folder with policy files (*.yaml)")
+        for path in paths
+        if path.is_dir() and not policy_files((path,))
+    ]
     where = ", ".join(map(str, paths or (SHIPPED,)))
     bundle = _bundle(_validated(files, facts_files, where, problems), problems, own_namespace)
     return replace(bundle, passed_over=tuple(passed_over(paths, {*FACTS, EXEMPTION, *policy_kinds()})))
@@ -139,8 +144,6 @@ def _validated(
 
 
 def _no_policy(documents: Sequence[PolicyDocument]) -> str:
-    if not documents:
-        return "holds no policy; name a folder with policy files (*.yaml)"
     what = "facts and exemptions" if any(each.kind == EXEMPTION for each in documents) else "facts"
     return f"holds only {what}, and no policy; name the policies too: --policies can be given again"
 

@@ -57,13 +57,15 @@ def load_documents(
     loaded: list[PolicyDocument] = []
     for file in files:
         try:
-            documents = read_documents(file.read_bytes(), str(file))
+            documents = list(read_documents(file.read_bytes(), str(file)))
         except OSError as error:
             problems.append(unreadable(str(file), error))
             continue
         except DocumentError as error:
             problems.append(Problem(error.file, error.line, error.column, "", f"{error.problem}; {error.fix}"))
             continue
+        if not documents:  # a file that was emptied by mistake must not switch its policies off
+            problems.append(Problem(str(file), 0, 0, "", "holds no policy; remove the file if there is to be none"))
         validated = (validate_document(document, kinds, problems) for document in documents)
         loaded.extend(policy for policy in validated if policy is not None)
     problems.extend(_duplicates(loaded))

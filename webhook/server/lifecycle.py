@@ -93,6 +93,7 @@ class Replica:
             waits_for=waits_for,
             bundle=bundle.hash,
             policies=tuple(PolicyInfo(policy.name, policy.kind, str(policy.enforcement)) for policy in bundle.policies),
+            policies_removed=self._reloader.removed,
             endings=endings(bundle.policies),
             reloads={
                 "policies": self._reloader.last_reload,

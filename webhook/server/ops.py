@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 from prometheus_client import generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
@@ -95,6 +96,11 @@ class _States(Collector):
         yield _gauge("connections", "Open connections.", status.connections)
         yield _gauge("in_flight", "Reviews being judged.", status.in_flight)
         yield _gauge("bundle_info", "1 for the bundle in force.", {status.bundle: 1}, "hash")
+        in_force = Counter(policy.enforcement for policy in status.policies)
+        yield _gauge("policies", "Policies in force.", in_force, "enforcement")
+        yield CounterMetricFamily(
+            "spotgate_policies_removed", "Policies that a reload put out of force.", value=status.policies_removed
+        )
         if ends := {(each.policy, each.exemption): each.time for each in status.endings}:
             yield _gauge("exemption_expiry_timestamp_seconds", "When an exemption ends.", ends, "policy", "exemption")
         success = {what: reload.success for what, reload in status.reloads.items()}

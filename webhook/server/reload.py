@@ -59,6 +59,7 @@ class Reloader:
     Attributes:
         snapshot: the newest good one.
         last_reload: how the last attempt ended.
+        removed: policies that were in force and were not any more after a reload, in all.
     """
 
     def __init__(self, build: Callable[[], Snapshot], paths: Iterable[Path]) -> None:
@@ -68,6 +69,7 @@ class Reloader:
         self._seen = _fingerprint(self._paths)
         self.snapshot = _tried(build())
         self.last_reload = Reload.now(success=True)
+        self.removed = 0
 
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
         """Hand each new good snapshot to ``use``, until cancelled.
@@ -92,12 +94,22 @@ class Reloader:
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays
             log.error("policies not taken over", error=type(error).__name__, where=where(error))
         else:
+            self._note_removed(snapshot.bundle)
             self.snapshot = snapshot
             self.last_reload = Reload.now(success=True)
             log.info("policies taken over", bundle=snapshot.bundle.hash)
             return True
         self.last_reload = Reload.now(success=False)
         return False
+
+    def _note_removed(self, new: Bundle) -> None:
+        """Say which policies are in force no more: that is taken over, but may not have been meant."""
+        left = {(policy.kind, policy.name) for policy in new.policies}
+        before = self.snapshot.bundle.policies
+        gone = [f"{policy.kind} {policy.name}" for policy in before if (policy.kind, policy.name) not in left]
+        if gone:
+            self.removed += len(gone)
+            log.warning("policies removed", policies=gone)
 
 
 def _tried(snapshot: Snapshot) -> Snapshot:

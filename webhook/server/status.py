@@ -66,6 +66,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ready: it answers reviews, knows the cluster and is not stopping.
         waits_for: what keeps it from being ready: something to be read of a live cluster, or its certificate.
         bundle: the hash of the bundle in force.
+        policies: those in force.
+        policies_removed: that were in force since the start, and are no more.
         endings: of exemptions.
         reloads: by what was loaded: ``policies``, ``certificate``.
         certificate_expiry: Unix time.
@@ -79,6 +81,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str = ""
     bundle: str
     policies: tuple[PolicyInfo, ...]
+    policies_removed: int = 0
     endings: tuple[Ending, ...] = ()
     reloads: dict[str, Reload]
     certificate_expiry: float
