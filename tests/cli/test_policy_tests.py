@@ -320,11 +320,14 @@ def test_state_is_read_beside_the_file(tested: Callable[..., Any], write: Write)
     assert (code, said) == (2, [["can't be read: No such file or directory", "can't be read, see there"]])
 
 
+CKS = {"objects": [SPOT_POOL]}
+
+
 def test_labels_of_the_namespace_are_known(tested: Callable[..., Any]) -> None:
     labels = {"ns.coreweave.cloud/org": "control-plane"}
     code, said = tested(
-        {"namespace": {"name": "infra", "labels": labels}, "expect": expecting("allowed")},
-        {"namespace": {"name": "infra"}, "expect": expecting("denied")},
+        {"namespace": {"name": "infra", "labels": labels}, "expect": expecting("allowed"), "state": CKS},
+        {"namespace": {"name": "infra"}, "expect": expecting("denied"), "state": CKS},
         object={**POD, **RESERVED},
     )
     assert (code, said) == (0, [[], []])

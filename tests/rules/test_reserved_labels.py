@@ -305,9 +305,15 @@ def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() ->
     rules = KIND.rules(FACTS)
     matched = {(group, resource) for rule in rules for group in rule.api_groups for resource in rule.resources}
     pools = {(reader.group, reader.resource) for each in FACTS.providers.values() for reader in each.readers}
-    assert matched == kinds | pools | {("", "pods")}
+    assert matched == kinds | pools | {("", "pods"), ("", "pods/status"), ("", "pods/binding"), ("", "bindings")}
     assert ("compute.coreweave.com", "nodepools") in matched
-    assert {rule.operations for rule in rules} == {("CREATE", "UPDATE")}
+    of = {path: rule.operations for rule in rules for path in rule.resources}
+    assert (of.pop("pods/status"), of.pop("pods/binding"), of.pop("bindings")) == (
+        ("UPDATE",),
+        ("CREATE",),
+        ("CREATE",),
+    )
+    assert set(of.values()) == {("CREATE", "UPDATE")}
 
 
 # Labels that end up on Pods or Jobs from other places than pod templates.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -12,6 +13,7 @@ from webhook.cli.vap_cel import Fields, literal, names, quoted, segments, select
 from webhook.cli.vap_matching import JSON, Part, as_rule, exemption, merged
 from webhook.globs import Globs
 from webhook.rules.protocol import ResourceRule
+from webhook.rules.reserved_labels_own import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
 _WRITES: Final = ("CREATE", "UPDATE")
 _OWN_LABELS: Final = "metadata.labels"
-_PODS: Final = "pods"
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -39,16 +40,23 @@ def parts(source: Source) -> Iterator[Part]:
     """Own labels of objects, then those of pod templates."""
     source.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
     own: _Group = {}
+    namespaces: _Group = {}
     for rule in source.policy.rules:
         for group in rule.api_groups:
             for path in rule.resources:
-                _add(source, own, rule, group, path)
-    for places, of in own.items():
-        yield _part(source, of[0][0], places, [rule for _, rule in of], template=False)
+                of_namespaces = (group, path.partition("/")[0]) == ("", "namespaces")
+                _add(source, namespaces if of_namespaces else own, rule, group, path)
+    if namespaces and (globs := [g for p in source.bundle.providers.values() for g in p.system_namespaces.patterns]):
+        why = f"names of namespaces in {', '.join(globs)} are let through: Kubernetes can't be told whose cluster it is"
+        source.leave_out((), why)
+    for groups in (own, namespaces):
+        for places, of in groups.items():
+            part = _part(source, of[0][0], places, [rule for _, rule in of], template=False)
+            yield replace(part, guards_namespaces=groups is namespaces)
     if not source.policy.judges_templates():
         return
     templates: _Group = {}
-    allowed = _allowed(source, _PODS)
+    allowed = _allowed(source, PODS)
     for workload in source.bundle.index.workloads.values():
         of_it = tuple(_Place(f"{path.text}.{_OWN_LABELS}", allowed) for path in workload.paths)
         name = f"templates.{workload.resource}" + (f".{workload.group}" if workload.group else "")
@@ -79,7 +87,7 @@ def _places(source: Source, group: str, resource: str) -> Iterator[_Place]:
     index = source.bundle.index
     allowed = _allowed(source, resource)
     yield _Place(_OWN_LABELS, allowed)
-    if (group, resource) == ("", _PODS):
+    if (group, resource) == ("", PODS):
         return
     if readers := readers_by_resource(index.providers.values()).get((group, resource)):
         queries = {each.labels.text: each.labels for each in readers.readers if each.labels is not None}
@@ -96,7 +104,8 @@ def _places(source: Source, group: str, resource: str) -> Iterator[_Place]:
 def _allowed(source: Source, resource: str) -> tuple[str, ...]:
     """The globs of keys that may be set on a resource."""
     allowed = cast("ReservedLabels", source.policy.validator).allowed
-    return allowed[resource].patterns if resource in allowed else ()
+    of = PODS if resource == "bindings" else resource
+    return allowed[of].patterns if of in allowed else ()
 
 
 def _part(source: Source, name: str, places: tuple[_Place, ...], rules: list[JSON], *, template: bool) -> Part:

@@ -9,7 +9,8 @@ Reads
     the labels of pod templates, and whatever else of a workload ends up as labels of Pods or of what it makes
     (``labels`` in ``WorkloadTemplates``). On UPDATE only what the request adds or changes; removing is always allowed.
     Objects that are being deleted are judged like any other. Of Pods, workloads and node pools also the annotations,
-    for keys of spotgate's own.
+    for keys of spotgate's own. The status of a Pod and a Binding, which put labels on the Pod as well. Of Namespaces
+    the name, too (`webhook.rules.reserved_labels_namespaces`).
 Writes
     Nothing.
 Values
@@ -29,26 +30,30 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from webhook.capacity.provider import readers_by_resource
+from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.kube.pod import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.review import MalformedObjectError
+from webhook.policy.match import is_namespace
+from webhook.review import GroupVersionKind, MalformedObjectError
 from webhook.rules.protocol import PolicyKind, ResourceRule
 from webhook.rules.reserved_labels_effect import allowed_keys
+from webhook.rules.reserved_labels_namespaces import claims
 from webhook.rules.reserved_labels_own import PODS, mapping, own_keys_of_object, own_keys_of_pod
 from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.capacity.provider import ResourceReader
+    from webhook.capacity.provider import Provider, ResourceReader
     from webhook.context import Context
     from webhook.globs import Globs
     from webhook.kube.templates import Workload
     from webhook.rules.protocol import Facts, Subject
 
 _LABELS: Final = "metadata.labels"
+_BINDING: Final = GroupVersionKind("", "v1", "Binding")
 
 _CLOSE: Final = 0.8
 """How alike two label names must be for a hint: ``interruptible`` and ``interruptable`` are (0.92)."""
@@ -74,6 +79,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         domains: as written; ``suffixes`` the same with a leading dot.
         allowed: plural resource name -> keys that may be set.
         hints: misspelt key -> right key.
+        providers: by name.
         readers: node-pool readers by API group and plural resource name; ``workloads`` as well.
     """
 
@@ -81,22 +87,28 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     suffixes: tuple[str, ...]
     allowed: Mapping[str, Globs]
     hints: Mapping[str, str]
+    providers: Mapping[str, Provider]
     readers: Mapping[tuple[str, str], ResourceReader]
     workloads: Mapping[tuple[str, str], Workload]
 
-    def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:  # noqa: ARG002 - labels say it all
+    def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         """One violation for each reserved label that the request adds or changes, by key; then keys without effect."""
         if subject.operation == "DELETE":
             subject.trace.say("removing labels is always allowed")
             return ()
-        kind = subject.request.resource
-        if subject.template or (kind.resource == PODS and not kind.group):
+        request = subject.request
+        own: Iterable[Violation]
+        if request.kind == _BINDING:  # the API server copies its labels to the Pod
+            found, own = self._added(subject, PODS, _LABELS, _labels(subject.object or {}), {}), ()
+        elif subject.template or (request.resource.resource == PODS and not request.resource.group):
             old = subject.old_pod
             before = old.labels if old is not None else {}
             found = self._added(subject, PODS, _LABELS, subject.pod.labels, before)
-            own: Iterable[Violation] = own_keys_of_pod(subject)
+            own = own_keys_of_pod(subject)
         else:
             found, own = self._of_object(subject)
+            if is_namespace(request):
+                own = claims(subject, self.providers, context.view, {each.key for each in found})
         if not found:
             subject.trace.say("the request adds no reserved label")
         # One by one: the engine stops asking when there are more than anybody reads.
@@ -220,6 +232,7 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
         suffixes=tuple(f".{domain}" for domain in spec.domains),
         allowed=allowed_keys(spec, workloads, _rules(facts)),
         hints=spec.hints,
+        providers=facts.providers,
         readers=readers,
         workloads=workloads,
     )
@@ -228,10 +241,13 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
     workloads = ((workload.group, workload.resource) for workload in facts.workloads)
     kinds = [("", PODS), *workloads, *readers_by_resource(facts.providers.values())]
-    return tuple(
+    objects = tuple(
         ResourceRule(api_groups=(group,), resources=(resource,), operations=("CREATE", "UPDATE"))
         for group, resource in kinds
     )
+    status = ResourceRule(api_groups=("",), resources=("pods/status",), operations=("UPDATE",))
+    bindings = ResourceRule(api_groups=("",), resources=("bindings", "pods/binding"), operations=("CREATE",))
+    return (*objects, status, bindings)
 
 
 KIND: Final = PolicyKind(
@@ -239,5 +255,7 @@ KIND: Final = PolicyKind(
     spec=ReservedLabelsSpec,
     compile=_compile,
     rules=_rules,
+    needs=Needs(pools=True),
     template_outcome=Outcome.DENY,
+    guards_namespaces=True,
 )
