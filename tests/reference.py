@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from webhook.bundle import policy_kinds
-from webhook.cli.policy_schema import is_model, policy_schema, resolved
+from webhook.cli.policy_schema import policy_schema
 from webhook.policy.common import PolicySpec
 
 if TYPE_CHECKING:
@@ -43,6 +43,19 @@ def render(page: Path) -> str:
     return _MARKED.sub(lambda found: found[1] + found[2] + _table(found[1]), page.read_text())
 
 
+def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """What a reference in the schema stands for; what is said beside it counts."""
+    if "$ref" not in schema:
+        return schema
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**definitions[schema["$ref"].removeprefix("#/definitions/")], **beside}
+
+
+def is_model(schema: Mapping[str, Any]) -> bool:
+    """Is it a mapping of which all fields are known?"""
+    return "properties" in schema and schema.get("additionalProperties") is False
+
+
 def _table(name: str) -> str:
     definitions = policy_schema()["definitions"]
     kind = next(each for each, policy in policy_kinds().items() if not _own_of(policy.spec)) if name == EVERY else name
@@ -67,7 +80,8 @@ def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: d
         definitions: of the schema.
         told: what has been explained in the rows before: where a model was, and which words.
     """
-    for name, written in model["properties"].items():
+    for name, printed in model["properties"].items():
+        written = _without_null(printed)
         field = resolved(written, definitions)
         path = f"{prefix}{name}"
         inside, suffix = _inside(written)
@@ -84,11 +98,28 @@ def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: d
             yield from _rows(inner, f"{path}{suffix}.", definitions, told)
 
 
+def _without_null(field: Schema) -> Schema:
+    """A field that can be left out, without the null that stands for it in a model."""
+    match field:
+        case {"anyOf": [other, {"type": "null"}], "default": None}:
+            return {**other, **{key: value for key, value in field.items() if key not in {"anyOf", "default"}}}
+        case _:
+            return field
+
+
 def _inside(field: Schema) -> tuple[Schema, str]:
     """What a list or a map is of, and what its path goes on with; else the field itself."""
-    if isinstance(values := field.get("additionalProperties"), dict):
+    if (values := _values(field)) is not None:
         return values, ".*"
     return (field["items"], "[]") if "items" in field else (field, "")
+
+
+def _values(field: Schema) -> Schema | None:
+    """What a map holds, whose keys may have a pattern; None: anything, or it is none."""
+    for values in (field.get("additionalProperties"), *field.get("patternProperties", {}).values()):
+        if isinstance(values, dict):
+            return values
+    return None
 
 
 def _type(written: Schema, definitions: Mapping[str, Schema]) -> str:
@@ -100,10 +131,9 @@ def _type(written: Schema, definitions: Mapping[str, Schema]) -> str:
             text = "empty"
         case {"type": "array", "items": items}:
             text = f"list of {_type(items, definitions)}"
-        case {"type": "object", "additionalProperties": dict() as values}:
-            text = f"map of {_type(values, definitions)}"
         case {"type": "object"}:
-            text = "mapping"
+            values = _values(field)
+            text = "mapping" if values is None else f"map of {_type(values, definitions)}"
         case {"anyOf": choices}:
             text = " or ".join(_type(each, definitions) for each in choices)
         case {"type": "integer", "minimum": least, "maximum": most}:

@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "review": "answer one AdmissionReview as the webhook does",
     "test": "run tests of policies",
     "replay": "judge recorded reviews by other policies, and say what changes",
-    "new": "write a commented first draft of a policy file",
+    "new": "print an example of a policy file to begin with",
     "schema": "print the JSON Schema of policy files, for editors",
     "webhook-config": "print the webhook configurations for the API server",
     "export": "print policies as ValidatingAdmissionPolicies, which hold without the webhook",

@@ -12,11 +12,8 @@ from webhook.policy.policy_test import KIND, PolicyTestSpec
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pydantic import BaseModel
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core.core_schema import CoreSchema, DictSchema
+    from pydantic_core.core_schema import CoreSchema
 
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 """The newest that every editor knows."""
@@ -29,16 +26,6 @@ class _Generator(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: CoreSchema) -> bool:  # noqa: ARG002
         return False
-
-    def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
-        """A map whose keys all have the shape that they should: pydantic lets those that have not hold anything."""
-        keys = self.generate_inner(schema["keys_schema"])
-        values = self.generate_inner(schema["values_schema"])
-        return {
-            "type": "object",
-            "additionalProperties": values or True,
-            **({"propertyNames": keys} if keys != {"type": "string"} else {}),
-        }
 
 
 def spec_models() -> dict[str, type[BaseModel]]:
@@ -75,44 +62,21 @@ def policy_schema() -> dict[str, Any]:
         "oneOf": [{"$ref": _DEFINITIONS + name} for name in documents],
         "definitions": {
             **documents,
-            **{name: _tidied(definition) for name, definition in generated["$defs"].items()},
+            **generated["$defs"],
         },
     }
 
 
-def resolved(schema: dict[str, Any], definitions: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """What a reference in the schema stands for; what is said beside it counts."""
-    if "$ref" not in schema:
-        return schema
-    beside = {key: value for key, value in schema.items() if key != "$ref"}
-    return {**definitions[schema["$ref"].removeprefix(_DEFINITIONS)], **beside}
-
-
-def is_model(schema: Mapping[str, Any]) -> bool:
-    """Is it a mapping of which all fields are known?"""
-    return "properties" in schema and schema.get("additionalProperties") is False
-
-
 def editor_schema() -> dict[str, Any]:
-    """`policy_schema` as editors need it, who read YAML and write it.
+    """Return `policy_schema` without defaults that are lists or mappings.
 
-    Without defaults that are lists or mappings: they are offered as text, and YAML reads another (``- *cache*`` is an
-    alias, ``true`` in a map of annotations no string). With what YAML 1.1 makes of ``off``, and with a ``spec:`` in
-    which all is commented out, where nothing is required.
+    Editors insert them as text, and YAML reads another: ``- *cache*`` is an alias.
     """
     schema = policy_schema()
-    definitions = schema["definitions"]
-    for kind in schema["properties"]["kind"]["enum"]:
-        if "spec" not in definitions[kind]["required"]:
-            definitions[f"{kind}Spec"]["type"] = ["object", "null"]
-    for definition in definitions.values():
-        for part in (definition, *definition.get("properties", {}).values()):
-            if isinstance(part.get("default"), list | dict):
-                del part["default"]
-            if "off" in part.get("enum", ()):
-                part["enum"] = [*part["enum"], False]
-                part["enumDescriptions"] = [*part["enumDescriptions"], "`off`, as YAML 1.1 reads it without quotes"]
-                part["type"] = ["string", "boolean"]
+    for definition in schema["definitions"].values():
+        for field in definition.get("properties", {}).values():
+            if isinstance(field.get("default"), list | dict):
+                del field["default"]
     return schema
 
 
@@ -130,20 +94,3 @@ def _document(kind: str, model: type[BaseModel], metadata: dict[str, Any], spec:
         "required": ["apiVersion", "kind", "metadata", *(["spec"] if required else [])],
         "additionalProperties": False,
     }
-
-
-def _tidied(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition without its title and, where unknown fields are mistakes, without null for what is left out."""
-    tidied = {key: value for key, value in definition.items() if key != "title"}
-    if definition.get("additionalProperties") is False:
-        tidied["properties"] = {name: _without_null(field) for name, field in definition["properties"].items()}
-    return tidied
-
-
-def _without_null(field: dict[str, Any]) -> dict[str, Any]:
-    """A field that can be left out. The loader takes an empty one for that; who writes one is not done yet."""
-    match field:
-        case {"anyOf": [other, {"type": "null"}], "default": None}:
-            return {**other, **{key: value for key, value in field.items() if key not in {"anyOf", "default"}}}
-        case _:
-            return field

@@ -24,10 +24,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
-from webhook.kube.versions import VERSION, parse_version
+from webhook.kube.versions import parse_version
 from webhook.policy.errors import shown
 from webhook.policy.fields import (
-    KIND,
     ApiGroups,
     ApiVersions,
     LabelKey,
@@ -36,7 +35,7 @@ from webhook.policy.fields import (
     Resources,
     check_kind,
 )
-from webhook.policy.meanings import Meanings, Shape, at_least_one
+from webhook.policy.meanings import Meanings, Shape
 from webhook.policy.terms import Enforcement
 
 
@@ -55,46 +54,30 @@ def _parsed_version(value: object) -> tuple[int, int]:
     return parse_version(value)
 
 
-GLOB: Final = Shape(
-    r"[^\s\[]+|[^\s\[]*\[\S[^\s\]]*\]\S*", "a glob: no white space, and no `[` that is not closed", problem_with
-)
-Glob = Annotated[str, GLOB]
+def _check_glob(pattern: str) -> str:
+    if problem := problem_with(pattern):
+        raise ValueError(problem)
+    return pattern
 
 
-def _problem_with_name(name: str) -> str:
-    joined = name.replace(" ", "?") if name == name.strip() else name
-    return problem_with(joined).replace(repr(joined), repr(name))
+def _check_name(pattern: str) -> str:
+    joined = pattern.replace(" ", "?") if pattern == pattern.strip() else pattern
+    if problem := problem_with(joined):
+        raise ValueError(problem.replace(repr(joined), repr(pattern)))
+    return pattern
 
 
-NameGlob = Annotated[
-    str,
-    Shape(
-        r"[^\s\[]+( +[^\s\[]+)*|([^\s\[]+ +)*[^\s\[]*\[\S[^\s\]]*\]\S*( +\S+)*",
-        "a glob: no white space around it, and no `[` that is not closed",
-        _problem_with_name,
-    ),
-]
+Glob = Annotated[str, AfterValidator(_check_glob)]
+NameGlob = Annotated[str, AfterValidator(_check_name)]
 """Of users and groups: in directories their names may have spaces, as ``Domain Admins``."""
-KindGlob = Annotated[Glob, KIND, AfterValidator(check_kind)]
+KindGlob = Annotated[Glob, AfterValidator(check_kind)]
 """Kinds of objects, as ``Kind.group``."""
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-Date = Annotated[
-    date,
-    BeforeValidator(_date_text),
-    WithJsonSchema(
-        {"type": "string", "format": "date", "pattern": f"^{_DATE}$", "patternErrorMessage": "expected 2027-01-31"}
-    ),
-]
+Date = Annotated[date, BeforeValidator(_date_text)]
 KubernetesVersion = Annotated[
     tuple[int, int],
     BeforeValidator(_parsed_version),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": f"^{VERSION}$",
-            "patternErrorMessage": 'expected a version in quotes, as "1.34"',
-        }
-    ),
+    WithJsonSchema({"type": "string"}),
 ]
 """(major, minor)"""
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
@@ -197,14 +180,6 @@ class NamespaceGlobs(Model):
 class LabelRequirement(Model):
     """One requirement of a label selector."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"operator": {"enum": ["In", "NotIn"]}}},
-            "then": {"required": ["values"], "properties": {"values": {"minItems": 1}}},
-            "else": {"properties": {"values": {"maxItems": 0}}},
-        }
-    )
-
     key: LabelKey = Field(description="Label key.")
     operator: Annotated[
         Literal["In", "NotIn", "Exists", "DoesNotExist"],
@@ -256,16 +231,8 @@ def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None
     return selector if selector != LabelSelectorSpec() else None
 
 
-_WHOM: Final = at_least_one(
-    *("users", "groups", "serviceAccounts", "namespaces", "names"),
-    objectSelector={"properties": {"matchLabels": {"maxProperties": 0}, "matchExpressions": {"maxItems": 0}}},
-)
-
-
 class ExemptSpec(Model):
     """Who and what is let through. The parts of one entry AND, entries OR."""
-
-    model_config = ConfigDict(json_schema_extra=_WHOM)
 
     users: tuple[NameGlob, ...] = Field(default=(), description="User names (globs).")
     groups: tuple[NameGlob, ...] = Field(default=(), description="Groups of the user (globs).")
@@ -294,13 +261,6 @@ class ExemptSpec(Model):
 
 class ExemptionSpec(ExemptSpec):
     """Lets somebody or something through some policies, in a file of its own. The parts AND, as in one `exempt`."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            **_WHOM,
-            "examples": [{"policies": ["reserved-labels"], "groups": ["sre"], "reason": "they repair nodes by hand"}],
-        }
-    )
 
     policies: tuple[Glob, ...] = Field(min_length=1, description="The policies it exempts from, by name (globs).")
 

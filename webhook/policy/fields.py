@@ -6,17 +6,14 @@ Source: the validation of admissionregistration.k8s.io/v1 and of label selectors
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from webhook.globs import is_glob
 from webhook.kube.resources import built_in_resources, is_built_in, resource_of
 from webhook.policy.errors import did_you_mean
-from webhook.policy.meanings import Checked, Shape
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
+from webhook.policy.meanings import Shape
 
 _DNS_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DNS_SUBDOMAIN: Final = r"(?=[^/]{1,253}(/|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
@@ -95,7 +92,9 @@ def _is_named_by(resource: str, wide: str) -> bool:
 def check_kind(pattern: str) -> str:
     """A glob of kinds of objects, as ``Kind.group``."""
     kind, _, group = pattern.partition(".")
-    if not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None:
+    is_plural = re.match(r"[a-z0-9-]+\.", pattern) is not None
+    is_unknown = not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None
+    if "/" in pattern or is_plural or is_unknown:
         raise ValueError(_no_kind(pattern))
     return pattern
 
@@ -122,17 +121,7 @@ def _meant(kind: str, group: str) -> str:
     return did_you_mean(f"{kind}.{group}", names)
 
 
-_STAR_ALONE: Final = Checked(_check_stars, {"if": {"contains": {"const": "*"}}, "then": {"maxItems": 1}})
-_NO_RESOURCE_TWICE: Final = Checked(
-    _check_resources,
-    {
-        "allOf": [
-            {"if": {"contains": {"const": "*/*"}}, "then": {"items": {"const": "*/*"}}},
-            {"if": {"contains": {"const": "*"}}, "then": {"items": {"pattern": r"^\*$|/"}}},
-        ]
-    },
-)
-
+_STAR_ALONE: Final = AfterValidator(_check_stars)
 _NO_CORE: Final = rf"(?!(core|{_VERSION})$)"
 _Group = Annotated[
     str,
@@ -158,24 +147,7 @@ ApiGroup = Annotated[
 KindName = Annotated[str, Shape("[A-Z][A-Za-z0-9]*", "a singular with its capitals, as Deployment", _no_kind_name)]
 ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
 ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
-Resources = Annotated[tuple[_Resource, ...], _NO_RESOURCE_TWICE]
+Resources = Annotated[tuple[_Resource, ...], AfterValidator(_check_resources)]
 Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], _STAR_ALONE]
 LabelKey = Annotated[str, Shape(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key of a label", _no_label_key)]
 LabelValue = Annotated[str, Shape(f"({_LABEL_NAME})?", "the value of a label", _no_label_value)]
-
-_CORE_KINDS: Final = "|".join(each.kind for each in built_in_resources(""))
-KIND: Final = Shape(rf"(?![a-z0-9-]+\.)[^/]*[.*?\[][^/]*|{_CORE_KINDS}", "Kind.group, as Deployment.apps", _no_kind)
-"""What `check_kind` takes, as far as a pattern can say it: a kind without a group is one of the core group. Kinds have
-capitals: what has none is the plural of a resource."""
-
-
-def _pods(operations: JsonValue) -> dict[str, JsonValue]:
-    """For editors, of kinds that look at Pods alone: what `webhook.bundle` refuses of them."""
-    rule: JsonValue = {
-        "properties": {"apiGroups": {"const": [""]}, "resources": {"const": ["pods"]}, "operations": operations}
-    }
-    return {"properties": {"match": {"properties": {"resourceRules": {"items": rule}}}}}
-
-
-PODS: Final = _pods({"items": {"enum": ["CREATE", "UPDATE"]}})
-PODS_ON_CREATE: Final = _pods({"const": ["CREATE"]})

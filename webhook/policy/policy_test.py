@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 from pydantic.alias_generators import to_camel
 
 from webhook.decision import Verdict  # noqa: TC001 - pydantic reads the annotations
@@ -21,16 +21,10 @@ class _Open(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
 
 
-def _null_removes(schema: dict[str, Any]) -> None:
-    """For editors: null is no default here, it takes away what the document's object has."""
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
 class ObjectMetadata(BaseModel):
     """``metadata`` of an object. A misspelt field is a mistake: it would be in no object, and the test of nothing."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, json_schema_extra=_null_removes)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
 
     name: str | None = Field(default=None, description="Name.")
     generate_name: str | None = Field(default=None, description="What the name begins with.")
@@ -159,33 +153,8 @@ class CaseSpec(Surroundings):
     expect: ExpectSpec = Field(description="What is to come of it.")
 
 
-_EXAMPLE: Final[dict[str, Any]] = {
-    "object": {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "notebook"},
-        "spec": {"containers": [{"name": "main", "image": "example.com/notebook"}]},
-    },
-    "cases": [{"name": "an ordinary Pod is let through", "expect": {"outcome": "allowed"}}],
-}
-
-
-def _object_with(key: str, *fields: str) -> dict[str, JsonValue]:
-    return {"anyOf": [{"required": [each], "properties": {each: {"required": [key]}}} for each in fields]}
-
-
-def _in_each_case(key: str) -> dict[str, JsonValue]:
-    """For editors: where the document's object does not say what it is, those of the cases do."""
-    cases: dict[str, JsonValue] = {"cases": {"items": _object_with(key, "object", "oldObject")}}
-    return {"if": {"not": _object_with(key, "object")}, "then": {"properties": cases}}
-
-
 class PolicyTestSpec(Surroundings):
     """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"allOf": [_in_each_case("apiVersion"), _in_each_case("kind")], "examples": [_EXAMPLE]}
-    )
 
     cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests; each is judged on its own.")
 

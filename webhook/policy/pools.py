@@ -6,13 +6,13 @@ import re
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_validator, model_validator
 
 from webhook.capacity.query import problem_with
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
 from webhook.policy.fields import ApiGroup, KindName, LabelKey  # noqa: TC001 - pydantic reads the annotations
-from webhook.policy.meanings import Meanings, at_least_one, exactly_one
+from webhook.policy.meanings import Meanings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,6 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 class CapacityReaderSpec(Model):
     """Which capacity a pool's field names, or its requirements admit."""
 
-    model_config = ConfigDict(json_schema_extra=exactly_one("from", "label"))
-
     from_: Query | None = Field(default=None, alias="from", description="JMESPath of the field.")
     label: LabelKey | None = Field(
         default=None, description="Instead: the node label on which the pool has requirements."
@@ -132,8 +130,6 @@ class LeastSpec(Model):
 class SizeReaderSpec(Model):
     """How large a pool is, and may become."""
 
-    model_config = ConfigDict(json_schema_extra=at_least_one("desired", "sizedBy"))
-
     desired: Query | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
     autoscaling: Query | None = Field(default=None, description="JMESPath of a flag: the autoscaler sizes it.")
@@ -163,8 +159,6 @@ class UnusableSpec(Model):
 
 class GraceWindowSpec(Model):
     """The time that a pool's Pods have to stop, where it is not the provider's."""
-
-    model_config = ConfigDict(json_schema_extra=exactly_one("from", "budgetSeconds"))
 
     when: Query | None = Field(default=None, description="JMESPath; where it holds.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from webhook.policy.common import EnforcementWord, KindGlob, Level, Model, NonEmpty, PolicySpec, Seconds
 from webhook.policy.facts import LabelSpec, TaintPatternSpec, TaintSpec
-from webhook.policy.fields import PODS
 from webhook.policy.meanings import Meanings
 from webhook.policy.terms import Enforcement
 
@@ -37,8 +36,6 @@ class FindingsSpec(Model):
 
 class EvictionStrategySpec(PolicySpec):
     """Checks the labels by which CoreWeave decides how Pods are evicted."""
-
-    model_config = ConfigDict(json_schema_extra={"allOf": [PODS]})
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.WARN,

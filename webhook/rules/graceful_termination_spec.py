@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from webhook.capacity.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
 from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
 from webhook.policy.errors import shown
-from webhook.policy.fields import PODS_ON_CREATE
 from webhook.policy.meanings import Meanings, Shape
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
 
 class GracefulTerminationSpec(PolicySpec):
     """Injects preStop sleeps, and fits grace periods to the provider's budget and the workload's class."""
-
-    model_config = ConfigDict(json_schema_extra={"allOf": [PODS_ON_CREATE]})
 
     provider: str = Field(
         default="", description="The CapacityProvider of this cluster, where the cluster does not show it."

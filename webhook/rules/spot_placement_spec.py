@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from webhook.policy.common import Flag, PolicySpec
 from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
-from webhook.policy.fields import PODS_ON_CREATE
 
 
 class SpotPlacementSpec(PolicySpec):
     """Finds Pods that target spot, and injects tolerations and a nodeSelector."""
-
-    model_config = ConfigDict(json_schema_extra={"allOf": [PODS_ON_CREATE]})
 
     provider: str = Field(
         default="", description="The CapacityProvider of this cluster, where the cluster does not show it."

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Self
 
-from pydantic import ConfigDict, Field, StrictInt, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
 from webhook.policy.facts import LabelSpec  # noqa: TC001 - pydantic reads the annotation
-from webhook.policy.fields import PODS
-from webhook.policy.meanings import at_least_one
 from webhook.policy.terms import Enforcement
 
 
 class DriverSpec(Model):
     """Pods that lead the work of others, told by a label or by where their template is."""
-
-    model_config = ConfigDict(json_schema_extra=at_least_one("label", "member"))
 
     name: NonEmpty = Field(description="For people: Spark driver.")
     label: LabelSpec | None = Field(default=None, description="A label that such Pods carry.")
@@ -66,8 +62,6 @@ class FindingsSpec(Model):
 
 class SpotSuitabilitySpec(PolicySpec):
     """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
-
-    model_config = ConfigDict(json_schema_extra={"allOf": [PODS]})
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.WARN,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from webhook.policy.common import SOMETHING, Model, PolicySpec
-from webhook.policy.meanings import Checked, Shape
+from webhook.policy.meanings import Shape
 
 _RESERVED: Final = frozenset(
     {
@@ -36,13 +36,6 @@ Identifier = Annotated[str, Shape(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 lett
 
 class ValidationItem(Model):
     """One rule: what must hold, and what is said where it does not."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"required": ["expression"], "properties": {"expression": {"pattern": r"\S\s*\n\s*\S"}}},
-            "then": {"required": ["message"], "properties": {"message": {"pattern": r"\S"}}},
-        }
-    )
 
     expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
     message: Line = Field(default="", description="What is said where it is not; default: `failed expression: ...`.")
@@ -77,7 +70,7 @@ class NamedExpression(Model):
 class Variable(Model):
     """A named value."""
 
-    name: Annotated[Identifier, Checked(_is_no_keyword, {"not": {"enum": sorted(_RESERVED)}})] = Field(
+    name: Annotated[Identifier, AfterValidator(_is_no_keyword)] = Field(
         description="What it is called: `variables.<name>` in the expressions after it."
     )
     expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")
@@ -92,22 +85,6 @@ def _have_own_names(conditions: tuple[NamedExpression, ...]) -> tuple[NamedExpre
 
 class ValidationSpec(PolicySpec):
     """A team's own rule, in the words of a ValidatingAdmissionPolicy (CEL)."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "allOf": [{"required": ["match"], "properties": {"match": {"required": ["resourceRules"]}}}],
-            "examples": [
-                {
-                    "match": {
-                        "resourceRules": [
-                            {"apiGroups": ["apps"], "resources": ["deployments"], "operations": ["CREATE", "UPDATE"]}
-                        ]
-                    },
-                    "validations": [{"expression": "object.spec.replicas <= 50", "message": "at most 50 replicas"}],
-                }
-            ],
-        }
-    )
 
     validations: tuple[ValidationItem, ...] = Field(
         min_length=1, max_length=_AT_MOST, description="The rules; each that does not hold is a finding."
