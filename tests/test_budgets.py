@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from webhook import bounds
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
-from webhook.engine import VIOLATIONS_AT_MOST, decide
-from webhook.kube.pod import CONTAINERS_AT_MOST
+from webhook.decision import NOTHING, Outcome
+from webhook.engine import ENGINE, VIOLATIONS_AT_MOST, decide
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.review import decode_review
 
 if TYPE_CHECKING:
-    from webhook.decision import Decision
+    from collections.abc import Callable
+
+    from webhook.decision import Decision, Finding
 
 INDEX = load_bundle().index
+RESERVED = "qos.coreweave.cloud/interruptible"
 
 
 def judged(
@@ -42,26 +46,151 @@ def pod(**parts: Any) -> bytes:
     return json.dumps({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "a"}]}, **parts}).encode()
 
 
+def over_bound(decision: Decision) -> Finding:
+    """Return the finding of the engine itself."""
+    found = [each for each in decision.findings if each.policy == ENGINE]
+    assert len(found) == 1
+    assert not decision.patch
+    return found[0]
+
+
+def requirement(*values: str) -> dict[str, Any]:
+    return {"key": "team", "operator": "In", "values": list(values)}
+
+
+def required(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    selector = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
+
+
+def preferred(count: int) -> dict[str, Any]:
+    term = {"weight": 1, "preference": {"matchExpressions": []}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term] * count}}
+
+
+def keys(count: int) -> dict[str, str]:
+    return {f"key-{number}": "" for number in range(count)}
+
+
+MANY = [
+    (bounds.LABELS, lambda count: {"metadata": {"labels": keys(count)}}),
+    (bounds.ANNOTATIONS, lambda count: {"metadata": {"annotations": keys(count)}}),
+    (bounds.SELECTOR_KEYS, lambda count: {"spec": {"nodeSelector": keys(count)}}),
+    (bounds.REQUIREMENTS, lambda count: {"spec": {"affinity": required([requirement("a")] * (count - 1))}}),
+    (bounds.REQUIREMENTS, lambda count: {"spec": {"affinity": required(*[[]] * count)}}),
+    (bounds.REQUIREMENTS, lambda count: {"spec": {"affinity": preferred(count)}}),
+    (bounds.VALUES, lambda count: {"spec": {"affinity": required([requirement(*map(str, range(count)))])}}),
+    (bounds.TOLERATIONS, lambda count: {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}] * count}}),
+    (bounds.CONTAINERS, lambda count: {"spec": {"containers": [{"name": "a"}] * count}}),
+    (bounds.CONTAINERS, lambda count: {"spec": {"initContainers": [{"name": "a"}] * count}}),
+    (bounds.CONTAINERS, lambda count: {"spec": {"ephemeralContainers": [{"name": "a"}] * count}}),
+    (bounds.RESOURCES, lambda count: {"spec": {"containers": [{"resources": {"limits": keys(count)}}]}}),
+    (bounds.VOLUMES, lambda count: {"spec": {"volumes": [{"name": "a"}] * count}}),
+]
+
+
+@pytest.mark.parametrize(("bound", "parts"), MANY)
+def test_I6_a_pod_with_more_of_something_than_is_judged_is_denied_in_words(
+    bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]
+) -> None:
+    finding = over_bound(judged(json.dumps(parts(bound.at_most + 1)).encode()))
+    assert finding.outcome is Outcome.DENY
+    assert finding.field == bound.field
+    assert f"has {bound.at_most + 1:,} {bound.noun}, more than the {bound.at_most:,}" in finding.reason
+    assert finding.fix
+
+
+@pytest.mark.parametrize(("bound", "parts"), MANY)
+def test_I6_as_many_as_the_bound_are_judged(bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]) -> None:
+    decision = judged(json.dumps(parts(bound.at_most)).encode())
+    assert not [each for each in decision.findings if each.policy == ENGINE]
+
+
+@pytest.mark.parametrize(("bound", "parts"), MANY)
+def test_I6_nothing_is_injected_into_a_pod_that_is_not_judged(
+    bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]
+) -> None:
+    value = parts(bound.at_most + 1)
+    value["metadata"] = {"annotations": {}, "labels": {}, **value.get("metadata", {})}
+    value["metadata"]["labels"]["spotgate.dev/capacity"] = "spot"
+    assert judged(json.dumps(value).encode(), phase=Phase.MUTATE) == NOTHING
+
+
+def test_I6_pod_templates_share_the_bounds_of_a_pod() -> None:
+    half = {"spec": {"nodeSelector": keys(bounds.SELECTOR_KEYS.at_most // 2 + 1)}}
+    groups = [{"groupName": str(number), "template": half} for number in range(2)]
+    decision = judged(json.dumps({"spec": {"workerGroupSpecs": groups}}).encode(), "rayclusters", "ray.io")
+    assert over_bound(decision).field == "spec.workerGroupSpecs[1].template.spec.nodeSelector"
+
+
+def test_I6_an_object_of_countless_templates_is_denied() -> None:
+    groups = [{"groupName": str(number), "template": {"spec": {}}} for number in range(TEMPLATES_AT_MOST + 1)]
+    decision = judged(json.dumps({"spec": {"workerGroupSpecs": groups}}).encode(), "rayclusters", "ray.io")
+    assert f"more than the {TEMPLATES_AT_MOST} pod templates" in over_bound(decision).reason
+
+
+@pytest.mark.parametrize(
+    ("resource", "group"), [("pods", ""), ("deployments", "apps"), ("nodepools", "compute.coreweave.com")]
+)
+def test_I6_an_object_that_would_fill_the_memory_is_never_decoded(resource: str, group: str) -> None:
+    value = pod(metadata={"labels": {RESERVED: "x"}}, unread=[{}] * 1_000_000)
+    decision = judged(value, resource, group)
+    assert "MiB of memory, more than" in over_bound(decision).reason
+    assert [each.field for each in decision.findings if RESERVED in each.reason] == [f'metadata.labels["{RESERVED}"]']
+
+
+def test_I6_a_reserved_label_is_denied_whatever_else_is_over_its_bound() -> None:
+    decision = judged(pod(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
+    assert decision.findings[0].outcome is Outcome.DENY
+    assert RESERVED in decision.findings[0].reason
+    assert over_bound(decision).outcome is Outcome.DENY
+
+
+def test_I6_a_reserved_label_of_a_template_is_denied_whatever_else_is_over_its_bound() -> None:
+    template = {"metadata": {"labels": {RESERVED: "x"}}, "spec": {"nodeSelector": keys(50_000)}}
+    decision = judged(json.dumps({"spec": {"template": template}}).encode(), "deployments", "apps")
+    assert f'spec.template.metadata.labels["{RESERVED}"]' in [each.field for each in decision.findings]
+    assert over_bound(decision).outcome is Outcome.DENY
+
+
+def test_I6_a_reserved_node_label_is_denied_in_a_pool_of_countless_labels() -> None:
+    labels = {**keys(5_000), "node.coreweave.cloud/type": "x"}
+    decision = judged(json.dumps({"spec": {"nodeLabels": labels}}).encode(), "nodepools", "compute.coreweave.com")
+    assert decision.denied
+    assert "node.coreweave.cloud/type" in decision.findings[0].reason or any(
+        "node.coreweave.cloud/type" in each.reason for each in decision.findings
+    )
+
+
+def test_I6_the_pods_of_a_built_in_controller_are_warned_of_and_not_denied() -> None:
+    user = {"username": "system:serviceaccount:kube-system:replicaset-controller"}
+    decision = judged(pod(spec={"nodeSelector": keys(5_000)}), userInfo=user)
+    assert over_bound(decision).outcome is Outcome.WARN
+
+
+def test_I6_what_was_over_its_bound_before_may_be_changed() -> None:
+    large = {"metadata": {"name": "x"}, "spec": {"nodeSelector": keys(5_000)}}
+    before = {**large, "metadata": {"name": "x", "finalizers": ["a/b"]}}
+    decision = judged(json.dumps(large).encode(), operation="UPDATE", oldObject=before)
+    assert over_bound(decision).outcome is Outcome.WARN
+    small = {"metadata": {"name": "x"}, "spec": {}}
+    assert judged(json.dumps(large).encode(), operation="UPDATE", oldObject=small).denied
+
+
 def test_I6_of_countless_wrong_labels_only_so_many_are_judged_one_by_one() -> None:
-    labels = {f"qos.coreweave.cloud/interruptabl{number}": "y" for number in range(60_000)}
+    labels = {f"qos.coreweave.cloud/interruptabl{number}": "y" for number in range(bounds.LABELS.at_most)}
     decision = judged(pod(metadata={"name": "x", "labels": labels}))
     assert decision.denied
     assert len(decision.findings) == VIOLATIONS_AT_MOST
 
 
-def test_I6_an_object_of_countless_templates_is_refused() -> None:
-    groups = [{"groupName": str(number), "template": {"spec": {}}} for number in range(TEMPLATES_AT_MOST + 1)]
-    decision = judged(json.dumps({"spec": {"workerGroupSpecs": groups}}).encode(), "rayclusters", "ray.io")
-    assert decision.malformed
-    assert f"more than {TEMPLATES_AT_MOST} pod templates" in decision.findings[0].reason
-
-
-@pytest.mark.parametrize("phase", Phase)
-def test_I6_a_pod_of_countless_containers_is_refused(phase: Phase) -> None:
-    containers = [{"name": str(number)} for number in range(CONTAINERS_AT_MOST + 1)]
-    decision = judged(pod(spec={"containers": containers}), phase=phase)
-    assert decision.malformed
-    assert decision.findings[0].field == "spec.containers"
+@pytest.mark.parametrize(
+    "labels", [{"qos.coreweave.cloud/" + "i" * 1_000_000: "x"}, {"spotgate.dev/" + "k" * 100_000: ""}]
+)
+def test_I6_a_finding_repeats_no_text_of_any_length(labels: dict[str, str]) -> None:
+    for finding in judged(pod(metadata={"labels": labels})).findings:
+        for text in (finding.reason, finding.field, finding.detail, finding.fix):
+            assert len(text) <= bounds.TEXT_AT_MOST + len("...")
 
 
 @pytest.mark.parametrize("phase", Phase)

@@ -8,14 +8,17 @@ what is never touched, match, exemptions, enforcement, pod templates, controller
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from webhook.bounds import DECODED_AT_MOST, POOL_DECODED_AT_MOST, Counts, OverBoundError
 from webhook.context import Phase
-from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording
+from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
 from webhook.kube.affinity import Answer
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import Needs
     from webhook.context import Context
     from webhook.decision import Trace
-    from webhook.index import Index, Policy
+    from webhook.index import Index, Policy, Route
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.patch import Operation
     from webhook.review import GroupVersionResource, Request
@@ -62,7 +65,7 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
     route = index.route(context.phase, request)
     if route is None:
         return NOTHING
-    evaluation = _Evaluation(request, index, context, particular=route.particular)
+    evaluation = _Evaluation(request, index, context, route)
     namespace = evaluation.namespace or ""
     if index.never_touches(request, context.view):
         evaluation.in_system_namespace(route.direct)
@@ -70,19 +73,7 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
     # A trace tells of the policies that are left out, too.
     direct, projected = (route.direct, route.projected) if context.trace else route.within(namespace)
     try:
-        if evaluation.subject.is_mirror_pod:
-            evaluation.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
-            return evaluation.decision()
-        if context.phase is Phase.MUTATE:
-            evaluation.mutate(direct)
-            if context.patch_templates and route.workload is not None:
-                evaluation.mutate_templates(route.workload, projected)
-        else:
-            evaluation.validate(direct)
-            if context.offline and route.particular and not route.projected:
-                evaluation.say_what_nobody_converts(direct)
-            if route.workload is not None:
-                evaluation.validate_templates(route.workload, projected)
+        evaluation.judge(direct, projected)
     except MalformedObjectError as error:
         return _malformed(error)
     return evaluation.decision()
@@ -116,27 +107,102 @@ def _readable(template: object) -> Pod | None:
         return None
     try:
         return pod_from_template(template, "")
-    except MalformedObjectError:
+    except (MalformedObjectError, OverBoundError):
         return None
+
+
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class _Evaluation:
     """One decision in the making."""
 
-    def __init__(self, request: Request, index: Index, context: Context, *, particular: bool) -> None:
+    def __init__(self, request: Request, index: Index, context: Context, route: Route) -> None:
         self.request = request
         self.namespace = namespace_of(request)
-        self.particular = particular
+        self.route = route
         self.only_warns = False
         self.index = index
         self.context = context
         self.recording = Recording() if context.trace else None
         self.trace: Trace = self.recording or SILENCE
-        self.subject = Judged(request, self.trace)
+        self.subject = Judged(request, self.trace, POOL_DECODED_AT_MOST if route.pool else DECODED_AT_MOST)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
         self.unknown = 0
+
+    def judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
+        """Ask these policies about the object itself, and about its pod templates."""
+        try:
+            self._judge(direct, projected)
+        except OverBoundError as error:
+            self._judge_labels(error, direct, projected)
+
+    def _judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
+        workload = self.route.workload
+        if self.subject.is_mirror_pod:
+            self.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
+        elif self.context.phase is Phase.MUTATE:
+            self.mutate(direct)
+            if self.context.patch_templates and workload is not None:
+                self.mutate_templates(workload, projected)
+        else:
+            self.validate(direct)
+            if self.context.offline and self.route.particular and not projected:
+                self.say_what_nobody_converts(direct)
+            if workload is not None:
+                self.validate_templates(workload, projected)
+
+    def _judge_labels(self, error: OverBoundError, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
+        """Of an object with more of something than is judged, judge the labels, and say that the rest is not judged.
+
+        It is denied where one of the policies that would judge it denies, unless it was so large before: then a request
+        that takes a finalizer away must go through.
+        """
+        self.findings.clear()
+        self.operations.clear()
+        self.audit.clear()
+        self.trace.say("not judged: %s", error)
+        if self.context.phase is Phase.MUTATE:
+            return
+        subject = self.subject = self.subject.labels_alone()
+        self._validate(tuple(policy for policy in direct if policy.any_size), subject, "")
+        over = Violation(
+            reason=error.reason,
+            field=error.field,
+            detail="Nothing was injected, and only labels were judged.",
+            fix="no object that works needs so much: take out what is not needed, or split the object",
+        )
+        most = Outcome.WARN if self._was_over_bound() else Outcome.DENY
+        outcomes = [
+            *((each, most) for each in direct),
+            *((each, min(most, each.template_outcome)) for each in projected),
+        ]
+        found = [
+            self._settling.finding(policy, replace(over, outcome=outcome), subject, "", undecided=None)
+            for policy, outcome in outcomes
+            if policy.validator is not None and not (self._is_foreign(policy) or self._is_exempt(policy, subject))
+        ]
+        if found:
+            self.findings.append(replace(max(found, key=lambda each: each.outcome), policy=ENGINE))
+
+    def _was_over_bound(self) -> bool:
+        """Had the object more of something than is judged before this UPDATE, too?"""
+        if self.request.operation != "UPDATE":
+            return False
+        before = replace(self.request, object=self.request.old_object, old_object=msgspec.Raw(b"null"))
+        was = _Evaluation(before, self.index, replace(self.context, trace=False, offline=False), self.route)
+        try:
+            if (before.resource.group, before.path) == ("", "pods"):
+                was.subject.pod  # noqa: B018 - it is counted as it is decoded
+            else:
+                was.subject.object  # noqa: B018
+            if self.route.workload is not None:
+                deque(was._templates(self.route.workload, ()), maxlen=0)
+        except OverBoundError:
+            return True
+        return False
 
     def decision(self) -> Decision:
         for finding in self.findings:
@@ -162,6 +228,8 @@ class _Evaluation:
             self.validate(named)
         except MalformedObjectError as error:
             self.trace.say("not judged: the object can't be read: %s", error.problem)
+        except OverBoundError as error:
+            self.trace.say("not judged: %s", error)
 
     def mutate(self, policies: tuple[Policy, ...]) -> None:
         recorder = Recorder()
@@ -180,7 +248,7 @@ class _Evaluation:
         for policy in policies:
             for version in policy.other_versions(self.request):
                 converted = replace(self.request, resource=replace(own, version=version))
-                if _Evaluation(converted, self.index, silent, particular=True).looks(policy):
+                if _Evaluation(converted, self.index, silent, self.route).looks(policy):
                     self.unknown += 1
                     self.findings.append(_not_converted(policy, own, version))
                     break
@@ -228,14 +296,16 @@ class _Evaluation:
         there = self._found(workload, self.subject.old_object)
         recounted = bool(counting and there) and self._has_fewer_replicas()
         before = {found.identity: found.value for found in there}
+        # Wherever it was: templates without names are numbered, and removing one moves those behind it.
+        known = {_encoder.encode(found.value) for found in there}
+        counts = Counts()
         for found in templates:
-            # Wherever it was: templates without names are numbered, and removing one moves those behind it.
-            kept = any(found.value == each.value for each in there)
+            kept = bool(there) and _encoder.encode(found.value) in known
             if kept and not recounted:
                 self._say_of_template(found, "the request leaves it as it is: it is not judged again")
                 continue
             try:
-                pod = pod_of(found, workload, self.request)
+                pod = pod_of(found, workload, self.request, counts)
             except MalformedObjectError as error:
                 if self.context.offline:
                     raise
@@ -243,7 +313,7 @@ class _Evaluation:
                 self._unreadable(error)
                 continue
             old_pod = _readable(before.get(found.identity))
-            subject = Judged.of_template(self.request, self.trace, pod, old_pod, path=found.path)
+            subject = Judged.of_template(self.subject, pod, old_pod, path=found.path)
             subject.kept = kept
             yield found, subject
 
@@ -262,7 +332,8 @@ class _Evaluation:
     def _found(self, workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
         found = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
         if len(found) > TEMPLATES_AT_MOST:
-            raise MalformedObjectError(f"more than {TEMPLATES_AT_MOST} pod templates", workload.paths[-1].text)
+            reason = f"there are more than the {TEMPLATES_AT_MOST} pod templates that are judged"
+            raise OverBoundError(workload.paths[-1].text, reason)
         return found
 
     def _unreadable(self, error: MalformedObjectError) -> None:
@@ -300,10 +371,10 @@ class _Evaluation:
         if self.recording is not None:
             self.recording.policy = policy.name
             self.recording.where = field_path(subject.path)
-        if self._owner is Answer.YES and not (self.only_warns or policy.guards_namespaces):
+        if self._is_foreign(policy):
             self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
             return False
-        if self.particular and (why_not := policy.why_not_request(request, template=subject.template)):
+        if self.route.particular and (why_not := policy.why_not_request(request, template=subject.template)):
             self.trace.say("%s", why_not)
             return False
         if not policy.matcher.trivial:
@@ -316,15 +387,22 @@ class _Evaluation:
             if undecided:
                 text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
                 self.trace.say(text, request.namespace)
+        return not self._is_exempt(policy, subject)
+
+    def _is_foreign(self, policy: Policy) -> bool:
+        """Is it about a namespace of the provider's own, and the policy does not guard those?"""
+        return self._owner is Answer.YES and not (self.only_warns or policy.guards_namespaces)
+
+    def _is_exempt(self, policy: Policy, subject: Judged) -> bool:
         for exemption in policy.exemptions:
-            failing = exemption.failing(request, subject.labels, self.context.now.date())
+            failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:
                 said = f"exempt: {exemption}, by {exemption.name} at {exemption.place}"
                 self.trace.say("%s", said)
                 self._record(policy.name, said)
-                return False
+                return True
             self.trace.say('not exempt by %s "%s": its part %s does not hold', exemption.name, exemption, failing)
-        return True
+        return False
 
     @cached_property
     def _settling(self) -> Settling:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _META = frozenset("*?[")
+
+_LONGEST: Final = 1024
+"""Characters of a text that a glob can match: names have 253 at most, users and images some more."""
 
 
 class Globs:
@@ -37,7 +40,9 @@ class Globs:
 
     def match(self, text: str) -> bool:
         """True where one of the globs is the whole of ``text``; letter case matters."""
-        return text in self._exact or (self._match is not None and self._match(text) is not None)
+        if text in self._exact:
+            return True
+        return self._match is not None and len(text) <= _LONGEST and self._match(text) is not None
 
 
 def is_glob(pattern: str) -> bool:

@@ -38,6 +38,10 @@ _MEMO: Final = 4096
 has a few hundred resources and some thousand namespaces; what is beyond is found anew each time."""
 
 
+_NAME: Final = 253
+"""Characters of the longest name that Kubernetes takes: what is longer is not remembered."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled policy.
 
@@ -55,6 +59,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         unknown_outcome: the most a finding about something unknown may become on the server.
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
         guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
+        any_size: it judges labels, also those of an object that is too large to be judged otherwise.
     """
 
     name: str
@@ -73,6 +78,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     unknown_outcome: Outcome
     counts_replicas: bool = False
     guards_namespaces: bool = False
+    any_size: bool = False
 
     def matches(self, operation: str, group: str, path: str) -> bool:
         """May it look at requests of this kind? What else its rules ask, `why_not_request` compares."""
@@ -178,6 +184,7 @@ class Route(msgspec.Struct, frozen=True):
         workload: where the pod templates are.
         needs: what all of them together ask of the cluster.
         particular: some policy names API versions, names or a scope, so each request must be compared with it.
+        pool: the object is a node pool.
     """
 
     direct: tuple[Policy, ...]
@@ -185,6 +192,7 @@ class Route(msgspec.Struct, frozen=True):
     workload: Workload | None
     needs: Needs
     particular: bool
+    pool: bool
     _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
 
     def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
@@ -201,7 +209,7 @@ class Route(msgspec.Struct, frozen=True):
                 for policies in (self.direct, self.projected)
             )
             found = direct, projected
-            if len(self._within) < _MEMO:
+            if len(self._within) < _MEMO and len(namespace) <= _NAME:
                 self._within[namespace] = found
         return found
 
@@ -227,6 +235,9 @@ class Index:
         self._wildcards = any(
             "*" in item for policy in policies for rule in policy.rules for item in (*rule.api_groups, *rule.resources)
         )
+        self._pools = frozenset(
+            (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
+        )
         self._routes: dict[Key, Route | None] = {}
         for phase in Phase:
             for operation, group, path in self._declared():
@@ -239,8 +250,9 @@ class Index:
             return self._routes[key]
         if not self._wildcards:
             return None
+        _, _, group, path = key
         route = self._route(*key)
-        if len(self._routes) < _MEMO:
+        if len(self._routes) < _MEMO and len(group) + len(path) <= 2 * _NAME:
             self._routes[key] = route
         return route
 
@@ -338,4 +350,5 @@ class Index:
             workload,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
             any(policy.particular for policy in chosen),
+            (group, path) in self._pools,
         )

@@ -48,7 +48,7 @@ def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
     if warnings := _warnings(decision.of(Outcome.WARN)):
         response["warnings"] = warnings
     if decision.audit:
-        response["auditAnnotations"] = {key: _printable(text)[:MESSAGE_LENGTH] for key, text in decision.audit.items()}
+        response["auditAnnotations"] = {key: _printable(text[:MESSAGE_LENGTH]) for key, text in decision.audit.items()}
     return _review(response)
 
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from webhook.bounds import DECODED_AT_MOST, expect_decodable
+
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
@@ -120,12 +122,14 @@ def is_null(raw: msgspec.Raw) -> bool:
     return len(raw) <= len(b"null") and bytes(raw) in {b"", b"null"}
 
 
-def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
-    """The object as plain JSON values.
+def decode_object(raw: msgspec.Raw, at_most: int = DECODED_AT_MOST) -> dict[str, Any]:
+    """The object as plain JSON values, which take so many bytes at most.
 
     Raises:
         MalformedObjectError: it is no JSON object.
+        OverBoundError: they would take more.
     """
+    expect_decodable(raw, at_most)
     try:
         return _object_decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -157,4 +161,5 @@ class MalformedObjectError(Exception):
             return cls("not valid UTF-8", prefix)
         problem, _, at = str(error).replace(" | null`", "`").partition(" - at `$")
         field = at.rstrip("`").replace("[...]", "[*]").lstrip(".")
-        return cls(problem[:1].lower() + problem[1:], ".".join(part for part in (prefix, field) if part))
+        path = ".".join(part for part in (prefix, field) if part).replace(".[", "[")
+        return cls(problem[:1].lower() + problem[1:], path)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from webhook.bounds import TEXT_AT_MOST
 from webhook.decision import Finding, Outcome
 from webhook.documents import field_path
 from webhook.documents.values import resolve
 from webhook.policy.terms import BREAK_GLASS
 from webhook.review import is_null
-from webhook.subject import Metadata, decode_metadata
+from webhook.subject import Metadata, bounded_metadata
 
 if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
@@ -125,10 +126,10 @@ class Settling:
         return Finding(
             policy=policy.name,
             outcome=outcome,
-            reason=violation.reason,
-            detail=detail,
-            field=".".join(filter(None, (where, violation.field))),
-            fix=_fix(violation, subject.path),
+            reason=_cut(violation.reason),
+            detail=_cut(detail),
+            field=_cut(".".join(filter(None, (where, violation.field)))),
+            fix=_cut(_fix(violation, subject.path)),
             lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
         )
 
@@ -151,12 +152,13 @@ class Settling:
     def _metadata(self) -> Metadata:
         """Of the object as it will be, on DELETE as it was."""
         raw = self._request.old_object if is_null(self._request.object) else self._request.object
-        return Metadata() if is_null(raw) else decode_metadata(raw)
+        return bounded_metadata(raw)
 
     @property
     def _emergency(self) -> str | None:
         """The reason that the object gives for break-glass; None: it does not ask for it."""
-        return (self._metadata.annotations or {}).get(BREAK_GLASS)
+        reason = (self._metadata.annotations or {}).get(BREAK_GLASS)
+        return None if reason is None else _cut(reason)
 
     def _may_break_glass(self, policy: Policy) -> bool:
         return any(policy.break_glass.match(group) for group in self._request.user_info.groups or ())
@@ -231,6 +233,10 @@ def _fix(violation: Violation, path: tuple[str | int, ...]) -> str:
     for step in reversed(path):
         yaml = f"{step}:\n{indent(yaml, '  ')}"
     return f"{lead}:\n{yaml}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_AT_MOST else f"{text[:TEXT_AT_MOST]}..."
 
 
 def _is_plain(step: str | int) -> bool:

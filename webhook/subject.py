@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, OverBoundError, expect_decodable
 from webhook.kube.defaults import complete_pod
-from webhook.kube.pod import MIRROR_ANNOTATION, Pod, decode_pod
+from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod, decode_pod
 from webhook.patch import apply_all
 from webhook.review import MalformedObjectError, decode_object, is_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from webhook.bounds import Bound
     from webhook.decision import Trace
     from webhook.patch import Operation
     from webhook.review import Request
@@ -34,15 +37,19 @@ class Judged:
 
     __slots__ = (
         *("_object", "_old_object", "_old_pod", "_pod", "changes"),
+        *("_at_most", "_metadata", "alone"),
         *("kept", "memo", "operation", "path", "request", "template", "trace"),
     )
 
-    def __init__(self, request: Request, trace: Trace) -> None:
+    def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
+        """Show the object of a request, which may take so many bytes of memory."""
+        self._at_most = at_most
         self.request = request
         self.trace = trace
         self.operation = request.operation
         self.template = False
         self.kept = False
+        self.alone = False
         self.path: tuple[str | int, ...] = ()
         self.memo: dict[str, Any] = {}
         self.changes: list[Operation] = []
@@ -50,18 +57,33 @@ class Judged:
         self._old_pod: Pod | None = None
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
+        self._metadata: list[Metadata] | None = None
 
     @classmethod
-    def of_template(
-        cls, request: Request, trace: Trace, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]
-    ) -> Judged:
-        """The Pod that the template at ``path`` will become, on its CREATE."""
-        subject = cls(request, trace)
+    def of_template(cls, whole: Judged, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]) -> Judged:
+        """The Pod that the template at ``path`` of the whole object will become, on its CREATE."""
+        subject = cls(whole.request, whole.trace)
+        subject._object = whole.object
+        subject._old_object = whole.old_object
         subject.operation = "CREATE"
         subject.template = True
         subject.path = path
         subject._pod = pod
         subject._old_pod = old_pod
+        return subject
+
+    def labels_alone(self) -> Judged:
+        """Return the object with what may be judged at any size: labels and annotations, as far as these are bounded.
+
+        Of an object that is no Pod that is all that could be decoded.
+        """
+        subject = Judged(self.request, self.trace)
+        new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
+        subject.alone = True
+        subject._metadata = [new, old]
+        subject._pod, subject._old_pod = (_pod_with(each) for each in (new, old))
+        subject._object = self._object or {"metadata": {"labels": new.labels}}
+        subject._old_object = self._old_object or {"metadata": {"labels": old.labels}}
         return subject
 
     @property
@@ -90,14 +112,14 @@ class Judged:
     def object(self) -> dict[str, Any] | None:
         """The object of the request; None on DELETE."""
         if self._object is None and not is_null(self.request.object):
-            self._object = decode_object(self.request.object)
+            self._object = decode_object(self.request.object, self._at_most)
         return self._object
 
     @property
     def old_object(self) -> dict[str, Any] | None:
         """The object before the request; None on CREATE."""
         if self._old_object is None and not is_null(self.request.old_object):
-            self._old_object = decode_object(self.request.old_object)
+            self._old_object = decode_object(self.request.old_object, self._at_most)
         return self._old_object
 
     @property
@@ -124,9 +146,15 @@ class Judged:
             return
         if self.operation == "CONNECT":
             return
-        for raw in (self.request.object, self.request.old_object):
-            if not is_null(raw):
-                yield decode_metadata(raw).labels or {}
+        if self._metadata is None:
+            both = (self.request.object, self.request.old_object)
+            self._metadata = [decode_metadata(raw) for raw in both if not is_null(raw)]
+        for each in self._metadata:
+            yield each.labels or {}
+
+
+def _pod_with(metadata: Metadata) -> Pod:
+    return Pod(metadata=ObjectMeta(labels=metadata.labels, annotations=metadata.annotations))
 
 
 class Metadata(msgspec.Struct):
@@ -140,7 +168,24 @@ class _WithMetadata(msgspec.Struct):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
+class _RawMetadata(msgspec.Struct):
+    labels: msgspec.Raw = msgspec.Raw(b"null")
+    annotations: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _WithRawMetadata(msgspec.Struct):
+    metadata: _RawMetadata = msgspec.field(default_factory=_RawMetadata)
+
+
 _metadata_decoder: Final = msgspec.json.Decoder(_WithMetadata)
+_raw_metadata_decoder: Final = msgspec.json.Decoder(_WithRawMetadata)
+_map_decoder: Final = msgspec.json.Decoder(dict[str, str] | None)
+
+_SMALL: Final = 7 * LABELS.at_most
+"""Bytes of an object in which there can't be too many labels or annotations: the shortest is ``"a":"",``."""
+
+_METADATA_AT_MOST: Final = DECODED_AT_MOST // 8
+"""Bytes that labels, or annotations, may take. Kubernetes takes 256 KiB of annotations."""
 
 
 def decode_metadata(raw: msgspec.Raw) -> Metadata:
@@ -148,8 +193,46 @@ def decode_metadata(raw: msgspec.Raw) -> Metadata:
 
     Raises:
         MalformedObjectError: it can't be read.
+        OverBoundError: there is more of it than is judged.
     """
+    if len(raw) > _SMALL:
+        parts = _raw_metadata(raw)
+        return Metadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
     try:
         return _metadata_decoder.decode(raw).metadata
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
+
+
+def bounded_metadata(raw: msgspec.Raw) -> Metadata:
+    """The metadata of any object, without labels or annotations that are over their bound.
+
+    Raises:
+        MalformedObjectError: it can't be read.
+    """
+    metadata = Metadata()
+    if not is_null(raw):
+        parts = _raw_metadata(raw)
+        with suppress(OverBoundError):
+            metadata.labels = _decode_map(parts.labels, LABELS)
+        with suppress(OverBoundError):
+            metadata.annotations = _decode_map(parts.annotations, ANNOTATIONS)
+    return metadata
+
+
+def _raw_metadata(raw: msgspec.Raw) -> _RawMetadata:
+    try:
+        return _raw_metadata_decoder.decode(raw).metadata
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise MalformedObjectError.of(error) from None
+
+
+def _decode_map(raw: msgspec.Raw, bound: Bound) -> dict[str, str] | None:
+    expect_decodable(raw, _METADATA_AT_MOST, bound.field)
+    try:
+        found: dict[str, str] | None = _map_decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedObjectError.of(error, bound.field) from None
+    if found is not None and len(found) > bound.at_most:
+        raise OverBoundError.of(bound, len(found))
+    return found

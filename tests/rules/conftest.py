@@ -53,6 +53,7 @@ class FakeSubject:
     trace: Trace = SILENCE
     template: bool = False
     kept: bool = False
+    alone: bool = False
     path: tuple[str | int, ...] = ()
     old_pod: Pod | None = None
     object: dict[str, Any] | None = None

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.conftest import FakeSubject, request_for
+from webhook.bounds import OverBoundError
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.policy.errors import SpecError
 from webhook.policy.terms import BREAK_GLASS, Enforcement
-from webhook.review import GroupVersionKind, GroupVersionResource, MalformedObjectError
+from webhook.review import GroupVersionKind, GroupVersionResource
 from webhook.rules.protocol import Facts
 from webhook.rules.reserved_labels import KIND, ReservedLabels
 from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
@@ -378,7 +379,7 @@ def test_labels_carried_to_jobs_may_be_what_is_allowed_on_jobs() -> None:
 
 def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
     jobs = [{"template": {"metadata": {"labels": {"app": "x"}}}}] * 257
-    with pytest.raises(MalformedObjectError, match="more than 256 maps of labels"):
+    with pytest.raises(OverBoundError, match="more than the 256 maps of labels"):
         judge(of_workload("jobset.x-k8s.io", "jobsets", {"spec": {"replicatedJobs": jobs}}))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from webhook.bounds import POOL_ITEMS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -34,7 +36,11 @@ class Answers:
     def _answer(self, query: Query) -> tuple[Any, str]:
         """What it says, or why nobody can tell; several queries may be of the same text."""
         if (answer := self._answers.get(query.text)) is None:
-            answer = self._answers[query.text] = query.answer(self._value)
+            answer = query.answer(self._value)
+            if isinstance(answer[0], list | dict) and len(answer[0]) > POOL_ITEMS:
+                what = f"{query.place(self._value)} has {len(answer[0]):,} items"
+                answer = None, f"{what}, more than the {POOL_ITEMS:,} that are read"
+            self._answers[query.text] = answer
         return answer
 
     def _note(self, problem: str) -> None:

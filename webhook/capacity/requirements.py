@@ -9,16 +9,16 @@ Source: https://karpenter.sh/docs/concepts/nodepools/#spectemplatespecrequiremen
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from webhook.bounds import POOL_ITEMS
 from webhook.documents import described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from webhook.kube.pod import Requirement
 
@@ -28,8 +28,8 @@ _SHOWN: Final = 40
 _MOST_DIGITS: Final = 18
 """Of a bound; a 64-bit integer has one more."""
 
-_REMEMBERED: Final = 16
-"""Terms of Pods kept at hand: those of one Pod, which is compared with every pool."""
+_VALUES: Final = 10 * POOL_ITEMS
+"""Of all requirements of a pool together: ten lists of all instance types there are."""
 
 _ALIASES: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
@@ -58,19 +58,24 @@ class LabelValues(msgspec.Struct, frozen=True):
     most: int | None = None
     present: bool | None = None
 
-    def __and__(self, other: LabelValues) -> LabelValues:
-        listed = self.listed
-        if other.listed is not None:
-            listed = other.listed if listed is None else listed & other.listed
-        present = self.present if other.present is None else other.present
-        contradicts = None not in (self.present, other.present) and self.present != other.present
-        return LabelValues(
-            listed=frozenset() if contradicts else listed,
-            excluded=self.excluded | other.excluded,
-            least=max((each for each in (self.least, other.least) if each is not None), default=None),
-            most=min((each for each in (self.most, other.most) if each is not None), default=None),
-            present=True if contradicts else present,
+    @classmethod
+    def all_of(cls, several: Sequence[LabelValues]) -> LabelValues:
+        """What the label may be where each of these holds."""
+        if len(several) == 1:
+            return several[0]
+        listed = [each.listed for each in several if each.listed is not None]
+        present = {each.present for each in several if each.present is not None}
+        contradict = len(present) > 1
+        return cls(
+            listed=frozenset() if contradict else listed[0].intersection(*listed[1:]) if listed else None,
+            excluded=frozenset().union(*(each.excluded for each in several)),
+            least=max((each.least for each in several if each.least is not None), default=None),
+            most=min((each.most for each in several if each.most is not None), default=None),
+            present=True if contradict else next(iter(present), None),
         )
+
+    def __and__(self, other: LabelValues) -> LabelValues:
+        return LabelValues.all_of((self, other))
 
     def __str__(self) -> str:
         if (values := self.values) is not None:
@@ -188,10 +193,18 @@ class Requirements(msgspec.Struct, frozen=True):
 
     def admits(self, others: tuple[Requirement, ...]) -> bool:
         """May a node that meets these meet all of a Pod's too? What can't be read rules out nothing."""
-        return all(
-            wanted.possible if (own := self.labels.get(key)) is None else own.meets(wanted)
-            for key, wanted in _wanted(others).items()
-        )
+        by_key: dict[str, list[Requirement]] = {}
+        for each in others:
+            by_key.setdefault(_ALIASES.get(each.key, each.key), []).append(each)
+        # A label of which the pool says nothing may be as one requirement has it.
+        return all(self._meets(key, each) for key, each in by_key.items() if len(each) > 1 or key in self.labels)
+
+    def _meets(self, key: str, others: list[Requirement]) -> bool:
+        read = [found for each in others if isinstance(found := _values_of(each.operator, each.values), LabelValues)]
+        if not read:
+            return True
+        wanted = LabelValues.all_of(read)
+        return wanted.possible if (own := self.labels.get(key)) is None else own.meets(wanted)
 
     def narrowed(self, labels: Mapping[str, LabelValues]) -> Requirements:
         """These, and more of some labels."""
@@ -206,17 +219,6 @@ class Requirements(msgspec.Struct, frozen=True):
 NO_REQUIREMENTS: Final = Requirements({})
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _wanted(requirements: tuple[Requirement, ...]) -> Mapping[str, LabelValues]:
-    """What a Pod's requirements together let each label be."""
-    labels: dict[str, LabelValues] = {}
-    for each in requirements:
-        key = _ALIASES.get(each.key, each.key)
-        if isinstance(wanted := _values_of(each.operator, each.values), LabelValues):
-            labels[key] = labels.get(key, ANYTHING) & wanted
-    return labels
-
-
 def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Requirements:
     """The requirements in a list of ``{key, operator, values}``.
 
@@ -225,25 +227,37 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
         field: where it is.
         given: labels that the pool gives its nodes: they are requirements too.
     """
-    labels: dict[str, LabelValues] = {}
+    several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():
-        meant = _ALIASES.get(label, label)
-        labels[meant] = labels.get(meant, ANYTHING) & _of_list((value,))
-    if not isinstance(found, list):
-        problem = f"{field} is {'missing' if found is None else 'not a list'}"
-        return Requirements(labels, frozenset({None}), (problem,))
+        several.setdefault(_ALIASES.get(label, label), []).append(_of_list((value,)))
     unreadable: set[str | None] = set()
     problems: list[str] = []
-    for index, item in enumerate(found):
+    if problem := _unbounded(found):
+        unreadable.add(None)
+        problems.append(f"{field} {problem}")
+    items: list[Any] = found if isinstance(found, list) and not problem else []
+    for index, item in enumerate(items):
         written = item.get("key") if isinstance(item, dict) else None
         key = _ALIASES.get(written, written) if isinstance(written, str) else None
         values = _read(item, written)
         if isinstance(values, LabelValues) and key is not None:
-            labels[key] = labels.get(key, ANYTHING) & values
+            several.setdefault(key, []).append(values)
         else:
             unreadable.add(key)
             problems.append(f"{field}[{index}] {values}")
+    labels = {key: LabelValues.all_of(each) for key, each in several.items()}
     return Requirements(labels, frozenset(unreadable), tuple(problems))
+
+
+def _unbounded(found: object) -> str:
+    """Why it can't be read as a list of requirements, as a phrase; empty where it can be."""
+    if not isinstance(found, list):
+        return "is missing" if found is None else "is not a list"
+    if len(found) > POOL_ITEMS:
+        return f"has {len(found):,} items, more than the {POOL_ITEMS:,} that are read"
+    lists = (each.get("values") for each in found if isinstance(each, dict))
+    count = sum(len(each) for each in lists if isinstance(each, list))
+    return f"has {count:,} values, more than the {_VALUES:,} that are read" if count > _VALUES else ""
 
 
 def _read(item: Any, key: object) -> LabelValues | str:  # noqa: ANN401 - JSON

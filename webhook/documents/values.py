@@ -37,14 +37,24 @@ _FLOAT32: Final = struct.Struct("f")
 _MAX_FLOAT32: Final = (2 - 2**-23) * 2.0**127
 
 
-@lru_cache(maxsize=4096)  # Manifests repeat their words.
+_WORD: Final = 64
+"""Characters of a word that is remembered."""
+
+
 def resolve(text: str) -> Scalar:
     """What an unquoted scalar is. Most are text, which their first character tells."""
+    return _remembered(text) if len(text) <= _WORD else _resolve(text)
+
+
+def _resolve(text: str) -> Scalar:
     if text[:1] not in _NOT_TEXT:
         return text
     if text in _WORDS:
         return _WORDS[text]
     return _number(text) if text[0] in _NUMERIC else text
+
+
+_remembered: Final = lru_cache(maxsize=4096)(_resolve)  # Manifests repeat their words.
 
 
 def _number(text: str) -> str | int | float:

@@ -8,17 +8,18 @@ Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#pod
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook import bounds
 from webhook.review import MalformedObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DEFAULT_GRACE_SECONDS: Final = 30
 """What the API server writes into ``terminationGracePeriodSeconds`` before any webhook sees the Pod."""
-
-CONTAINERS_AT_MOST: Final = 1000
-"""Of one Pod, beyond which it is not judged: no kubelet runs so many."""
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
@@ -272,32 +273,68 @@ class Pod(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(Pod)
 
 
-def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
+def decode_pod(raw: msgspec.Raw) -> Pod:
     """A Pod from JSON.
 
     Raises:
         MalformedObjectError: a field has the wrong type.
+        OverBoundError: there is more of something than is judged.
     """
+    bounds.expect_decodable(raw, bounds.DECODED_AT_MOST)
     try:
-        return _within_bounds(_decoder.decode(raw), "")
+        pod = _decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
+    bounds.Counts().add(counted(pod), "")
+    return pod
 
 
-def pod_from_template(template: object, field: str) -> Pod:
+def pod_from_template(template: object, field: str, counts: bounds.Counts | None = None) -> Pod:
     """A Pod from the plain value of a pod template that stands at ``field``.
+
+    Args:
+        template: its value.
+        field: its path.
+        counts: of the templates of the same object so far; the Pod is added.
 
     Raises:
         MalformedObjectError: a field has the wrong type.
+        OverBoundError: there is more of something than is judged.
     """
     try:
-        return _within_bounds(msgspec.convert(template, Pod), field)
+        pod = msgspec.convert(template, Pod)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise MalformedObjectError.of(error, field) from None
-
-
-def _within_bounds(pod: Pod, field: str) -> Pod:
-    if len(pod.spec.containers) > CONTAINERS_AT_MOST:
-        where = ".".join(filter(None, (field, "spec.containers")))
-        raise MalformedObjectError(f"more than {CONTAINERS_AT_MOST} containers", where)
+    (counts or bounds.Counts()).add(counted(pod), field)
     return pod
+
+
+def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
+    """Yield how much the Pod has of all that is bounded, as far as it has any."""
+    spec, metadata = pod.spec, pod.metadata
+    yield bounds.LABELS, len(metadata.labels or ())
+    yield bounds.ANNOTATIONS, len(metadata.annotations or ())
+    if spec.nodeSelector:
+        yield bounds.SELECTOR_KEYS, len(spec.nodeSelector)
+    if spec.tolerations:
+        yield bounds.TOLERATIONS, len(spec.tolerations)
+    if spec.volumes:
+        yield bounds.VOLUMES, len(spec.volumes)
+    members = (*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ()))
+    yield bounds.CONTAINERS, len(members)
+    yield (
+        bounds.RESOURCES,
+        sum(len(each.limits or ()) + len(each.requests or ()) for c in members if (each := c.resources)),
+    )
+    if spec.affinity is not None and (affinity := spec.affinity.nodeAffinity) is not None:
+        yield from _counted_affinity(affinity, len(spec.nodeSelector or ()))
+
+
+def _counted_affinity(affinity: NodeAffinity, selected: int) -> Iterator[tuple[bounds.Bound, int]]:
+    required = affinity.requiredDuringSchedulingIgnoredDuringExecution
+    terms = required.nodeSelectorTerms if required is not None else []
+    preferred = [each.preference for each in affinity.preferredDuringSchedulingIgnoredDuringExecution or ()]
+    several = [each for term in (*terms, *preferred) for each in (term.matchExpressions, term.matchFields) if each]
+    # A term without requirements costs as much as one with one.
+    yield bounds.REQUIREMENTS, len(terms) * (selected + 1) + len(preferred) + sum(map(len, several))
+    yield bounds.VALUES, sum(len(each.values or ()) for requirements in several for each in requirements)

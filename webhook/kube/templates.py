@@ -15,6 +15,7 @@ from webhook.kube.pod import OwnerReference, pod_from_template
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from webhook.bounds import Counts
     from webhook.kube.pod import Pod
     from webhook.review import Request
 
@@ -131,18 +132,20 @@ class Workload(msgspec.Struct, frozen=True):
         )
 
 
-def pod_of(found: FoundTemplate, workload: Workload, request: Request) -> Pod:
+def pod_of(found: FoundTemplate, workload: Workload, request: Request, counts: Counts | None = None) -> Pod:
     """The Pod that a pod template will become, owned as its workload's Pods are.
 
     Args:
         found: the template.
         workload: the kind of object it is in.
         request: about that object.
+        counts: of its other templates.
 
     Raises:
         MalformedObjectError: it can't be read as one.
+        OverBoundError: there is more of something than is judged.
     """
-    pod = pod_from_template(found.value, field_path(found.path))
+    pod = pod_from_template(found.value, field_path(found.path), counts)
     pod.metadata.namespace = request.namespace
     itself = OwnerReference(kind=request.kind.kind, apiVersion=request.kind.api_version)
     pod.metadata.ownerReferences = [replace(workload.pod_owner or itself, name=request.name, controller=True)]

@@ -17,11 +17,13 @@ _NO_FOLDERS: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 
 def writable_claim(pod: Pod) -> str:
     """The name of a volume that is a PersistentVolumeClaim and can be written to; empty where there is none."""
-    for volume in pod.spec.volumes or ():
-        claim = volume.persistentVolumeClaim
-        if claim is not None and not claim.readOnly and any(_mounts(pod, volume.name)):
-            return volume.name
-    return ""
+    claims = [
+        volume.name
+        for volume in pod.spec.volumes or ()
+        if volume.persistentVolumeClaim is not None and not volume.persistentVolumeClaim.readOnly
+    ]
+    mounts = _mounts(pod) if claims else {}
+    return next((name for name in claims if name in mounts), "")
 
 
 def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
@@ -29,31 +31,37 @@ def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
 
     Not those in memory, devices and sockets; not an emptyDir that an init container fills, which will do so again.
     """
-    for index, volume in enumerate(pod.spec.volumes or ()):
+    volumes = pod.spec.volumes or ()
+    if not any(volume.hostPath is not None or volume.emptyDir is not None for volume in volumes):
+        return
+    mounts, filled = _mounts(pod), _filled(pod)
+    for index, volume in enumerate(volumes):
         host_path, empty_dir = volume.hostPath, volume.emptyDir
         if host_path is not None:
             keeps = host_path.type not in _NO_FOLDERS
         else:
-            keeps = empty_dir is not None and not empty_dir.medium and not _filled(pod, volume.name)
-        if keeps and (mounts := tuple(_mounts(pod, volume.name))):
-            yield index, volume, mounts
+            keeps = empty_dir is not None and not empty_dir.medium and volume.name not in filled
+        if keeps and volume.name in mounts:
+            yield index, volume, tuple(mounts[volume.name])
 
 
-def _mounts(pod: Pod, name: str) -> Iterator[str]:
-    """Where containers that run see the volume, and can write."""
+def _mounts(pod: Pod) -> dict[str, list[str]]:
+    """Where containers that run see each volume, and can write."""
+    mounts: dict[str, list[str]] = {}
     for placed in containers(pod):
         if placed.members == "initContainers" and not placed.sidecar:
             continue
         for mount in placed.container.volumeMounts or ():
-            if mount.name == name and not mount.readOnly:
-                yield mount.mountPath
+            if not mount.readOnly:
+                mounts.setdefault(mount.name, []).append(mount.mountPath)
+    return mounts
 
 
-def _filled(pod: Pod, name: str) -> bool:
-    """Does an ordinary init container see the volume?"""
-    return any(
-        mount.name == name
+def _filled(pod: Pod) -> set[str]:
+    """The volumes that an ordinary init container sees."""
+    return {
+        mount.name
         for placed in containers(pod)
         if placed.members == "initContainers" and not placed.sidecar
         for mount in placed.container.volumeMounts or ()
-    )
+    }

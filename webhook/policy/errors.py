@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from webhook.bounds import HINTED_AT_MOST
 from webhook.documents import described
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class SpecErrors(ValueError):  # noqa: N818 - it is several
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ``, did you mean `x`?`` where something known is as close to the word as the cutoff; else nothing."""
+    if len(word) > HINTED_AT_MOST:
+        return ""
     by_case = {each.casefold(): each for each in known}
     close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=cutoff)
     return f", did you mean `{by_case[close[0]]}`?" if close else ""

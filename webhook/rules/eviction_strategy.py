@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.bounds import HINTED_AT_MOST
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.affinity import terms_of
@@ -160,7 +161,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if not slash:
             return self.names.get(name)
-        if _VENDOR not in prefix:
+        if _VENDOR not in prefix or len(name) > HINTED_AT_MOST:
             return None
         close = difflib.get_close_matches(name, self.names, n=1, cutoff=_CLOSE)
         return self.names[close[0]] if close else None

@@ -8,6 +8,7 @@ Karpenter reads them, https://pkg.go.dev/github.com/robfig/cron/v3#ParseStandard
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ from webhook.decision import Violation
 from webhook.rules.node_pool_rules_checks import as_yaml, shown, some
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from webhook.decision import Outcome
 
@@ -54,12 +55,24 @@ _FIELDS: Final[tuple[tuple[int, int, list[str]], ...]] = (
 
 _MONTH: Final = 31
 _YEAR: Final = 12
-_WEEK: Final = 7 * 24 * 60
-"""In days, months and minutes."""
+_WEEK: Final = 7
+_DAY: Final = 24 * 60
+_HOUR: Final = 60
+"""In days, months, days, minutes and minutes."""
+
+_LONGEST: Final = 400
+"""Characters of a schedule. One that names each value of each field has 356."""
+
+BUDGETS_AT_MOST: Final = 50
+"""Of one pool: Karpenter's CRD takes no more."""
 
 
 def malformed_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
     """Budgets that Karpenter's schema refuses. That ``nodes`` is a string, and what is a pair, others say."""
+    if isinstance(found, list) and len(found) > BUDGETS_AT_MOST:
+        said = f"has {len(found):,} items, more than {BUDGETS_AT_MOST}"
+        yield _malformed(BUDGETS.text, said, {"nodes": _DEFAULT_NODES}, outcome)
+        return
     for index, item in enumerate(found if isinstance(found, list) else ()):
         where = f"{BUDGETS.text}[{index}]"
         if not isinstance(item, dict):
@@ -69,6 +82,8 @@ def malformed_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
             value = item.get(field)
             if value is not None and not is_right(value):
                 said = f"is {_quoted(value)}, not {wanted}"
+                if field == "schedule" and isinstance(value, str) and len(value) > _LONGEST:
+                    said = f"has {len(value):,} characters, more than the {_LONGEST} that a schedule needs"
                 yield _malformed(f"{where}.{field}", said, {**_known(item), field: example}, outcome)
 
 
@@ -104,12 +119,17 @@ def _nodes(value: object) -> str | None:
 
 
 def _is_schedule(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    fields = value.split()
+    return isinstance(value, str) and len(value) <= _LONGEST and bool(_times(value))
+
+
+@lru_cache(maxsize=BUDGETS_AT_MOST)
+def _times(schedule: str) -> tuple[frozenset[int], ...]:
+    """Return the minutes, hours, days, months and weekdays of a schedule; nothing where it is none."""
+    fields = _NICKNAMES.get(schedule, schedule).split()
     if len(fields) != len(_FIELDS):
-        return value in _NICKNAMES
-    return all(_field(text, *limits) for text, limits in zip(fields, _FIELDS, strict=True))
+        return ()
+    times = tuple(_field(text, *limits) for text, limits in zip(fields, _FIELDS, strict=True))
+    return times if all(times) else ()
 
 
 def _field(text: str, least: int, most: int, names: list[str]) -> frozenset[int]:
@@ -141,15 +161,21 @@ def _field(text: str, least: int, most: int, names: list[str]) -> frozenset[int]
 
 def _longest_pause(schedule: str) -> int | None:
     """The most minutes from one time of a schedule to the next; None: it goes by the day of the month, or the month."""
-    fields = _NICKNAMES.get(schedule, schedule).split()
-    minutes, hours, days, months, weekdays = (
-        _field(text, *limits) for text, limits in zip(fields, _FIELDS, strict=True)
-    )
+    minutes, hours, days, months, weekdays = _times(schedule)
     if (len(days), len(months)) != (_MONTH, _YEAR):
         return None
-    times = [(day * 24 + hour) * 60 + minute for day in weekdays for hour in hours for minute in minutes]
-    times.sort()
-    return max(after - before for before, after in pairwise([*times, times[0] + _WEEK]))
+    # Every hour of every day has the same minutes, so it is enough to look at where one ends and the next begins.
+    in_hour = max(minutes) - min(minutes)
+    in_day = (max(hours) - min(hours)) * _HOUR + in_hour
+    return max(
+        _most_between(minutes),
+        _most_between(hours) * _HOUR - in_hour if len(hours) > 1 else 0,
+        _most_between({*weekdays, min(weekdays) + _WEEK}) * _DAY - in_day,
+    )
+
+
+def _most_between(numbers: Collection[int]) -> int:
+    return max((after - before for before, after in pairwise(sorted(numbers))), default=0)
 
 
 def _minutes(duration: str) -> int:
@@ -197,7 +223,7 @@ class _Budget(msgspec.Struct, frozen=True):
 
 def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
     """Budgets that block voluntary disruption always, or never have effect; one that can't be read is left out."""
-    items = found if isinstance(found, list) else []
+    items = found if isinstance(found, list) and len(found) <= BUDGETS_AT_MOST else []
     budgets = [each for index, item in enumerate(items) if (each := _read_budget(index, item)) is not None]
     scheduled = [each for each in budgets if each.schedule]
     for zero in (each for each in budgets if each.always and not (each.nodes or each.reasons)):

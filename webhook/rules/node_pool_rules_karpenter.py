@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.bounds import POOL_ITEMS
 from webhook.capacity.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.query import Query
 from webhook.capacity.requirements import Requirements, read_requirements
@@ -74,7 +75,8 @@ class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
 
     def _judge_requirements(self, value: Mapping[str, Any], pool: Pool) -> Iterator[Violation]:
         labels = _LABELS(value)
-        given = {key: text for key, text in labels.items() if isinstance(text, str)} if isinstance(labels, dict) else {}
+        readable = labels if isinstance(labels, dict) and len(labels) <= POOL_ITEMS else {}
+        given = {key: text for key, text in readable.items() if isinstance(text, str)}
         found = read_requirements(_REQUIREMENTS(value), _REQUIREMENTS.text, given)
         if self.requirements is not None and found.impossible:
             yield _impossible(found.impossible, self.requirements)

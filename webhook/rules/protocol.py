@@ -41,6 +41,7 @@ class Subject(Protocol):
         template: True for a pod template.
         kept: True for a pod template that the request leaves as it is, while fewer Pods are made of it than before.
         path: where the template is in the workload; empty for an object.
+        alone: True where the object is too large, and only its labels are shown.
         memo: what one rule keeps here for the next that looks at the same subject.
     """
 
@@ -50,6 +51,7 @@ class Subject(Protocol):
     template: bool
     kept: bool
     path: tuple[str | int, ...]
+    alone: bool
     memo: dict[str, Any]
 
     @property
@@ -247,6 +249,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         unknown_outcome: the most a finding about something unknown may become on the server.
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
         guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
+        any_size: it judges labels, also those of an object that is too large to be judged otherwise.
         pods_alone: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
             that change Pods.
         writes: the fields of a Pod that it may change, as path expressions of jq.
@@ -263,6 +266,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     unknown_outcome: Outcome = Outcome.WARN
     counts_replicas: bool = False
     guards_namespaces: bool = False
+    any_size: bool = False
     pods_alone: bool = False
     writes: tuple[str, ...] = ()
     not_exported: str = "its kind can not be"

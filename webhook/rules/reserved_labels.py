@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from webhook.bounds import HINTED_AT_MOST, OverBoundError
 from webhook.capacity.provider import readers_by_resource
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
@@ -139,8 +140,9 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         for carried in workload.labels:
             before = {each.identity: each.value for each in carried.path.find(old)}
             places = list(islice(carried.path.find(value), TEMPLATES_AT_MOST + 1))
-            if len(places) > TEMPLATES_AT_MOST:
-                raise MalformedObjectError(f"more than {TEMPLATES_AT_MOST} maps of labels", carried.path.text)
+            if len(places) > TEMPLATES_AT_MOST and not subject.alone:
+                reason = f"there are more than the {TEMPLATES_AT_MOST} maps of labels that are judged"
+                raise OverBoundError(carried.path.text, reason)
             for each in places:
                 there = before.get(each.identity, {})
                 yield from self._added(subject, carried.resource, field_path(each.path), each.value, there)
@@ -151,7 +153,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         """Those in pod templates that are not shown to rules, as they can't be read as Pods: their labels can be."""
         for found in islice(workload.templates(value), TEMPLATES_AT_MOST):  # with more of them it is refused
             labels = _labels(found.value)
-            if not self._reserved(labels) or _is_pod(found.value):
+            if not self._reserved(labels) or not (subject.alone or _is_unread(found.value)):
                 continue
             there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
             yield from self._added(subject, PODS, f"{field_path(found.path)}.{_LABELS}", labels, _labels(there))
@@ -202,7 +204,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     def _meant(self, key: str, resource: str) -> str:
         """The allowed key that was probably meant; empty when there is none."""
         allowed = self.allowed.get(resource)
-        if allowed is None:
+        if allowed is None or len(key) > HINTED_AT_MOST:
             return ""
         hint = self.hints.get(key, "")
         if hint and allowed.match(hint):
@@ -216,12 +218,14 @@ def _labels(value: Mapping[str, Any]) -> dict[str, Any]:
     return mapping(mapping(value.get("metadata")).get("labels"))
 
 
-def _is_pod(template: dict[str, Any]) -> bool:
+def _is_unread(template: dict[str, Any]) -> bool:
     try:
         pod_from_template(template, "")
     except MalformedObjectError:
+        return True
+    except OverBoundError:
         return False
-    return True
+    return False
 
 
 def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
@@ -258,4 +262,5 @@ KIND: Final = PolicyKind(
     needs=Needs(pools=True),
     template_outcome=Outcome.DENY,
     guards_namespaces=True,
+    any_size=True,
 )

@@ -1,0 +1,133 @@
+"""What of one object is judged at most, so that no request costs more than 100 ms of CPU and 50 MiB of memory.
+
+Everything is counted where an object is decoded, before a rule sees it. What is over a bound is not judged: the engine
+says so in one finding, and judges the labels alone. Each bound is far above what objects that work have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MIB: Final = 1024 * 1024
+
+DECODED_AT_MOST: Final = 16 * _MIB
+"""Bytes that an object may take as Python values. A request has two objects, and its body may have 7 MiB. An ordinary
+object takes 8 times its JSON, so this is one of 2 MiB, which etcd does not take (1.5 MiB)."""
+
+POOL_DECODED_AT_MOST: Final = 4 * _MIB
+"""The same of a node pool, over which expressions go item by item, at 2 us each. One that lists 4,000 nodes in its
+status takes 3 MiB."""
+
+_OF_CONTAINER: Final = 200
+_OF_QUOTE: Final = 32
+_OF_COMMA: Final = 64
+"""Bytes that a map or list takes which is not empty, half a short string, and a further item with its share of the
+list or map: what CPython 3.11 takes, rounded up. Those in strings count, too: this is no less than what is needed."""
+
+HINTED_AT_MOST: Final = 253
+"""Characters of a word that is compared with others for a hint: of the longest name that Kubernetes takes."""
+
+TEXT_AT_MOST: Final = 4_096
+"""Characters of a user's that one part of a finding repeats. An API server shows as many of all warnings together."""
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """How many of something one object may have: a Pod, or all pod templates of a workload together."""
+
+    field: str
+    noun: str
+    at_most: int
+
+
+SELECTOR_KEYS: Final = Bound("spec.nodeSelector", "keys", 250)
+"""More labels than any node has: some 60 on the clouds."""
+
+REQUIREMENTS: Final = Bound("spec.affinity.nodeAffinity", "requirements", 500)
+"""Each term counts its own and those of the nodeSelector, which must hold as well. Each is compared with each node
+pool, in about a microsecond."""
+
+VALUES: Final = Bound("spec.affinity.nodeAffinity", "values", 5_000)
+"""The longest list that makes sense names all nodes but one; Kubernetes supports 5,000."""
+
+TOLERATIONS: Final = Bound("spec.tolerations", "tolerations", 500)
+"""Each is compared with the taints of each node pool. Pods have some five."""
+
+CONTAINERS: Final = Bound("spec.containers", "containers", 1_000)
+"""Of all three lists. No kubelet runs so many."""
+
+RESOURCES: Final = Bound("spec.containers[*].resources", "resources", 5_000)
+"""Of all containers: five of each."""
+
+VOLUMES: Final = Bound("spec.volumes", "volumes", 1_000)
+"""One of each container."""
+
+LABELS: Final = Bound("metadata.labels", "labels", 2_000)
+ANNOTATIONS: Final = Bound("metadata.annotations", "annotations", 2_000)
+"""People write a dozen, and controllers a few dozen."""
+
+POOL_ITEMS: Final = 1_000
+"""Of one list or map that a node pool's reader reads. Karpenter's schema takes 100 requirements and 50 budgets; the
+longest real lists are of instance types, of which AWS has some 900."""
+
+
+class OverBoundError(Exception):
+    """An object has more of something than is judged.
+
+    Attributes:
+        field: where.
+        reason: how many there are, and how many may be, as a sentence.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.field = field
+        self.reason = reason
+
+    @classmethod
+    def of(cls, bound: Bound, count: int, prefix: str = "") -> OverBoundError:
+        """Return the error for so many of them; ``prefix`` is the path of the pod template that they are in."""
+        field = f"{prefix}.{bound.field}" if prefix else bound.field
+        return cls(field, f"{bound.field} has {count:,} {bound.noun}, more than the {bound.at_most:,} that are judged")
+
+
+def expect_decodable(raw: msgspec.Raw, at_most: int, field: str = "") -> None:
+    """Refuse JSON that would take more memory than this as Python values, without decoding it.
+
+    Raises:
+        OverBoundError: it would.
+    """
+    if len(raw) * _OF_CONTAINER <= at_most:
+        return
+    data = bytes(raw)
+    size = (data.count(b"{") + data.count(b"[")) * _OF_CONTAINER
+    size += data.count(b'"') * _OF_QUOTE + data.count(b",") * _OF_COMMA + len(data)
+    if size > at_most:
+        what = field or "the object"
+        raise OverBoundError(
+            field, f"{what} takes about {size // _MIB} MiB of memory, more than the {at_most // _MIB} that are judged"
+        )
+
+
+class Counts:
+    """Adds up what the Pods of one object have."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[Bound, int] = {}
+
+    def add(self, counted: Iterable[tuple[Bound, int]], prefix: str) -> None:
+        """Count more.
+
+        Raises:
+            OverBoundError: there is more of something than is judged.
+        """
+        for bound, number in counted:
+            count = self._counts[bound] = self._counts.get(bound, 0) + number
+            if count > bound.at_most:
+                raise OverBoundError.of(bound, count, prefix)
