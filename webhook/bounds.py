@@ -95,7 +95,7 @@ class OverBoundError(Exception):
         return cls(field, f"{bound.field} has {count:,} {bound.noun}, more than the {bound.at_most:,} that are judged")
 
 
-def expect_decodable(raw: msgspec.Raw, at_most: int, field: str = "") -> None:
+def expect_decodable(raw: msgspec.Raw | bytes, at_most: int, field: str = "") -> None:
     """Refuse JSON that would take more memory than this as Python values, without decoding it.
 
     Raises:

@@ -273,7 +273,7 @@ class Pod(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(Pod)
 
 
-def decode_pod(raw: msgspec.Raw) -> Pod:
+def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
     """A Pod from JSON.
 
     Raises:
