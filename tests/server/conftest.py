@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cluster.protocol import ClusterState
+    from webhook.server.callers import Callers
     from webhook.server.limits import Limits
 
     Start: TypeAlias = Callable[..., Served]
@@ -45,10 +46,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
         reloader: Reloader | None = None,
         certificate: ServingCertificate | None = None,
         limits: Limits = SHORT,
+        callers: Callers | None = None,
     ) -> Served:
         snapshot = Snapshot(bundle or bundle_of(), state or Known())
         served = Served(
-            reloader or Reloader(lambda: snapshot, (tmp_path,)), certificate or ServingCertificate(PAIR), limits
+            reloader or Reloader(lambda: snapshot, (tmp_path,)),
+            certificate or ServingCertificate(PAIR),
+            limits,
+            callers,
         )
         started.append(served)
         return served

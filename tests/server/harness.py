@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.rules.protocol import Subject
+    from webhook.server.callers import Callers
     from webhook.server.reload import Reloader
     from webhook.server.tls import ServingCertificate
 
@@ -173,17 +174,19 @@ class Client:
         self.ops_port = ops_port
         self.tls = ssl.create_default_context(cadata=authority.decode())
 
-    def connection(self) -> http.client.HTTPSConnection:
-        """A connection for several requests; to be closed."""
-        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls, timeout=PATIENCE)
+    def connection(self, source: str = "127.0.0.1") -> http.client.HTTPSConnection:
+        """A connection for several requests, from a loopback address; to be closed."""
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, context=self.tls, timeout=PATIENCE, source_address=(source, 0)
+        )
 
-    def plain_socket(self) -> socket.socket:
-        """A TCP connection to the TLS port."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+    def plain_socket(self, source: str = "127.0.0.1") -> socket.socket:
+        """A TCP connection to the TLS port, from a loopback address."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE, source_address=(source, 0))
 
-    def socket(self) -> ssl.SSLSocket:
+    def socket(self, source: str = "127.0.0.1") -> ssl.SSLSocket:
         """A TLS connection."""
-        return self.tls.wrap_socket(self.plain_socket(), server_hostname="127.0.0.1")
+        return self.tls.wrap_socket(self.plain_socket(source), server_hostname="127.0.0.1")
 
     def post(
         self,
@@ -245,7 +248,10 @@ def eventually(what: Callable[[], bool]) -> None:
 class Served(Client):
     """A replica in a thread, on the event loop it has in production."""
 
-    def __init__(self, reloader: Reloader, certificate: ServingCertificate, limits: Limits) -> None:
+    def __init__(
+        self, reloader: Reloader, certificate: ServingCertificate, limits: Limits, callers: Callers | None
+    ) -> None:
+        self._callers = callers
         self._log = io.BytesIO()
         configure_logging(self._log)
         listener, ops_listener = LOOPBACK.bind(), LOOPBACK.bind()
@@ -262,7 +268,7 @@ class Served(Client):
     async def _serve(self, listener: socket.socket, ops_listener: socket.socket, limits: Limits) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop = Stop()
-        self.replica = Replica(listener, self.certificate, self.reloader, limits)
+        self.replica = Replica(listener, self.certificate, self.reloader, limits, callers=self._callers)
         ops = OpsPort(self.replica.status, self.replica.metrics.registry, self._stop)
         runner = await ops.start(ops_listener)
         self.loop.call_soon(self._started.set)

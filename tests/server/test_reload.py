@@ -78,6 +78,52 @@ BAD = {
 }
 
 
+def second_policy(policies: Path) -> str:
+    text = (policies / "policy.yaml").read_text()
+    return text.replace("name: reserved", "name: second").replace("reserved.example.com", "second.example.com")
+
+
+@pytest.mark.parametrize("text", ["", "# domains: [second.example.com]\n", "---\n---\n"])
+def test_S12_a_file_that_is_emptied_among_others_is_refused_like_a_broken_one(
+    start: Start, policies: Path, text: str
+) -> None:
+    put(policies / "second.yaml", second_policy(policies))
+    served = start(reloader=reloader_of(policies))
+    put(policies / "second.yaml", text)
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert denies(served, "second.example.com")
+    (line,) = served.log("policies not taken over")
+    assert f"{policies}/second.yaml: holds no policy; remove the file if there is to be none" in line["problems"]
+
+
+def test_S12_a_folder_that_is_emptied_beside_another_is_refused_like_a_broken_one(
+    start: Start, policies: Path, tmp_path: Path
+) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    put(more / "second.yaml", second_policy(policies))
+    options = ServeOptions(listen=LOOPBACK, ops=LOOPBACK, policies=(policies, more), limits=SHORT)
+    served = start(reloader=Reloader(partial(build_snapshot, options), options.policies))
+    (more / "second.yaml").unlink()
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert denies(served, "second.example.com")
+    (line,) = served.log("policies not taken over")
+    assert f"{more}: holds no policy" in line["problems"][0]
+
+
+def test_S12_a_policy_that_is_gone_with_its_file_is_told_of(start: Start, policies: Path) -> None:
+    put(policies / "second.yaml", second_policy(policies))
+    served = start(reloader=reloader_of(policies))
+    assert served.metric("spotgate_policies", enforcement="deny") == 2
+    assert served.metric("spotgate_policies_removed_total") == 0
+    (policies / "second.yaml").unlink()
+    eventually(lambda: served.metric("spotgate_policies_removed_total") == 1)
+    assert served.metric("spotgate_policies", enforcement="deny") == 1
+    assert served.metric("spotgate_last_reload_success", what="policies") == 1
+    assert not denies(served, "second.example.com")
+    assert [line["policies"] for line in served.log("policies removed")] == [["ReservedLabels second"]]
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_P1_bad_policies_keep_the_last_good_ones(start: Start, policies: Path, name: str) -> None:
     served = start(reloader=reloader_of(policies))

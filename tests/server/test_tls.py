@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import ssl
 import threading
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,17 +17,20 @@ from certs.authority import KeyPair
 from certs.files import CertificateFiles
 from certs.self_signed import self_signed
 from certs.verify import CertificateProblem
-from tests.server.harness import PAIR, eventually
+from tests.server.harness import AUTHORITY, PAIR, PATIENCE, eventually
+from webhook.cluster.api import ApiError
 from webhook.context import utc_now
+from webhook.server.log import configure_logging
 from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.server.conftest import Start
     from tests.server.harness import Served
 
-_, OTHER = self_signed(["localhost"], ["127.0.0.1"], utc_now())
+OTHER_AUTHORITY, OTHER = self_signed(["localhost"], ["127.0.0.1"], utc_now())
 _, EXPIRED = self_signed(["localhost"], ["127.0.0.1"], utc_now() - timedelta(days=90))
 
 
@@ -171,3 +176,133 @@ def test_a_bad_pair_is_not_started_with(name: str) -> None:
 def test_when_the_certificate_expires_is_a_metric(start: Start, certificate: ServingCertificate) -> None:
     served = start(certificate=certificate)
     assert served.metric("spotgate_certificate_expiry_timestamp_seconds") == certificate.expiry.timestamp()
+
+
+# Names and caBundles ------------------------------------------------------------------------------------------------
+
+FOR_OTHERS = self_signed(["elsewhere.example"], [], utc_now())[1]
+
+
+def test_a_certificate_for_other_names_keeps_the_last_good_one(start: Start, volume: Path) -> None:
+    files = CertificateFiles(volume / "tls.crt", volume / "tls.key")
+    served = start(certificate=ServingCertificate(files, names=["localhost"]))
+    mount(volume, "2", FOR_OTHERS)
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
+    eventually(lambda: any("is not for localhost" in each["problem"] for each in said(served)))
+    assert served_certificate(served) == pem(PAIR)
+    mount(volume, "3", OTHER)
+    eventually(lambda: served_certificate(served) == pem(OTHER))
+
+
+def said(served: Served) -> list[dict[str, str]]:
+    return served.log("certificate not taken over")
+
+
+def test_a_certificate_for_other_names_is_not_started_with() -> None:
+    with pytest.raises(CertificateProblem, match=r"the certificate is not for spotgate\.spotgate-system\.svc"):
+        ServingCertificate(PAIR, names=["localhost", "spotgate.spotgate-system.svc"])
+
+
+class Bundles:
+    """The caBundles in force, as a test sets them."""
+
+    def __init__(self, **bundles: bytes) -> None:
+        self.now: dict[str, bytes] | ApiError = dict(bundles)
+        self.read = 0
+
+    async def __call__(self) -> dict[str, bytes]:
+        self.read += 1
+        if isinstance(self.now, ApiError):
+            raise self.now
+        return self.now
+
+    async def next(self) -> None:
+        """Wait until what is set now has been read, and what came of it is known."""
+        read = self.read
+        async with asyncio.timeout(PATIENCE):
+            while self.read < read + 2:  # noqa: ASYNC110 - it is counted elsewhere
+                await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def watching(certificate: ServingCertificate, bundles: Bundles) -> AsyncIterator[io.BytesIO]:
+    log = io.BytesIO()
+    configure_logging(log)
+    task = asyncio.create_task(certificate.watch(0.001, bundles))
+    await bundles.next()
+    yield log
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_certificate_that_a_caBundle_in_force_does_not_verify_is_taken_over_when_it_does(
+    certificate: ServingCertificate, volume: Path
+) -> None:
+    bundles = Bundles(one=AUTHORITY, two=AUTHORITY + OTHER_AUTHORITY)
+    async with watching(certificate, bundles) as log:
+        assert (certificate.trusted, certificate.waits_for) == (True, "")
+        mount(volume, "2", OTHER)
+        await bundles.next()
+        assert not certificate.last_reload.success
+        assert b"does not chain to the CA bundle" in log.getvalue()
+        assert b"of one in force" in log.getvalue()
+        assert certificate._served == PAIR.certificate_pem
+        assert certificate.trusted
+
+        bundles.now = {"one": AUTHORITY + OTHER_AUTHORITY, "two": AUTHORITY + OTHER_AUTHORITY}
+        await bundles.next()
+        await bundles.next()
+        assert certificate._served == OTHER.certificate_pem
+        assert (certificate.trusted, certificate.last_reload.success) == (True, True)
+
+
+async def test_a_replica_whose_certificate_is_not_trusted_waits_and_once_it_was_it_does_not(
+    certificate: ServingCertificate,
+) -> None:
+    bundles = Bundles(workloads=OTHER_AUTHORITY)
+    async with watching(certificate, bundles) as log:
+        assert certificate.trusted is False
+        assert "does not chain to the CA bundle" in certificate.waits_for
+        bundles.now = {"workloads": AUTHORITY}
+        await bundles.next()
+        assert (certificate.trusted, certificate.waits_for) == (True, "")
+        bundles.now = {"workloads": OTHER_AUTHORITY}
+        await bundles.next()
+        await bundles.next()
+        assert (certificate.trusted, certificate.waits_for) == (False, "")
+        assert log.getvalue().count(b"certificate not trusted") == 2, "each time once"
+
+
+@pytest.mark.parametrize("nothing", [{}, ApiError.refused(403, "may not")])
+async def test_where_no_caBundle_is_in_force_or_may_be_read_none_is_asked_for(
+    certificate: ServingCertificate, volume: Path, nothing: dict[str, bytes] | ApiError
+) -> None:
+    bundles = Bundles()
+    bundles.now = nothing
+    async with watching(certificate, bundles) as log:
+        assert (certificate.trusted, certificate.waits_for) == (None, "")
+        mount(volume, "2", OTHER)
+        await bundles.next()
+        await bundles.next()
+        assert certificate._served == OTHER.certificate_pem
+        assert log.getvalue().count(b"certificates are not held against caBundles") == isinstance(nothing, ApiError)
+
+
+async def test_while_the_api_server_can_not_be_reached_what_it_said_last_holds(
+    certificate: ServingCertificate, volume: Path
+) -> None:
+    bundles = Bundles(one=AUTHORITY)
+    async with watching(certificate, bundles):
+        bundles.now = ApiError("no answer")
+        mount(volume, "2", OTHER)
+        await bundles.next()
+        await bundles.next()
+        assert certificate._served == PAIR.certificate_pem
+        assert certificate.trusted
+
+
+def test_what_the_caBundles_say_is_a_metric_only_where_it_is_known(start: Start) -> None:
+    served = start()
+    assert "spotgate_certificate_trusted" not in served.ops("/metrics").body.decode()
+    served.certificate.trusted = False
+    assert "spotgate_certificate_trusted 0.0" in served.ops("/metrics").body.decode()

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from webhook.server.peers import Peer, Peers
     from webhook.server.recorder import Recorder
 
-_REQUEST_COST: Final = 0.0003
-"""Seconds of work that a request is charged with before it is judged: TLS, HTTP and a line in the log."""
+_REQUEST_COST: Final = 0.0002
+"""Seconds of work that a request is charged with beside its judging, which is timed: TLS, HTTP, a line in the log."""
 
 _BUG: Final = "spotgate could not judge this request because of a bug in itself; its log says where"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "

@@ -1,0 +1,167 @@
+"""With `--client-ca` only callers with a certificate of that CA are judged; who asked is in the log and the metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from certs.verify import CertificateProblem
+from tests.server.harness import PAIR, SHORT, Client, eventually, put, write_policy
+from webhook.context import utc_now
+from webhook.server.callers import Callers, names_in
+from webhook.server.serve import Address, ServeOptions, serve
+from webhook.server.tls import ServingCertificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.server.conftest import Spawn, Start
+    from tests.server.harness import Served
+
+NAME = "kube-apiserver.example"
+CA, OTHER_CA = trustme.CA(), trustme.CA()
+
+
+def show(client: Client, authority: trustme.CA = CA, name: str = NAME, days: int = 1) -> None:
+    """Let a client show a certificate from now on, which expires in so many days."""
+    authority.issue_cert(name, not_after=utc_now() + timedelta(days=days)).configure_cert(client.tls)
+
+
+@pytest.fixture
+def client_ca(tmp_path: Path) -> Path:
+    folder = tmp_path / "ca"
+    folder.mkdir()
+    (folder / "ca.crt").write_bytes(CA.cert_pem.bytes())
+    return folder / "ca.crt"
+
+
+@pytest.fixture
+def served(start: Start, client_ca: Path) -> Served:
+    return start(certificate=ServingCertificate(PAIR, client_ca=client_ca))
+
+
+def is_turned_away(served: Served) -> bool:
+    """Is the client told no by TLS? With TLS 1.3 it hears of it when it reads."""
+    try:
+        served.post()
+    except (ssl.SSLError, ConnectionError):
+        return True
+    return False
+
+
+def test_a_caller_with_a_certificate_of_the_CA_is_judged_and_named(served: Served) -> None:
+    show(served)
+    assert served.post().allowed
+    eventually(lambda: bool(served.log("decision")))
+    assert [(line["caller"], line["peer"]) for line in served.log("decision")] == [(NAME, "127.0.0.1")]
+    assert served.metric("spotgate_decisions_total", caller="authenticated") == 1
+    assert served.metric("spotgate_decisions_total", caller="unauthenticated") == 0
+
+
+def test_a_caller_without_a_certificate_is_not_let_in(served: Served) -> None:
+    assert is_turned_away(served)
+    eventually(lambda: served.metric("spotgate_connections_cut_total", reason="client certificate") == 1)
+    assert served.metric("spotgate_decisions_total") == 0
+    assert served.log("client without a certificate of the CA")[0]["peer"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("authority", "days"), [(OTHER_CA, 1), (CA, -1)])
+def test_a_certificate_of_another_CA_or_an_expired_one_is_none(
+    served: Served, authority: trustme.CA, days: int
+) -> None:
+    show(served, authority, days=days)
+    assert is_turned_away(served)
+    eventually(lambda: served.metric("spotgate_connections_cut_total", reason="client certificate") == 1)
+
+
+def test_of_the_CAs_callers_only_those_who_are_named_are_judged(start: Start, client_ca: Path) -> None:
+    certificate = ServingCertificate(PAIR, client_ca=client_ca)
+    served = start(certificate=certificate, callers=Callers(frozenset({"other.example", NAME})))
+    show(served)
+    assert served.post().allowed
+    show(served, name="curious.example")
+    answer = served.post()
+    assert answer.status == 403
+    assert "the client certificate is for curious.example" in answer.json["error"]
+    assert served.metric("spotgate_rejected_total", reason="caller") == 1
+    assert served.metric("spotgate_decisions_total") == 1
+    assert served.log("refused")[0]["reason"] == "caller"
+
+
+def test_the_CA_file_is_read_again_and_a_bad_one_keeps_the_last_good(served: Served, client_ca: Path) -> None:
+    show(served)
+    assert served.post().allowed
+    put(client_ca, "no certificate")
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
+    assert "the client CA file holds no readable PEM" in served.log("certificate not taken over")[0]["problem"]
+    assert served.post().allowed
+    put(client_ca, OTHER_CA.cert_pem.bytes().decode())
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 1)
+    assert is_turned_away(served)
+    show(served, OTHER_CA)
+    assert served.post().allowed
+
+
+def test_without_a_CA_nobody_is_authenticated(start: Start) -> None:
+    served = start()
+    show(served)
+    assert served.post().allowed
+    eventually(lambda: bool(served.log("decision")))
+    assert served.log("decision")[0]["caller"] == "unauthenticated"
+    assert served.metric("spotgate_decisions_total", caller="unauthenticated") == 1
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate"])
+def test_a_CA_that_can_not_be_read_is_not_started_with(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "ca.crt").write_bytes(content)
+    with pytest.raises(CertificateProblem, match="the client CA file"):
+        ServingCertificate(PAIR, client_ca=tmp_path / "ca.crt")
+
+
+def test_reviews_of_strangers_are_not_recorded(spawn: Spawn, client_ca: Path, tmp_path: Path) -> None:
+    process = spawn(record=tmp_path / "recorded", client_ca=client_ca, limits=dataclasses.replace(SHORT, finish=20))
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        process.post()
+    show(process)
+    assert process.post().allowed
+    process.end()
+    assert sum(len(file.read_text().splitlines()) for file in (tmp_path / "recorded").iterdir()) == 1
+
+
+@pytest.mark.parametrize(
+    ("certificate", "names"),
+    [
+        (None, ()),
+        ({}, ()),
+        ({"subject": ((("commonName", "a"),),)}, ("a",)),
+        ({"subject": ((("organizationName", "o"),), (("commonName", "a"),))}, ("a",)),
+        ({"subject": (), "subjectAltName": (("DNS", "b"), ("IP Address", "10.0.0.1"), ("DNS", "c"))}, ("b", "c")),
+        ({"subject": ((("organizationName", "o"),),)}, ("unnamed",)),
+    ],
+)
+def test_the_names_in_a_certificate(certificate: dict[str, object] | None, names: tuple[str, ...]) -> None:
+    assert names_in(certificate) == names
+
+
+def test_a_certificate_for_other_names_than_asked_is_not_started_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_policy(tmp_path / "policies")
+    (tmp_path / "tls.crt").write_bytes(PAIR.certificate_pem)
+    (tmp_path / "tls.key").write_bytes(PAIR.key_pem)
+    options = ServeOptions(
+        listen=Address("127.0.0.1", 0),
+        ops=Address("127.0.0.1", 0),
+        policies=(tmp_path / "policies",),
+        tls_cert=tmp_path / "tls.crt",
+        tls_key=tmp_path / "tls.key",
+        tls_names=("localhost", "spotgate.spotgate-system.svc"),
+    )
+    assert serve(options) == 2
+    assert "the certificate is not for spotgate.spotgate-system.svc (it is for " in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""Peers share what there is not enough of: whoever takes most goes short, and a lone one may have everything."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.harness import FRESH, SHORT, Slow, bundle_of, eventually, review
+from tests.server.test_connections import HEAD, LONG, is_cut
+from webhook.server.peers import Peer, Peers
+
+if TYPE_CHECKING:
+    from tests.server.conftest import Start
+
+ELSEWHERE = "127.0.0.2"
+
+
+# Turns --------------------------------------------------------------------------------------------------------------
+
+
+async def served(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
+    """The order in which peers are worked for: each has so many requests, all there at once, of so many seconds."""
+    order: list[str] = []
+
+    async def ask(peer: Peer, cost: float) -> None:
+        await peers.turn(peer)
+        order.append(peer.address)
+        peer.charge(cost)
+
+    await asyncio.gather(*(ask(peer, cost) for peer, count, cost in queues for _ in range(count)))
+    return order
+
+
+async def test_who_asks_much_waits_for_who_asks_little() -> None:
+    peers = Peers()
+    flood, quiet = peers.at("flood"), peers.at("quiet")
+    order = await served(peers, (flood, 100, 0.03), (quiet, 3, 0.001))
+    assert order.index("quiet") <= 1
+    assert [n for n, address in enumerate(order) if address == "quiet"][-1] <= 4
+    assert len(order) == 103
+
+
+async def test_equal_peers_take_turns_by_the_work_that_was_done_for_them() -> None:
+    peers = Peers()
+    order = await served(peers, (peers.at("a"), 30, 0.02), (peers.at("b"), 60, 0.01))
+    for upto in range(3, 90, 3):
+        done = {"a": 0.02 * order[:upto].count("a"), "b": 0.01 * order[:upto].count("b")}
+        assert abs(done["a"] - done["b"]) <= 0.021
+
+
+async def test_time_that_was_not_used_can_not_be_saved_up() -> None:
+    peers = Peers()
+    busy, late = peers.at("busy"), peers.at("late")
+    await served(peers, (busy, 50, 1.0))
+    order = await served(peers, (busy, 20, 1.0), (late, 20, 1.0))
+    assert all(one != other for one, other in pairwise(order[2:])), order
+
+
+async def test_a_newcomer_is_not_preferred_to_whom_was_alone_before() -> None:
+    peers = Peers()
+    alone = peers.at("alone")
+    await served(peers, (alone, 50, 1.0))
+    order = await served(peers, (alone, 20, 1.0), (peers.at("new"), 20, 1.0))
+    assert order[:10].count("alone") >= 4
+
+
+async def test_who_leaves_while_waiting_takes_nobody_elses_turn() -> None:
+    peers = Peers()
+    one, other = peers.at("one"), peers.at("other")
+    left = asyncio.create_task(peers.turn(one))
+    stays = asyncio.create_task(peers.turn(other))
+    await asyncio.sleep(0)
+    left.cancel()
+    async with asyncio.timeout(10):
+        await stays
+    assert left.cancelled()
+
+
+async def test_a_lone_peer_waits_for_nobody() -> None:
+    peers = Peers()
+    coroutine = peers.turn(peers.at("alone"))
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+
+# Connections --------------------------------------------------------------------------------------------------------
+
+
+def test_half_sent_requests_from_one_address_cost_no_other_a_connection(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, connections=10))
+    with ExitStack() as stack:
+        kept = [stack.enter_context(closing(served.connection())) for _ in range(3)]
+        for connection in kept:
+            assert served.post(over=connection).allowed
+        sockets = [connection.sock for connection in kept]
+        flood = []
+        for _ in range(40):
+            client = stack.enter_context(served.socket(ELSEWHERE))
+            client.sendall(HEAD)
+            flood.append(client)
+        eventually(lambda: served.metric("spotgate_connections_cut_total", reason="evicted") >= 33)
+        assert is_cut(flood[0])
+        for connection in kept:
+            assert served.post(over=connection).allowed
+        assert [connection.sock for connection in kept] == sockets
+        assert served.post().allowed, "and a new connection has its place"
+
+
+def test_where_all_have_one_address_half_sent_requests_go_first(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, connections=10))
+    with ExitStack() as stack:
+        kept = stack.enter_context(closing(served.connection()))
+        assert served.post(over=kept).allowed
+        first = kept.sock
+        for _ in range(40):
+            client = stack.enter_context(served.socket())
+            client.sendall(HEAD)
+        assert served.post(over=kept).allowed
+        assert kept.sock is first
+
+
+def test_a_lone_peer_may_have_all_connections(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, connections=10))
+    with ExitStack() as stack:
+        kept = [stack.enter_context(closing(served.connection())) for _ in range(10)]
+        for connection in [*kept, *kept]:
+            assert served.post(over=connection).allowed
+        assert served.metric("spotgate_connections_cut_total") == 0
+
+
+# Requests and bytes -------------------------------------------------------------------------------------------------
+
+
+def test_requests_that_wait_keep_only_their_own_peer_from_asking_more(start: Start) -> None:
+    state = Slow()
+    served = start(bundle_of(needs=FRESH), state, limits=dataclasses.replace(SHORT, in_flight=4, fresh=20))
+
+    def ask(source: str) -> int:
+        with closing(served.connection(source)) as connection:
+            return served.post(path="/validate?timeout=25s", over=connection).status
+
+    with ThreadPoolExecutor(8) as pool:
+        flood = [pool.submit(ask, ELSEWHERE) for _ in range(4)]
+        for _ in flood:
+            assert state.asked.acquire(timeout=20)
+        ours = pool.submit(ask, "127.0.0.1")
+        assert state.asked.acquire(timeout=20), "it is judged although the whole is used up"
+        assert ask(ELSEWHERE) == 429
+        served.loop.call_soon_threadsafe(state.open.set)
+        assert [each.result() for each in (*flood, ours)] == [200] * 5
+
+
+def test_large_bodies_keep_only_their_own_peer_from_sending_large_ones(start: Start) -> None:
+    served = start(limits=dataclasses.replace(LONG, buffered_bytes=250_000))
+    piece = b" " * 100_000
+    large = [review(), piece]  # in pieces, so that its size is not known before
+
+    def ask(source: str, body: bytes | list[bytes]) -> int:
+        with closing(served.connection(source)) as connection:
+            return served.post(body, over=connection).status
+
+    with ExitStack() as stack:
+        for _ in range(2):
+            holding = stack.enter_context(served.socket(ELSEWHERE))
+            holding.sendall(HEAD.replace(b"1000", b"300000") + piece)
+        eventually(lambda: ask(ELSEWHERE, large) == 429)
+        assert ask("127.0.0.1", large) == 200
+        assert ask(ELSEWHERE, review()) == 200, "a small one is always read"
