@@ -69,6 +69,10 @@ class Cluster:
         """Kill a server and start it again, as it was. Raises ClusterError if the API server is not ready then."""
         self.processes[name].kill()
         self.processes[name].start()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the API server says that it is. Raises ClusterError."""
         _wait_until_ready(self)
 
     def audit_events(self) -> list[dict[str, Any]]:

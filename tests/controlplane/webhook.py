@@ -204,7 +204,7 @@ def apply_configurations(cluster: Cluster, directory: Path, port: int) -> None:
 
 
 def create_certificates(directory: Path) -> Path:
-    """Write tls.crt and tls.key for the Service, and ca.crt, which is returned."""
+    """Write tls.crt and tls.key for the Service, ca.key, and ca.crt, which is returned."""
     directory.mkdir()
     now = datetime.now(UTC)
     authority = create_authority(now)
@@ -212,6 +212,7 @@ def create_certificates(directory: Path) -> Path:
     (directory / "tls.crt").write_bytes(leaf.certificate_pem)
     (directory / "tls.key").write_bytes(leaf.key_pem)
     (directory / "ca.crt").write_bytes(authority.certificate_pem)
+    (directory / "ca.key").write_bytes(authority.key_pem)
     return directory / "ca.crt"
 
 
@@ -229,7 +230,7 @@ def start_on_free_ports(process: Process, flags: list[str]) -> tuple[int, int]:
     process.command = [str(SPOTGATE), "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
     process.start()
     deadline = time.monotonic() + START_SECONDS
-    while (ports := _ports_in(process.log)) is None:
+    while (ports := ports_in(process.log)) is None:
         if process.exit_code is not None or time.monotonic() > deadline:
             raise WebhookError(f"spotgate does not listen:\n{process.tail()}")
         time.sleep(POLL_SECONDS)
@@ -238,7 +239,8 @@ def start_on_free_ports(process: Process, flags: list[str]) -> tuple[int, int]:
     return ports
 
 
-def _ports_in(log: Path) -> tuple[int, int] | None:
+def ports_in(log: Path) -> tuple[int, int] | None:
+    """The TLS and the operators' port that the log tells of; None before that."""
     for line in log.read_text().splitlines():
         if line.startswith("{") and (entry := json.loads(line)).get("event") == "listening":
             return entry["port"], entry["ops_port"]

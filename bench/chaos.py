@@ -1,0 +1,151 @@
+"""``make chaos``: send 20 writes a second to a real API server while things go wrong, and count the wrong verdicts.
+
+It gives every figure of docs/reliability.md. Linux only. The exit code is 1 if an outcome came that must never come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import re
+import resource
+import sys
+from typing import TYPE_CHECKING, Final
+
+import uvloop
+from rich.console import Console
+
+from bench.chaos_faults import FAULTS, Fault, Scene
+from bench.chaos_load import MEANINGS, RATE, Load, Outcome, Tally
+from bench.chaos_service import REPLICAS, Service
+from bench.figures import Section, percentile
+from bench.run import show
+from tests.controlplane.binaries import BinariesError, find_or_build, report
+from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.kubectl import KubectlError
+from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
+from tests.controlplane.webhook import WebhookError, apply_base, apply_configurations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SETTLE: Final = 3.0
+"""Seconds after a fault that count for it: what it left behind shows."""
+
+_BEGINS: Final = 60.0
+"""Seconds within which the API server must call spotgate."""
+
+_OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=\ds\\?\": (.*?)\"?$", re.MULTILINE)
+"""What the API server logs where it admits a write without an answer."""
+
+
+async def measure(cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault]) -> dict[str, Tally]:
+    """Run the faults one after another, under load. Returns what came of the writes of each."""
+    service, load = Service(directory, flags), Load(cluster)
+    kubeconfig = next(each for each in flags if each.startswith("--kubeconfig=")).partition("=")[2]
+    scene = Scene(cluster, service, load, directory, directory / kubeconfig)
+    tallies: dict[str, Tally] = {}
+    log = cluster.processes["kube-apiserver"].log
+    async with service.running():
+        await asyncio.to_thread(apply_configurations, cluster, directory, service.port)
+        writing = asyncio.create_task(load.run())
+        try:
+            await _until_all_is_right(load)
+            for fault in faults:
+                report(fault.name)
+                tallies[fault.name] = load.tally = tally = Tally()
+                seen = log.stat().st_size
+                await fault.act(scene)
+                await asyncio.sleep(_SETTLE)
+                await load.answered()
+                tally.unanswered.update(_OPEN.findall(log.read_text()[seen:]))
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+    return tallies
+
+
+async def _until_all_is_right(load: Load) -> None:
+    """Wait until a second of writes has the right outcomes alone: the API server follows its configurations late."""
+    for _ in range(int(_BEGINS)):
+        load.tally = Tally()
+        await asyncio.sleep(1)
+        await load.answered()
+        if not load.tally.outcomes.keys() - {Outcome.RIGHT}:
+            return
+    raise WebhookError(f"after {_BEGINS:.0f} s still wrong: {load.tally.examples}")
+
+
+def table(tallies: dict[str, Tally]) -> Section:
+    """What is printed."""
+    others = [outcome for outcome in Outcome if outcome is not Outcome.RIGHT]
+    return Section(
+        title=f"{RATE} writes a second, {REPLICAS} replicas",
+        columns=("fault", "writes", *others, "median ms", "p99 ms"),
+        rows=[
+            (
+                name,
+                tally.outcomes.total(),
+                *(tally.outcomes[outcome] for outcome in others),
+                percentile(tally.latencies, 0.5) * 1000,
+                percentile(tally.latencies, 0.99) * 1000,
+            )
+            for name, tally in tallies.items()
+        ],
+        note="\n".join(f"{outcome}: {meaning}" for outcome, meaning in MEANINGS.items()),
+    )
+
+
+def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]:
+    """Return the outcomes that must never come, and came."""
+    return [
+        f"{fault.name}: {outcome}: {write}"
+        for fault in faults
+        for write, outcome in tallies[fault.name].examples
+        if outcome not in fault.may
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help="what their names begin with; default: all")
+    wanted: list[str] = parser.parse_args().faults
+    faults = [fault for fault in FAULTS if not wanted or fault.name.startswith(tuple(wanted))]
+    if not faults:
+        sys.exit(f"no such fault; there are: {', '.join(fault.name for fault in FAULTS)}")
+    console = Console(width=160, highlight=False)
+    # Each of the hostile connections is a file.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    before = os.getloadavg()[0]
+    try:
+        with start_cluster(find_or_build(("etcd", "kube-apiserver", "kubectl")), controllers=False) as cluster:
+            cluster.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
+            wait_for_crds(cluster.kubectl)
+            cluster.kubectl("apply", f"--filename={POOLS}")
+            everything = ("platform", "--clusterrole=cluster-admin", "--group=platform")
+            cluster.kubectl("create", "clusterrolebinding", *everything)
+            directory = cluster.directory / "webhook"
+            with apply_base(cluster, directory) as flags:
+                tallies = uvloop.run(measure(cluster, directory, flags, faults))
+    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
+        sys.exit(f"spotgate: {error}")
+    console.print(
+        f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
+        f"{platform.machine()}; load average {before:.1f} before."
+    )
+    show(console, table(tallies))
+    for name, tally in tallies.items():
+        for (write, outcome), said in tally.examples.items():
+            console.print(f"- {name}: {write}: {outcome}: {said[:300]}")
+        for why, times in tally.unanswered.items():
+            console.print(f"- {name}: admitted without an answer: {times}: {why}")
+    if broken := broken_promises(faults, tallies):
+        sys.exit("spotgate: outcomes that must never come:\n" + "\n".join(broken))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""The faults of `make chaos`: each does something to a running installation while writes go on, and puts it back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from bench.chaos_load import HUGE, Outcome
+from certs.authority import KeyPair, create_authority, issue_leaf
+from tests.controlplane.process import Process
+from tests.controlplane.webhook import NAMESPACE, SERVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from bench.chaos_load import Load
+    from bench.chaos_service import Service
+    from tests.controlplane.cluster import Cluster
+
+_NOTICED: Final = 7.0
+"""Seconds within which every replica looks at its certificate's files, every 5 s, and hears of changed policies."""
+
+_HOSTILE: Final = 15.0
+"""Seconds of hostile requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is running. Policies, certificates and the webhook's kubeconfig are in `directory`."""
+
+    cluster: Cluster
+    service: Service
+    load: Load
+    directory: Path
+    kubeconfig: Path
+
+
+Act: TypeAlias = "Callable[[Scene], Awaitable[None]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault and the outcomes, beside right ones, that are not promised to be absent while it lasts."""
+
+    name: str
+    act: Act
+    may: frozenset[Outcome] = frozenset()
+
+
+async def nothing(_: Scene) -> None:
+    """Leave everything as it is."""
+    await asyncio.sleep(10)
+
+
+async def kill(scene: Scene) -> None:
+    """Kill a replica, twice; a new one comes 3 s later."""
+    for _ in range(2):
+        replica = scene.service.replicas[0]
+        replica.process.kill()
+        await asyncio.sleep(3)
+        scene.service.replicas.remove(replica)
+        await scene.service.add()
+        await asyncio.sleep(2)
+
+
+async def rollout(scene: Scene) -> None:
+    """Replace every replica, one after another, as a Deployment with `maxUnavailable: 0` does."""
+    for replica in tuple(scene.service.replicas):
+        await scene.service.add()
+        await scene.service.delete(replica)
+
+
+async def all_dead(scene: Scene) -> None:
+    """Kill all replicas; new ones come 5 s later."""
+    dead = tuple(scene.service.replicas)
+    for replica in dead:
+        replica.process.kill()
+        replica.ready = False
+    await asyncio.sleep(5)
+    for replica in dead:
+        scene.service.replicas.remove(replica)
+        await scene.service.add()
+
+
+@contextlib.contextmanager
+def _kept(path: Path) -> Iterator[None]:
+    """Put back what is in this folder or file."""
+    copy = path.with_name(f"{path.name}.kept")
+    (shutil.copytree if path.is_dir() else shutil.copy)(path, copy)
+    try:
+        yield
+    finally:
+        if path.is_dir():
+            for file in copy.iterdir():
+                shutil.copy(file, path / file.name)
+            shutil.rmtree(copy)
+        else:
+            copy.replace(path)
+
+
+def _policies(change: Callable[[Path], object]) -> Act:
+    """Change the policies and put them back; `change` is given their folder."""
+
+    async def act(scene: Scene) -> None:
+        folder = scene.directory / "policies"
+        with _kept(folder):
+            change(folder)
+            await asyncio.sleep(_NOTICED)
+        await asyncio.sleep(_NOTICED)
+
+    return act
+
+
+def _append(file: Path, text: str) -> None:
+    file.write_text(file.read_text() + text)
+
+
+def _good_policies(folder: Path) -> None:
+    for file in folder.glob("*.yaml"):
+        _append(file, "\n# as before\n")
+
+
+def _remove_all(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def _certificate(make: Callable[[KeyPair], KeyPair]) -> Act:
+    """Serve another pair, which `make` makes with the CA in force, and put the old one back."""
+
+    async def act(scene: Scene) -> None:
+        folder = scene.directory
+        authority = KeyPair((folder / "ca.crt").read_bytes(), (folder / "ca.key").read_bytes())
+        pair = make(authority)
+        with _kept(folder / "tls.crt"), _kept(folder / "tls.key"):
+            (folder / "tls.key").write_bytes(pair.key_pem)
+            (folder / "tls.crt").write_bytes(pair.certificate_pem)
+            await asyncio.sleep(_NOTICED)
+        await asyncio.sleep(_NOTICED)
+
+    return act
+
+
+def _leaf(authority: KeyPair, name: str = f"{SERVICE}.{NAMESPACE}.svc", days: int = 0) -> KeyPair:
+    return issue_leaf(authority, names=[name], ips=[], now=datetime.now(UTC) - timedelta(days=days))
+
+
+def _half_written(authority: KeyPair) -> KeyPair:
+    leaf = _leaf(authority)
+    return KeyPair(leaf.certificate_pem[:300], leaf.key_pem)
+
+
+def _mismatched(authority: KeyPair) -> KeyPair:
+    return KeyPair(_leaf(authority).certificate_pem, _leaf(authority).key_pem)
+
+
+def _not_in_force(_: KeyPair) -> KeyPair:
+    return _leaf(create_authority(datetime.now(UTC)))
+
+
+async def etcd_stopped(scene: Scene) -> None:
+    """Stop etcd for 10 s."""
+    pid = scene.cluster.processes["etcd"].pid
+    os.killpg(pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(10)
+    finally:
+        os.killpg(pid, signal.SIGCONT)
+    await asyncio.sleep(5)
+
+
+async def api_server_restarted(scene: Scene) -> None:
+    """Kill the API server and start it again."""
+    process = scene.cluster.processes["kube-apiserver"]
+    process.kill()
+    process.start()  # here and not in a thread, with whose end it would end
+    await asyncio.to_thread(scene.cluster.wait_until_ready)
+    await asyncio.sleep(5)
+
+
+async def token_revoked(scene: Scene) -> None:
+    """Delete the webhook's ServiceAccount, whose tokens end with it; a new one comes 12 s later."""
+    kubectl = scene.cluster.kubectl
+    await asyncio.to_thread(kubectl, "delete", "serviceaccount", SERVICE, f"--namespace={NAMESPACE}")
+    await asyncio.sleep(12)  # the API server believes in a token for 10 s after it has looked
+    await asyncio.to_thread(kubectl, "create", "serviceaccount", SERVICE, f"--namespace={NAMESPACE}")
+    renewed = await asyncio.to_thread(scene.cluster.as_service_account, NAMESPACE, SERVICE)
+    renewed.kubeconfig.replace(scene.kubeconfig)
+    await asyncio.sleep(5)
+
+
+def _hostile(kind: str) -> Act:
+    """Have hostile clients ask every replica."""
+
+    async def act(scene: Scene) -> None:
+        ports = [str(replica.port) for replica in scene.service.replicas]
+        arguments = ["-m", "bench.chaos_hostile", kind, str(_HOSTILE), *ports]
+        process = Process(kind, [sys.executable, *arguments], scene.directory / f"{kind}.log")
+        process.start()
+        try:
+            await asyncio.sleep(_HOSTILE)
+        finally:
+            process.kill()
+
+    return act
+
+
+async def huge_objects(scene: Scene) -> None:
+    """Let a tenant create Pods of 1.3 MiB with a reserved label one after another, ten or for 30 s."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(30):
+            for _ in range(10):
+                await scene.load.send(HUGE)
+
+
+# A killed process answers no call that it had, and no connection that comes before its probe fails. Without an answer
+# the API server admits what `failurePolicy: Ignore` is for, and fails the rest.
+_UNANSWERED: Final = frozenset({Outcome.LET_IN, Outcome.UNCHANGED, Outcome.FAILED})
+
+FAULTS: Final = tuple(
+    Fault(*each)
+    for each in (
+        ("nothing", nothing),
+        ("a replica killed, twice", kill, _UNANSWERED),
+        ("rollout", rollout),
+        ("all replicas killed, back after 5 s", all_dead, _UNANSWERED),
+        ("policies: good", _policies(_good_policies)),
+        ("policies: broken", _policies(lambda folder: _append(folder / "reserved-labels.yaml", "\n{"))),
+        ("policies: a file emptied", _policies(lambda folder: (folder / "reserved-labels.yaml").write_text(""))),
+        ("policies: all removed", _policies(_remove_all)),
+        ("certificate: good", _certificate(_leaf)),
+        ("certificate: of another key", _certificate(_mismatched)),
+        ("certificate: half written", _certificate(_half_written)),
+        ("certificate: expired", _certificate(lambda authority: _leaf(authority, days=60))),
+        ("certificate: of another name", _certificate(lambda authority: _leaf(authority, name="other.example"))),
+        ("certificate: of a CA not in force", _certificate(_not_in_force)),
+        ("etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED, Outcome.UNKNOWN})),
+        ("API server restarted", api_server_restarted, frozenset({Outcome.FAILED, Outcome.UNKNOWN})),
+        ("webhook's token revoked", token_revoked, frozenset({Outcome.UNKNOWN})),
+        ("hostile: 2,000 half-sent bodies", _hostile("half_sent")),
+        ("hostile: 8 clients with reviews of 282 KiB", _hostile("reviews")),
+        ("hostile: handshakes", _hostile("handshakes")),
+        ("a tenant's Pods of 1.3 MiB", huge_objects),
+    )
+)

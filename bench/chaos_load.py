@@ -1,0 +1,245 @@
+"""Writes whose right verdict is known, 20 a second, sent to an API server that calls spotgate; and what came of each.
+
+All are sent with `dryRun=All`: webhooks are called as ever, and a wrong verdict changes nothing for the next write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import cycle
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import aiohttp
+import orjson
+
+from tests.controlplane.objects import deployment, node_pool, pod, saying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.controlplane.cluster import Cluster
+
+RATE: Final = 20
+"""Writes a second."""
+
+_PATIENCE: Final = 40.0
+"""Seconds for one write: longer than the API server waits for etcd."""
+
+_SPOT: Final = {"spotgate.dev/capacity": "spot"}
+_RESERVED: Final = {"qos.coreweave.cloud/reserved": "x"}
+_KEYS: Final = 115_000
+"""Of a nodeSelector: a Pod of 1.3 MiB, about the largest that etcd takes."""
+
+
+class Outcome(StrEnum):
+    """What came of a write: the right verdict, one of three wrong ones, or none."""
+
+    RIGHT = "right"
+    LET_IN = "let in"
+    UNCHANGED = "unchanged"
+    DENIED = "denied"
+    UNKNOWN = "denied as unknown"
+    FAILED = "failed"
+
+
+MEANINGS: Final = {
+    Outcome.LET_IN: "wrong: admitted, and must be denied",
+    Outcome.UNCHANGED: "wrong: admitted without the change or the warning that it must get",
+    Outcome.DENIED: "wrong: denied, and must be admitted",
+    Outcome.UNKNOWN: "denied, because spotgate could not know the node pools: safe, and said so",
+    Outcome.FAILED: "no verdict: the API server did not answer, or could not ask where it must",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of the API server: the status, the object or Status, and warnings."""
+
+    status: int
+    body: dict[str, Any]
+    warnings: str
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the write is stored."""
+        return self.status < 300
+
+    @property
+    def message(self) -> str:
+        """What a Status says."""
+        return str(self.body.get("message", ""))
+
+
+Judge: TypeAlias = "Callable[[Answer], Outcome]"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write and who judges its answer.
+
+    Attributes:
+        name: what it is.
+        method: of HTTP.
+        path: of the collection or object.
+        body: as sent.
+        judge: says what came of it.
+    """
+
+    name: str
+    method: str
+    path: str
+    body: bytes
+    judge: Judge
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of the writes that were sent during one fault.
+
+    Attributes:
+        outcomes: how many of each.
+        latencies: seconds, of each write.
+        examples: what was said at the first of each wrong outcome.
+        unanswered: why the API server got no answer, where it then admitted the write, and how often.
+    """
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+    examples: dict[tuple[str, Outcome], str] = field(default_factory=dict)
+    unanswered: Counter[str] = field(default_factory=Counter)
+
+
+class Load:
+    """Sends the writes in turn while it runs; `tally` is exchanged from one fault to the next."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.tally = Tally()
+        self._url = cluster.url
+        self._tls = ssl.create_default_context(cafile=str(cluster.credentials.authority))
+        self._headers = {
+            "Authorization": f"Bearer {cluster.credentials.tokens['admin']}",
+            # Somebody who may do everything, and is in no group that a policy names.
+            "Impersonate-User": "alice",
+            "Impersonate-Group": "platform",
+        }
+        self._sent: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Send until cancelled, then wait for the answers."""
+        connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
+        timeout = aiohttp.ClientTimeout(total=_PATIENCE)
+        loop = asyncio.get_running_loop()
+        async with aiohttp.ClientSession(connector=connector, headers=self._headers, timeout=timeout) as self._session:
+            due = loop.time()
+            try:
+                for write in cycle(WRITES):
+                    task = asyncio.create_task(self.send(write))
+                    self._sent.add(task)
+                    task.add_done_callback(self._sent.discard)
+                    due += 1 / RATE
+                    await asyncio.sleep(due - loop.time())
+            finally:
+                await asyncio.gather(*self._sent)
+
+    async def answered(self) -> None:
+        """Wait for the answers to all that has been sent so far."""
+        await asyncio.gather(*self._sent)
+
+    async def send(self, write: Write) -> None:
+        """Send one write, and count what came of it for the fault that it was sent in."""
+        tally, started = self.tally, perf_counter()
+        try:
+            answer = await self._ask(write)
+            outcome, said = write.judge(answer), answer.message or answer.warnings or str(answer.body.get("spec"))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            outcome, said = Outcome.FAILED, repr(error)
+        tally.latencies.append(perf_counter() - started)
+        tally.outcomes[outcome] += 1
+        if outcome is not Outcome.RIGHT:
+            tally.examples.setdefault((write.name, outcome), said)
+
+    async def _ask(self, write: Write) -> Answer:
+        kind = "application/merge-patch+json" if write.method == "PATCH" else "application/json"
+        url = f"{self._url}{write.path}?dryRun=All"
+        headers = {"Content-Type": kind}
+        async with self._session.request(write.method, url, data=write.body, headers=headers) as response:
+            body = orjson.loads(await response.read())
+            return Answer(response.status, body, " ".join(response.headers.getall("Warning", ())))
+
+
+def _admitted(is_right: Callable[[Answer], object] = lambda _: True) -> Judge:
+    """It must be admitted, and be right."""
+
+    def judge(answer: Answer) -> Outcome:
+        if answer.admitted:
+            return Outcome.RIGHT if is_right(answer) else Outcome.UNCHANGED
+        if "denied the request" not in answer.message:
+            return Outcome.FAILED
+        return Outcome.UNKNOWN if "are unknown" in answer.message else Outcome.DENIED
+
+    return judge
+
+
+def _denied(policy: str) -> Judge:
+    """It must be denied, by this policy."""
+
+    def judge(answer: Answer) -> Outcome:
+        if answer.admitted:
+            return Outcome.LET_IN
+        return Outcome.RIGHT if f"[{policy}]" in answer.message else Outcome.FAILED
+
+    return judge
+
+
+def _untouched(answer: Answer) -> bool:
+    spec = answer.body["spec"]
+    return "nodeSelector" not in spec and spec["terminationGracePeriodSeconds"] == 30 and not answer.warnings
+
+
+def _placed(answer: Answer) -> bool:
+    spec = answer.body["spec"]
+    return (
+        spec.get("nodeSelector") == {"compute.coreweave.com/node-pool": "cpu-spot"}
+        and [each["key"] for each in spec["tolerations"] if each["key"].startswith("example.com/")]
+        == ["example.com/spot"]
+        and spec["terminationGracePeriodSeconds"] == 60
+        and "preStop" in spec["containers"][0].get("lifecycle", {})
+    )
+
+
+_POOLS: Final = "/apis/compute.coreweave.com/v1alpha1/nodepools"
+_PODS: Final = "/api/v1/namespaces/default/pods"
+_DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
+_LATE: Final = saying(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
+_SUPERCHIP: Final = node_pool("rack", computeClass="spot", instanceType="gb200-4x")
+
+# A cycle of ten is half a second; the same pools as in tests/controlplane/pools.yaml.
+WRITES: Final = tuple(
+    Write(name, method, path, orjson.dumps(body), judge)
+    for name, method, path, body, judge in (
+        ("plain Pod", "POST", _PODS, pod("plain"), _admitted(_untouched)),
+        ("spot Pod", "POST", _PODS, saying(pod("spot"), _SPOT), _admitted(_placed)),
+        ("Pod with a reserved label", "POST", _PODS, saying(pod("reserved"), _RESERVED), _denied("reserved-labels")),
+        ("last fallback deleted", "DELETE", f"{_POOLS}/h100", {}, _denied("on-demand-fallback")),
+        ("Deployment with a warning", "POST", _DEPLOYMENTS, _LATE, _admitted(lambda it: "graceful" in it.warnings)),
+        ("spot Pod", "POST", _PODS, saying(pod("spot"), _SPOT), _admitted(_placed)),
+        ("Pod with a reserved label", "POST", _PODS, saying(pod("reserved"), _RESERVED), _denied("reserved-labels")),
+        ("superchips on spot", "POST", _POOLS, _SUPERCHIP, _denied("on-demand-fallback")),
+        ("on-demand pool", "POST", _POOLS, node_pool("more"), _admitted()),
+        ("pool that grows", "PATCH", f"{_POOLS}/h100", {"spec": {"targetNodes": 5}}, _admitted()),
+    )
+)
+
+_HUGE_SPEC: Final = {"nodeSelector": {f"k{number}": "" for number in range(_KEYS)}}
+HUGE: Final = Write(
+    "huge Pod with a reserved label",
+    "POST",
+    _PODS,
+    orjson.dumps(saying(pod("huge", **_HUGE_SPEC), _RESERVED)),
+    _denied("reserved-labels"),
+)

@@ -1,0 +1,151 @@
+"""Replicas of spotgate, and the Service before them: what kube-proxy and the kubelet would make of them.
+
+A connection goes to a replica that is ready, whichever; it stays with it, and is lost with it. Nobody is asked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+
+from tests.controlplane.process import Process
+from tests.controlplane.webhook import SPOTGATE, WebhookError, ports_in
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+REPLICAS: Final = 3
+"""As manifests/base has it."""
+
+_PROBE_SECONDS: Final = 2.0
+"""Between readiness probes, as manifests/base has it: so long a replica that is gone may get connections."""
+
+_START_SECONDS: Final = 60.0
+
+
+class Replica:
+    """One `spotgate serve`."""
+
+    def __init__(self, number: int, directory: Path, flags: list[str]) -> None:
+        command = [str(SPOTGATE), "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
+        self.process = Process(f"spotgate-{number}", command, directory / f"spotgate-{number}.log")
+        self.ready = False
+        self.port = self.ops_port = 0
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready. Raises WebhookError."""
+        self.process.start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                while (ports := ports_in(self.process.log)) is None:  # noqa: ASYNC110 - it is another process
+                    await asyncio.sleep(0.1)
+                self.port, self.ops_port = ports
+                while not self.ready:
+                    await self.probe()
+                    await asyncio.sleep(0.1)
+        if not self.ready:
+            raise WebhookError(f"a replica is not ready:\n{self.process.tail()}")
+
+    async def probe(self) -> None:
+        """Ask whether it is ready."""
+        timeout = aiohttp.ClientTimeout(total=1)
+        try:
+            url = f"http://127.0.0.1:{self.ops_port}/readyz"
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+                self.ready = response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            self.ready = False
+
+    async def ended(self, seconds: float) -> None:
+        """Wait until its process has ended. Raises WebhookError."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.process.exit_code is None:  # noqa: ASYNC110 - it is another process
+                    await asyncio.sleep(0.1)
+                return
+        raise WebhookError(f"a replica does not end:\n{self.process.tail()}")
+
+
+class Service:
+    """The replicas behind one port."""
+
+    def __init__(self, directory: Path, flags: list[str]) -> None:
+        self.replicas: list[Replica] = []
+        self.port = 0
+        self._directory, self._flags = directory, flags
+        self._started: list[Replica] = []
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start everything, and end it."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        probing = asyncio.create_task(self._probe())
+        try:
+            for _ in range(REPLICAS):
+                await self.add()
+            yield
+        finally:
+            probing.cancel()
+            server.close()
+            for writer in self._connections.values():
+                writer.transport.abort()
+            await asyncio.gather(probing, *self._connections, return_exceptions=True)
+            for replica in self._started:
+                replica.process.kill()
+
+    async def add(self) -> None:
+        """Start one more replica; connections come to it when it is ready."""
+        replica = Replica(len(self._started), self._directory, self._flags)
+        self._started.append(replica)
+        await replica.start()
+        self.replicas.append(replica)
+
+    async def delete(self, replica: Replica) -> None:
+        """End it as a Pod that is deleted: no new connections, SIGTERM, and its grace period at most."""
+        self.replicas.remove(replica)
+        os.kill(replica.process.pid, signal.SIGTERM)
+        await replica.ended(40)
+
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.sleep(_PROBE_SECONDS)
+            await asyncio.gather(*(replica.probe() for replica in self.replicas))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
+        with contextlib.closing(writer.transport):
+            ready = [replica for replica in self.replicas if replica.ready]
+            if not ready:
+                writer.transport.abort()
+                return
+            try:
+                there = await asyncio.open_connection("127.0.0.1", random.choice(ready).port)  # noqa: S311
+            except OSError:
+                writer.transport.abort()
+                return
+            with contextlib.closing(there[1].transport):
+                ways = [asyncio.create_task(_copy(reader, there[1])), asyncio.create_task(_copy(there[0], writer))]
+                try:
+                    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for way in ways:
+                        way.cancel()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
