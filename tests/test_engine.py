@@ -361,37 +361,6 @@ def test_break_glass_by_anybody_else_is_refused_and_audited() -> None:
     assert decision.audit["break-glass-refused"] == "jane: outage 42"
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("annotation spotgate.dev/breakglass", {"annotations": {"spotgate.dev/breakglass": "outage"}}),
-        ("annotation spotgate.io/break-glass", {"annotations": {"spotgate.io/break-glass": "outage"}}),
-        ("annotation breakGlass", {"annotations": {"breakGlass": "outage"}}),
-        ("label spotgate.dev/break-glass", {"labels": {"spotgate.dev/break-glass": "outage"}}),
-        ("", {"annotations": {"acme.dev/break-glass": "x", "image-policy.k8s.io/break-glass": "true"}}),
-        ("", {"labels": {"spotgate.dev/capacity": "spot", "spotgate.dev/keep": "tolerations"}}),
-    ],
-)
-def test_what_is_not_quite_break_glass_is_named_in_the_denial(key: str, value: dict[str, Any]) -> None:
-    meant = (
-        f"{key} has no effect: break-glass is the annotation spotgate.dev/break-glass of the object that is applied."
-    )
-    guarded = index(policy(Says(), break_glass=Globs(("sre",))))
-    (finding,) = validate(guarded, request({**POD, "metadata": value})).findings
-    assert (finding.outcome, finding.detail) == (Outcome.DENY, meant if key else "")
-
-
-def test_break_glass_on_a_pod_template_is_named_in_the_denial() -> None:
-    guarded = index(policy(Says(), break_glass=Globs(("devs",)), template_outcome=Outcome.DENY))
-    deployment = {"spec": {"template": {**TEMPLATE, "metadata": BROKEN["metadata"]}}}
-    (finding,) = validate(guarded, request(deployment, group="apps", resource="deployments")).findings
-    assert finding.outcome is Outcome.DENY
-    assert finding.detail == (
-        "annotation spotgate.dev/break-glass on the pod template has no effect: "
-        "break-glass is the annotation spotgate.dev/break-glass of the object that is applied."
-    )
-
-
 def test_break_glass_on_delete_is_read_from_the_old_object() -> None:
     guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=Globs(("devs",))))
     old = {"metadata": BROKEN["metadata"], "spec": {"bad": True}}

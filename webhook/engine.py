@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from webhook.index import Index, Policy, Route
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.patch import Operation
-    from webhook.review import GroupVersionResource, Request
+    from webhook.review import Request
 
 ENGINE: Final = "spotgate"
 """The name under which the engine itself speaks, where no policy does."""
@@ -88,17 +88,6 @@ def _malformed(error: MalformedObjectError) -> Decision:
         fix="give the field the type that its kind has in the Kubernetes API",
     )
     return Decision(findings=(finding,), malformed=True)
-
-
-def _not_converted(policy: Policy, resource: GroupVersionResource, version: str) -> Finding:
-    named, own = (f"{resource.group}/{each}".lstrip("/") for each in (version, resource.version))
-    return Finding(
-        policy=policy.name,
-        outcome=min(policy.enforcement, Outcome.INDETERMINATE),
-        reason=f"not judged: the policy names {named}, to which the API server converts {own}",
-        field="apiVersion",
-        fix="write the object in that version, or leave apiVersions out of the policy",
-    )
 
 
 def _readable(template: object) -> Pod | None:
@@ -149,8 +138,6 @@ class _Evaluation:
                 self.mutate_templates(workload, projected)
         else:
             self.validate(direct)
-            if self.context.offline and self.route.particular and not projected:
-                self.say_what_nobody_converts(direct)
             if workload is not None:
                 self.validate_templates(workload, projected)
 
@@ -238,24 +225,6 @@ class _Evaluation:
 
     def validate(self, policies: tuple[Policy, ...]) -> None:
         self._validate(policies, self.subject, "")
-
-    def say_what_nobody_converts(self, policies: tuple[Policy, ...]) -> None:
-        """An object in a version that no policy names: the API server converts it to one that is named."""
-        if self.index.names_version(self.request):
-            return
-        own = self.request.resource
-        silent = replace(self.context, trace=False)
-        for policy in policies:
-            for version in policy.other_versions(self.request):
-                converted = replace(self.request, resource=replace(own, version=version))
-                if _Evaluation(converted, self.index, silent, self.route).looks(policy):
-                    self.unknown += 1
-                    self.findings.append(_not_converted(policy, own, version))
-                    break
-
-    def looks(self, policy: Policy) -> bool:
-        """Does the policy look at the object itself, and is that not exempt from it?"""
-        return self._looks(policy, self.subject)
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         for found, subject in self._templates(workload, ()):

@@ -148,14 +148,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                     return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
         return ""
 
-    def other_versions(self, request: Request) -> list[str]:
-        """Versions in which it would look at such a resource, and not in that of the request."""
-        kind = (request.operation, request.resource.group, request.path)
-        named = dict.fromkeys(each for rule in self.rules if rule.names(*kind) for each in rule.api_versions)
-        if not named.keys().isdisjoint({"*", request.resource.version}):
-            return []
-        return served_versions(list(named), *kind[1:])
-
 
 def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: Particulars) -> bool:
     """Does one of ``excludeResourceRules`` name the request, in whatever version the rule names the resource?
@@ -276,17 +268,6 @@ class Index:
         if policy.matches_templates() and request.operation not in _WITH_TEMPLATES:
             return f"pod templates are looked at on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
         return policy.why_not(*_POD)
-
-    def names_version(self, request: Request) -> bool:
-        """Does any policy judge such a resource in this version? Then the API server converts it to no other."""
-        group, path = request.resource.group, request.path
-        return any(
-            not {"*", request.resource.version}.isdisjoint(rule.api_versions)
-            for policy, operation in product(self.policies, OPERATIONS)
-            if policy.validator is not None and policy.matches(operation, group, path)
-            for rule in policy.rules
-            if rule.names(operation, group, path)
-        )
 
     def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
         """A namespace's labels; of an unknown one only its name."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cached_property
-from itertools import islice
 from textwrap import indent
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
-    from webhook.kube.pod import Pod
     from webhook.review import Request
     from webhook.subject import Judged
 
@@ -41,12 +38,6 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
 
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
 """They clean up; a denial would leave a namespace or an orphan behind for ever."""
-
-
-_CLOSE: Final = 0.85
-"""How alike a key must be: ``spotgate.io/break-glass`` is (0.89), and ``acme.dev/break-glass`` (0.82) another's."""
-_KEYS_COMPARED: Final = 64
-"""Of one map of labels or annotations. People write a dozen, and comparing takes 10 us."""
 
 
 class Undecided(NamedTuple):
@@ -121,7 +112,7 @@ class Settling:
             lowered = self._why_not_denied(policy)
             if lowered:
                 outcome = Outcome.WARN
-            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy, subject)
+            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
             policy=policy.name,
@@ -163,12 +154,10 @@ class Settling:
     def _may_break_glass(self, policy: Policy) -> bool:
         return any(policy.break_glass.match(group) for group in self._request.user_info.groups or ())
 
-    def _why_break_glass_fails(self, policy: Policy, subject: Judged) -> str:
+    def _why_break_glass_fails(self, policy: Policy) -> str:
         """For the one who asked for it in vain, as a sentence; empty: nobody did."""
         if self._emergency is None:
-            meant = _meant_for_break_glass(subject, self._metadata) if policy.break_glass else ""
-            right = f"break-glass is the annotation {BREAK_GLASS} of the object that is applied"
-            return f"{meant} has no effect: {right}." if meant else ""
+            return ""
         user = self._request.user_info
         self._audit["break-glass-refused"] = f"{user.username}: {self._emergency}"
         if not self._emergency.strip():
@@ -180,26 +169,6 @@ class Settling:
         else:
             why = f"{user.username or 'the user'} is in none of these groups: {', '.join(policy.break_glass.patterns)}"
         return f"{BREAK_GLASS} has no effect: {why}."
-
-
-def _meant_for_break_glass(subject: Judged, metadata: Metadata) -> str:
-    """The key that is misspelt, a label, or on the pod template, for people; empty: there is none."""
-    if BREAK_GLASS not in subject.memo:
-        on_template = _like_break_glass(subject.pod) if subject.template else ""
-        subject.memo[BREAK_GLASS] = _like_break_glass(metadata) or (
-            on_template and f"{on_template} on the pod template"
-        )
-    meant: str = subject.memo[BREAK_GLASS]
-    return meant
-
-
-def _like_break_glass(of: Metadata | Pod) -> str:
-    for member, keys in (("annotation", of.annotations), ("label", of.labels)):
-        by_case = {key.casefold(): key for key in islice(keys or (), _KEYS_COMPARED)}
-        for word in (BREAK_GLASS, BREAK_GLASS.rpartition("/")[2]):
-            for close in difflib.get_close_matches(word, by_case, n=1, cutoff=_CLOSE):
-                return f"{member} {by_case[close]}"
-    return ""
 
 
 def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, undecided: Undecided) -> Violation:

@@ -112,15 +112,6 @@ def test_a_scalar_reads_as_kubectl_reads_it(text: str, value: JSONValue) -> None
         ("-1", "-1"),
         ("true", "true"),
         ("no", "false"),
-        ("1.5", "1.5"),
-        ("1.10", "1.1"),
-        ("1e3", "1000"),
-        ("1e6", "1e+06"),
-        ("1234567.5", "1.2345675e+06"),
-        ("1e-5", "1e-05"),
-        ("16777217.0", "1.6777216e+07"),
-        ("3.14159265358979", "3.1415927"),
-        ("18446744073709551616", "1.8446744e+19"),
         ("2001-12-14", "2001-12-14"),
         ("'1e3'", "1e3"),
         ("!!str 0x10", "0x10"),
@@ -131,7 +122,7 @@ def test_a_key_becomes_the_text_that_kubectl_makes_of_it(key: str, name: str) ->
     assert one(f"{key}: x") == {name: "x"}
 
 
-@pytest.mark.parametrize("key", ["null", "~", "18446744073709551615", ".inf", "1e300", "[a]", "{a: 1}", "*list"])
+@pytest.mark.parametrize("key", ["null", "~", "1.10", "18446744073709551615", ".inf", "[a]", "{a: 1}", "*list"])
 def test_a_key_that_has_no_text_is_refused(key: str) -> None:
     with pytest.raises(DocumentError, match=r"^f\.yaml:2:1: .* is no key"):
         read(f"a: &list [1]\n{key} : x\n")

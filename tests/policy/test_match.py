@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.test_engine import DEPLOYMENT, POD, Says, index, mutate, outcomes, policy, request, validate
+from tests.test_engine import DEPLOYMENT, POD, Says, index, mutate, policy, request, validate
 from webhook.bundle import load_bundle
-from webhook.decision import Outcome
 from webhook.policy.common import MatchSpec
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.match import Matcher, resource_matches
@@ -219,39 +218,6 @@ def test_an_excluded_version_takes_out_the_same_resource_in_others(
     asked.resource = GroupVersionResource(**named)
     assert bool(validate(judging, asked).findings) is not excluded
     assert bool(validate(judging, asked, offline=True).findings) is not excluded
-
-
-V1 = rule(**HPAS, api_versions=("v1",))
-OTHER_VERSION = "not judged: the policy names autoscaling/v1, to which the API server converts autoscaling/v2"
-
-
-@pytest.mark.parametrize(
-    ("changes", "other", "expected"),
-    [
-        ({}, None, ["indeterminate"]),
-        ({"enforcement": Outcome.AUDIT}, None, ["audit"]),
-        ({}, rule(**HPAS), ["deny"]),  # the other policy has it sent as it is
-        ({}, rule(**HPAS, api_versions=("v2",), operations=("DELETE",)), []),
-        ({"rules": (V1, rule(**HPAS))}, None, ["deny"]),
-        ({"rules": (rule(**HPAS, api_versions=("v2beta2",)),)}, None, []),
-        ({"rules": (rule(**HPAS, api_versions=("v1",), resource_names=("api",)),)}, None, []),
-        ({"rules": (rule(**HPAS, api_versions=("v1",), operations=("UPDATE",)),)}, None, []),
-        ({"matcher": Matcher(MatchSpec.model_validate({"namespaces": {"include": ["team-b"]}}))}, None, []),
-        ({"exclude": (V1,)}, None, []),
-    ],
-)
-def test_offline_what_the_api_server_would_convert_is_not_taken_for_judged(
-    changes: dict[str, Any], other: ResourceRule | None, expected: list[str]
-) -> None:
-    policies = [policy(Says(), **{"rules": (V1,), **changes})]
-    policies += [policy(Says(), name="other", rules=(other,))] if other is not None else []
-    asked = request({"metadata": {"name": "web"}}, group="autoscaling", name="web")
-    asked.resource = GroupVersionResource("autoscaling", "v2", "horizontalpodautoscalers")
-    decision = validate(index(*policies), asked, offline=True)
-    assert outcomes(decision) == expected
-    said = [each for each in decision.findings if each.reason == OTHER_VERSION]
-    assert decision.unknown == len(said) == len({"indeterminate", "audit"} & set(expected))
-    assert not [each for each in validate(index(*policies), asked).findings if each.field == "apiVersion"]
 
 
 HEAD = "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\nspec:\n  domains: [example.com]\n"

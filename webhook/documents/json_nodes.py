@@ -1,6 +1,6 @@
 """Where in JSON text each of its values is.
 
-YAML's parser is no help: it takes neither DEL, nor escaped pairs of surrogates, nor keys of 1,025 characters.
+YAML's parser is no help: it takes neither DEL nor escaped pairs of surrogates, as Python's json writes an emoji.
 """
 
 from __future__ import annotations

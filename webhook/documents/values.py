@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -32,9 +31,6 @@ _NOT_TEXT: Final = _NUMERIC | {word[:1] for word in _WORDS}
 _OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-
-_FLOAT32: Final = struct.Struct("f")
-_MAX_FLOAT32: Final = (2 - 2**-23) * 2.0**127
 
 
 _WORD: Final = 64
@@ -85,10 +81,10 @@ def as_json(number: float) -> int | float:
 
 
 def key_text(key: Scalar) -> str:
-    """A mapping's key as text, the way sigs.k8s.io/yaml writes keys that are none.
+    """Return a mapping's key as text, the way sigs.k8s.io/yaml writes keys that are none.
 
     Raises:
-        ValueError: it takes no such key.
+        ValueError: null, or a number that is no int64. kubectl writes other numbers as float32, which nobody means.
     """
     if isinstance(key, str):
         return key
@@ -96,15 +92,4 @@ def key_text(key: Scalar) -> str:
         return "true" if key else "false"
     if isinstance(key, int) and key <= _MAX_INT64:
         return str(key)
-    if isinstance(key, float) and abs(key) <= _MAX_FLOAT32:
-        return _float_key(key)
     raise ValueError("null is no key" if key is None else f"{key} is no key")
-
-
-def _float_key(key: float) -> str:
-    """strconv.FormatFloat(key, 'g', -1, 32): the fewest digits that read back, with an exponent from 1e6 on."""
-    packed = _FLOAT32.pack(key)
-    (single,) = _FLOAT32.unpack(packed)
-    digits = next(d for d in range(6, 10) if _FLOAT32.pack(float(f"{single:.{d}g}")) == packed)
-    style = f"{digits - 1}e" if digits > 6 and abs(single) >= 1e6 else f"{digits}g"  # noqa: PLR2004
-    return format(single, f".{style}")
