@@ -62,6 +62,12 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
     assert (by_name["resourceNames"], by_name["verbs"]) == (["spotgate"], ["get"])
 
 
+def test_the_certificate_must_be_for_the_service() -> None:
+    (container,) = documents("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"]
+    (service,) = documents("service.yaml")
+    assert f"--tls-name={service['metadata']['name']}.$(POD_NAMESPACE).svc" in container["args"]
+
+
 def test_the_deployment_fits_the_restricted_pod_security_standard() -> None:
     pod = documents("deployment.yaml")[0]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True

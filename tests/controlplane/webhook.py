@@ -176,6 +176,7 @@ def apply_base(cluster: Cluster, directory: Path) -> Iterator[list[str]]:
             f"--policies={write_policies(cluster, directory / 'policies')}",
             f"--tls-cert={directory / 'tls.crt'}",
             f"--tls-key={directory / 'tls.key'}",
+            f"--tls-name={SERVICE}.{NAMESPACE}.svc",
             f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
         ]
     finally:
