@@ -10,8 +10,8 @@ import pytest
 from webhook import bounds
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
-from webhook.decision import NOTHING, Outcome
-from webhook.engine import ENGINE, VIOLATIONS_AT_MOST, decide
+from webhook.decision import ENGINE, NOTHING, Outcome
+from webhook.engine import VIOLATIONS_AT_MOST, decide
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.review import decode_review
 

@@ -357,7 +357,10 @@ def test_break_glass_turns_a_denial_into_a_warning_for_named_groups_and_is_audit
 def test_break_glass_by_anybody_else_is_refused_and_audited() -> None:
     guarded = index(policy(Says(), break_glass=Globs(("sre",))))
     decision = validate(guarded, request(BROKEN))
-    assert outcomes(decision) == ["deny"]
+    assert [(each.policy, str(each.outcome)) for each in decision.findings] == [
+        ("policy", "deny"),
+        ("spotgate", "deny"),
+    ]
     assert decision.audit["break-glass-refused"] == "jane: outage 42"
 
 

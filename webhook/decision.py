@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from webhook.patch import Operation
 
 
+ENGINE: Final = "spotgate"
+"""The name under which the engine itself speaks, where no policy does."""
+
+
 class Outcome(IntEnum):
     """How much a finding weighs, in ascending order of what it does to the request."""
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from webhook.bounds import DECODED_AT_MOST, POOL_DECODED_AT_MOST, Counts, OverBoundError
 from webhook.context import Phase
-from webhook.decision import NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
+from webhook.decision import ENGINE, NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
 from webhook.kube.affinity import Answer
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.patch import Operation
     from webhook.review import Request
-
-ENGINE: Final = "spotgate"
-"""The name under which the engine itself speaks, where no policy does."""
 
 VIOLATIONS_AT_MOST: Final = 100
 """Of one policy on one object. Nobody reads more, and a request must not buy seconds of a worker with 60,000 labels."""
@@ -138,6 +135,7 @@ class _Evaluation:
                 self.mutate_templates(workload, projected)
         else:
             self.validate(direct)
+            self.guard_break_glass(self.route.guards)
             if workload is not None:
                 self.validate_templates(workload, projected)
 
@@ -155,6 +153,7 @@ class _Evaluation:
             return
         subject = self.subject = self.subject.labels_alone()
         self._validate(tuple(policy for policy in direct if policy.any_size), subject, "")
+        self.guard_break_glass(self.route.guards)
         over = Violation(
             reason=error.reason,
             field=error.field,
@@ -225,6 +224,16 @@ class _Evaluation:
 
     def validate(self, policies: tuple[Policy, ...]) -> None:
         self._validate(policies, self.subject, "")
+
+    def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
+        """Find a break-glass annotation that is written by somebody whom no policy on the object allows to."""
+        if not policies:
+            return
+        namespace_labels = None if self._namespace_is_unknown else self._namespace_labels
+        labels = self.subject.labels
+        looking = [each for each in policies if not each.matcher.why_not(self.namespace, namespace_labels, labels)]
+        if found := self._settling.break_glass_written(looking):
+            self.findings.append(found)
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         for found, subject in self._templates(workload, ()):
@@ -375,7 +384,8 @@ class _Evaluation:
 
     @cached_property
     def _settling(self) -> Settling:
-        return Settling(self.request, self.context, self.audit, only_warns=self.only_warns)
+        of_workload = (self.request.resource.group, self.request.path) in self.index.workloads
+        return Settling(self.request, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload)
 
     @cached_property
     def _owner(self) -> Answer:

@@ -174,6 +174,7 @@ class Route(msgspec.Struct, frozen=True):
         direct: policies that look at the object itself.
         projected: policies that look at its pod templates.
         workload: where the pod templates are.
+        guards: policies with ``breakGlass`` that look at the object, whatever is done with it.
         needs: what all of them together ask of the cluster.
         particular: some policy names API versions, names or a scope, so each request must be compared with it.
         pool: the object is a node pool.
@@ -182,6 +183,7 @@ class Route(msgspec.Struct, frozen=True):
     direct: tuple[Policy, ...]
     projected: tuple[Policy, ...]
     workload: Workload | None
+    guards: tuple[Policy, ...]
     needs: Needs
     particular: bool
     pool: bool
@@ -322,13 +324,21 @@ class Index:
         )
         if mutate:
             projected = tuple(policy for policy in projected if policy.mutator is not None)
-        if not direct and not projected:
+        writing = not mutate and operation in _WITH_TEMPLATES and "/" not in path
+        guards = tuple(
+            policy
+            for policy in (able if writing else ())
+            if policy.break_glass
+            and (policy in projected or any(policy.matches(each, group, path) for each in OPERATIONS))
+        )
+        if not direct and not projected and not guards:
             return None
         chosen = (*direct, *projected)
         return Route(
             direct,
             projected,
             workload,
+            guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
             any(policy.particular for policy in chosen),
             (group, path) in self._pools,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from webhook.bounds import TEXT_AT_MOST
-from webhook.decision import Finding, Outcome
+from webhook.break_glass import FIELD, is_copy, may_break, reason_of, why_void
+from webhook.decision import ENGINE, Finding, Outcome
 from webhook.documents import field_path
 from webhook.documents.values import resolve
 from webhook.policy.terms import BREAK_GLASS
@@ -17,6 +18,8 @@ from webhook.review import is_null
 from webhook.subject import Metadata, bounded_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
     from webhook.decision import Violation
@@ -80,13 +83,17 @@ class Settling:
         context: of the decision.
         audit: its audit annotations; who overrules a denial is added.
         only_warns: nothing is denied there.
+        of_workload: the object has pod templates.
     """
 
-    def __init__(self, request: Request, context: Context, audit: dict[str, str], *, only_warns: bool) -> None:
+    def __init__(
+        self, request: Request, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
+    ) -> None:
         self._request = request
         self._context = context
         self._audit = audit
         self._only_warns = only_warns
+        self._of_workload = of_workload
 
     def finding(
         self, policy: Policy, violation: Violation, subject: Judged, where: str, *, undecided: Undecided | None
@@ -134,9 +141,9 @@ class Settling:
         if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
             self._audit["controller-created"] = user
             return f"{user} replaces the Pods of workloads that may be older than the policy"
-        if self._emergency and self._emergency.strip() and self._may_break_glass(policy):
-            self._audit["break-glass"] = f"{user}: {self._emergency}"
-            return f"break-glass by {user or 'an unknown user'}: {self._emergency}"
+        if self._emergency is not None and not self._why_void and may_break(self._request, [policy.break_glass]):
+            self._audit["break-glass"] = f"{user}: {_cut(self._emergency)}"
+            return f"break-glass by {user or 'an unknown user'}: {_cut(self._emergency)}"
         return ""
 
     @cached_property
@@ -148,20 +155,54 @@ class Settling:
     @property
     def _emergency(self) -> str | None:
         """The reason that the object gives for break-glass; None: it does not ask for it."""
-        reason = (self._metadata.annotations or {}).get(BREAK_GLASS)
-        return None if reason is None else _cut(reason)
+        return reason_of(self._metadata)
 
-    def _may_break_glass(self, policy: Policy) -> bool:
-        return any(policy.break_glass.match(group) for group in self._request.user_info.groups or ())
+    @cached_property
+    def _why_void(self) -> str:
+        """Why that has no effect, whoever asks; empty: it may have."""
+        if is_copy(self._request, of_workload=self._of_workload):
+            return "a controller made the object, and may have copied it"
+        return why_void(self._emergency or "", self._context.now)
+
+    def break_glass_written(self, policies: Sequence[Policy]) -> Finding | None:
+        """Say that whoever asks may not put the annotation on, or change it: it would wait for a member's request.
+
+        Args:
+            policies: that look at the object and have ``breakGlass``.
+        """
+        request, old = self._request, self._request.old_object
+        before = reason_of(bounded_metadata(old))
+        if not policies or self._emergency in {None, before}:
+            return None
+        if request.user_info.username in NEVER_DENIED | BUILT_IN_CONTROLLERS:
+            return None
+        if is_copy(request, of_workload=self._of_workload):
+            return None
+        if may_break(request, [each.break_glass for each in policies]):
+            return None
+        outcome = max(each.enforcement for each in policies)
+        groups = ", ".join(dict.fromkeys(group for each in policies for group in each.break_glass.patterns))
+        known = request.user_info.groups or not self._context.offline
+        asking = request.user_info.username or "the user"
+        return Finding(
+            policy=ENGINE,
+            outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
+            reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
+            detail=f"{asking} is in none of them, and a later request of a member would go ahead by it."
+            if known
+            else "Nothing says who asks.",
+            field=FIELD,
+            fix="leave it as it was, or ask one of them" if known else "pass --user and --group",
+        )
 
     def _why_break_glass_fails(self, policy: Policy) -> str:
         """For the one who asked for it in vain, as a sentence; empty: nobody did."""
         if self._emergency is None:
             return ""
         user = self._request.user_info
-        self._audit["break-glass-refused"] = f"{user.username}: {self._emergency}"
-        if not self._emergency.strip():
-            why = "it gives no reason"
+        self._audit["break-glass-refused"] = f"{user.username}: {_cut(self._emergency)}"
+        if self._why_void:
+            why = self._why_void
         elif not policy.break_glass:
             why = f"policy {policy.name} has no breakGlass"
         elif self._context.offline and not user.groups:

@@ -132,7 +132,7 @@ def asked_of(bundle: Bundle, phase: Phase) -> Resources:
         asked = found.setdefault((group, path), _Asked())
         asked.operations.add(operation)
         asked.versions.update(_versions(route.direct, operation, group, path))
-        if route.projected:
+        if route.projected or not route.direct:
             asked.versions.add("*")
     return found
 

@@ -6,8 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.judging import written_identity
-from webhook.decision import Finding, Outcome
-from webhook.engine import ENGINE
+from webhook.decision import ENGINE, Finding, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

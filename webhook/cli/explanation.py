@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from webhook.cli.additions import addition_of
 from webhook.cli.explain_pool import read_pool
 from webhook.cli.reclaims import reclaims
-from webhook.decision import Outcome
-from webhook.engine import ENGINE
+from webhook.decision import ENGINE, Outcome
 from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:

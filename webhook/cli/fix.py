@@ -19,10 +19,9 @@ from webhook.cli.project import take_project_file
 from webhook.cli.terminal import complain, plain
 from webhook.cli.writing import write_whole
 from webhook.cluster.sources import STDIN
-from webhook.decision import Outcome
+from webhook.decision import ENGINE, Outcome
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
-from webhook.engine import ENGINE
 from webhook.patch import apply_json
 from webhook.policy.errors import Problem
 

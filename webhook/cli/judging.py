@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from webhook.cluster.files import DEFAULT_NAMESPACE
 from webhook.context import Context, Phase
-from webhook.decision import Finding, Outcome
+from webhook.decision import ENGINE, Finding, Outcome
 from webhook.documents import parse_pointer
-from webhook.engine import ENGINE, decide
+from webhook.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of

@@ -5,10 +5,11 @@ What they deny, spotgate denies too. Where Kubernetes can't be told what a polic
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import policy_kinds
-from webhook.cli import vap_labels, vap_validation
+from webhook.cli import vap_break_glass, vap_labels, vap_validation
 from webhook.cli.vap_cel import with_items
 from webhook.cli.vap_matching import JSON, Source
 from webhook.decision import Outcome
@@ -45,7 +46,7 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
         source = Source(bundle, policy, documents[policy.name], today)
         if policy.kind in _PARTS:
             source.leave_out_system_namespaces()
-            for part in _PARTS[policy.kind](source):
+            for part in chain(_PARTS[policy.kind](source), vap_break_glass.parts(source)):
                 exported += _documents(source, part)
         else:
             source.left_out = []  # nor are its exemptions

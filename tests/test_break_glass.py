@@ -1,0 +1,152 @@
+"""Who may write the break-glass annotation, and for how long it holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.test_engine import DEPLOYMENT, POD, POOLS, JudgesPools, Says, index, outcomes, policy, request, validate
+from webhook.break_glass import why_void
+from webhook.decision import Decision, Outcome
+from webhook.globs import Globs
+from webhook.policy.common import MatchSpec
+from webhook.policy.match import Matcher
+from webhook.rules.protocol import ResourceRule
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+SRE = Globs(("sre",))
+MEMBER = {"username": "ann", "groups": ["sre"]}
+OTHER = {"username": "joe", "groups": ["devs"]}
+POD_CREATE_UPDATE = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE"))
+
+
+def pool(reason: str | None = None, *, bad: bool = False, **metadata: Any) -> dict[str, Any]:
+    annotations = {} if reason is None else {"spotgate.dev/break-glass": reason}
+    return {"metadata": {"name": "a", "annotations": annotations, **metadata}, "spec": {"bad": bad}}
+
+
+def judged(
+    value: dict[str, Any] | None, old: dict[str, Any] | None = None, user: dict[str, Any] = OTHER, **changes: Any
+) -> Decision:
+    operation = "CREATE" if old is None else "DELETE" if value is None else "UPDATE"
+    guarded = index(policy(JudgesPools(), **{"rules": (POOLS,), "break_glass": SRE, **changes}))
+    asked = request(value, group="example.com", resource="pools", operation=operation, oldObject=old, userInfo=user)
+    return validate(guarded, asked)
+
+
+def wrote(decision: Decision) -> list[Outcome]:
+    return [each.outcome for each in decision.findings if each.policy == "spotgate"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "user", "denied"),
+    [
+        (pool(), pool("fire"), OTHER, True),
+        (None, pool("fire"), OTHER, True),
+        (pool("fire"), pool("fire, still"), OTHER, True),
+        (pool("fire until 2026-11-20T00:00:00Z"), pool("fire until 2027-11-20T00:00:00Z"), OTHER, True),
+        (pool("fire"), pool(), OTHER, False),
+        (pool("fire"), pool("fire"), OTHER, False),
+        (pool(), pool("fire"), MEMBER, False),
+        (None, pool("fire"), MEMBER, False),
+        (pool("fire"), pool("fire, still"), MEMBER, False),
+        (pool(), pool("fire"), {"username": "system:serviceaccount:kube-system:replicaset-controller"}, False),
+    ],
+)
+def test_only_members_put_the_annotation_on_or_change_it(
+    before: dict[str, Any] | None, after: dict[str, Any], user: dict[str, Any], *, denied: bool
+) -> None:
+    said = judged(after, before, user)
+    assert said.denied is denied
+    assert wrote(said) == ([Outcome.DENY] if denied else [])
+
+
+def test_a_member_is_not_led_astray_by_what_somebody_else_wrote() -> None:
+    (finding,) = judged(pool("go on"), pool()).findings
+    assert finding.field == 'metadata.annotations["spotgate.dev/break-glass"]'
+    assert finding.reason == "only members of these groups may write the annotation spotgate.dev/break-glass: sre"
+    assert finding.detail == "joe is in none of them, and a later request of a member would go ahead by it."
+
+
+def test_where_no_policy_on_the_object_has_break_glass_the_annotation_is_anybodys() -> None:
+    annotated = {**POD, "metadata": {"name": "web", "annotations": {"spotgate.dev/break-glass": "x"}}}
+    assert not wrote(validate(index(policy(Says(()))), request(annotated)))
+    elsewhere = Matcher(MatchSpec.model_validate({"namespaces": {"include": ["team-b"]}}))
+    assert not wrote(validate(index(policy(Says(()), break_glass=SRE, matcher=elsewhere)), request(annotated)))
+
+
+def test_a_policy_for_deletions_alone_guards_what_is_read_then() -> None:
+    deletions = ResourceRule(api_groups=("example.com",), resources=("pools",), operations=("DELETE",))
+    assert wrote(judged(pool("fire"), pool(), rules=(deletions,))) == [Outcome.DENY]
+    assert not judged(None, pool("fire"), MEMBER, rules=(deletions,)).denied
+
+
+def test_it_weighs_no_more_than_the_policy_whose_denials_it_would_lift() -> None:
+    assert wrote(judged(pool("fire"), pool(), enforcement=Outcome.WARN)) == [Outcome.WARN]
+
+
+CONTROLLED: dict[str, Any] = {
+    "ownerReferences": [{"kind": "RayCluster", "name": "a", "apiVersion": "ray.io/v1", "controller": True}]
+}
+COPIED = {"name": "web", "annotations": {"spotgate.dev/break-glass": "fire"}}
+
+
+@pytest.mark.parametrize("resource", ["pods", "deployments"])
+def test_what_a_controller_copies_is_not_denied_and_has_no_effect(resource: str) -> None:
+    guarded = index(policy(Says(), rules=(POD_CREATE_UPDATE,), break_glass=SRE, template_outcome=Outcome.DENY))
+    value = {**(POD if resource == "pods" else DEPLOYMENT), "metadata": {**COPIED, **CONTROLLED}}
+    group = "" if resource == "pods" else "apps"
+    asked = request(value, group=group, resource=resource, userInfo={"username": "system:serviceaccount:ray:operator"})
+    said = validate(guarded, asked)
+    assert not wrote(said)
+    by_member = validate(guarded, replace(asked, user_info=replace(asked.user_info, groups=("sre",))))
+    (finding,) = by_member.findings
+    assert finding.outcome is Outcome.DENY
+    assert finding.detail.endswith("has no effect: a controller made the object, and may have copied it.")
+
+
+def test_a_node_pool_with_an_owner_is_no_copy() -> None:
+    assert wrote(judged(pool("fire", **CONTROLLED), pool(**CONTROLLED))) == [Outcome.DENY]
+    assert not judged(pool("fire", bad=True, **CONTROLLED), pool(**CONTROLLED), MEMBER).denied
+
+
+def test_on_the_command_line_nobody_is_accused_who_is_not_known() -> None:
+    guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=SRE))
+    asked = request(pool("fire"), group="example.com", resource="pools", userInfo={"username": ""})
+    (finding,) = validate(guarded, asked, offline=True).findings
+    assert finding.outcome is Outcome.INDETERMINATE
+    assert finding.fix == "pass --user and --group"
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("fire", ""),
+        ("fire until Monday", ""),
+        ("fire until 2026-11-21T00:00:01Z", ""),
+        ("fire until 2026-11-21T02:00:00.5+02:00", ""),
+        ("fire until 2026-11-20T23:59:59Z", "it ended at 2026-11-20T23:59:59Z"),
+        ("fire until 2026-11-21T01:59:59+02:00 ", "it ended at 2026-11-21T01:59:59+02:00"),
+        ("until 2026-11-22T00:00:00Z", "it gives no reason"),
+        ("  ", "it gives no reason"),
+        ("fire until 2026-11-30", "2026-11-30 is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
+        ("fire until 2026-02-30T00:00:00Z", "2026-02-30T00:00:00Z is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
+        ("fire until 2026-11-30T00:00:00", "2026-11-30T00:00:00 is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
+        ("fire until 18:00", "18:00 is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
+    ],
+)
+def test_it_may_end(value: str, why: str) -> None:
+    assert why_void(value, NOW) == why
+
+
+def test_past_its_end_a_denial_is_one_again_and_says_so() -> None:
+    ending = pool("fire until 2026-11-21T12:00:00Z", bad=True)
+    guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=SRE))
+    asked = request(ending, group="example.com", resource="pools", userInfo=MEMBER)
+    assert outcomes(validate(guarded, asked)) == ["warn"]
+    (finding,) = validate(guarded, asked, now=NOW + timedelta(days=1)).findings
+    assert finding.outcome is Outcome.DENY
+    assert finding.detail == "spotgate.dev/break-glass has no effect: it ended at 2026-11-21T12:00:00Z."
