@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-WRONG = Violation(reason="it is wrong", field="spec.x", fix="make it right")
+WRONG = Violation(id="unwanted", reason="it is wrong", field="spec.x", fix="make it right")
 REPLICASET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 POOLS = ResourceRule(api_groups=("example.com",), resources=("pools", "pools/scale"), operations=("*",))
 
@@ -58,7 +58,7 @@ class Tolerates:
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         del context
         if not subject.pod.spec.tolerations:
-            yield Violation(reason="no toleration", field="spec.tolerations")
+            yield Violation(id="unwanted", reason="no toleration", field="spec.tolerations")
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class JudgesPools:
 def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
     defaults: dict[str, Any] = {
         "kind": "Test",
+        "slug": "test",
         "enforcement": Outcome.DENY,
         "rules": (PODS_CREATE,),
         "exclude": (),
@@ -162,7 +163,7 @@ def test_enforcement_only_lowers_what_a_rule_says(enforcement: Outcome, said: Ou
     rule = Says((replace(WRONG, outcome=said),))
     decision = validate(index(policy(rule, enforcement=enforcement)), request(POD))
     assert outcomes(decision) == [expected]
-    assert decision.audit == {"policy": f"{expected}: it is wrong"}
+    assert decision.audit == {"policy": f"{expected} test/unwanted: it is wrong"}
 
 
 def test_a_request_that_nobody_matches_is_not_even_decoded() -> None:
@@ -584,6 +585,7 @@ def test_the_finding_that_is_not_decided_says_what_is_missing_and_what_it_would_
     (finding,) = validate(judging, request(POD), offline=True).findings
     assert finding == Finding(
         policy="policy",
+        id="object/namespace-unknown",
         outcome=Outcome.INDETERMINATE,
         reason="match.namespaceSelector asks for labels of namespace team-a, which are not known",
         detail="If it selects the namespace, this is `deny`: it is wrong.",

@@ -15,7 +15,7 @@ from webhook.response import errored, respond
 
 
 def finding(outcome: Outcome = Outcome.DENY, **changes: Any) -> Finding:
-    return Finding(**{"policy": "p", "outcome": outcome, "reason": "it is wrong", **changes})
+    return Finding(**{"policy": "p", "id": "kind/what", "outcome": outcome, "reason": "it is wrong", **changes})
 
 
 def answer(decision: Decision, phase: Phase = Phase.VALIDATE) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_R4_a_denial_says_what_where_and_how_to_fix_it() -> None:
         "status": "Failure",
         "code": 403,
         "reason": "Forbidden",
-        "message": "[p] it is wrong (at spec.x)\n  because of this\n  Fix: write that",
+        "message": "[p] it is wrong (at spec.x) [kind/what]\n  because of this\n  Fix: write that",
     }
 
 
@@ -82,7 +82,7 @@ def test_R4_what_users_wrote_is_no_line_of_its_own() -> None:
     said = finding(reason="no pool `a\nWarning: b`", field='metadata.labels["a\nWarning: b"]', detail="c\nWarning: d")
     message = answer(Decision(findings=(said,)))["status"]["message"]
     assert message.splitlines() == [
-        '[p] no pool `a Warning: b` (at metadata.labels["a Warning: b"])',
+        '[p] no pool `a Warning: b` (at metadata.labels["a Warning: b"]) [kind/what]',
         "  c",
         "  Warning: d",
     ]
@@ -92,7 +92,7 @@ def test_R5_warnings_are_short_lines_that_say_all() -> None:
     long = " ".join(f"word{number}" for number in range(100))
     warnings = answer(Decision(findings=(finding(Outcome.WARN, detail=long, fix="do it"),)))["warnings"]
     assert all(len(line) <= 120 for line in warnings)
-    assert warnings[0] == "[p] it is wrong"
+    assert warnings[0] == "[p] it is wrong [kind/what]"
     assert warnings[-1] == "  Fix: do it"
     assert " ".join(" ".join(warnings[1:-1]).split()) == long
 

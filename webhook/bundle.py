@@ -218,6 +218,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
     return Policy(
         name=document.name,
         kind=document.kind,
+        slug=kind.slug,
         enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
         rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),
         exclude=tuple(map(_rule, spec.match.exclude_resource_rules)),

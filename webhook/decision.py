@@ -58,6 +58,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """A bare finding, as a rule emits it: before enforcement, exemptions and break-glass.
 
     Attributes:
+        id: what it finds, in words: the second part of the finding's id. Its text is in the kind's findings file.
         reason: one short sentence that is always shown; at most about 100 characters.
         field: the offending field, as ``metadata.labels["a/b"]``, relative to what the rule was given.
         detail: what a person needs to understand it; may be empty.
@@ -69,6 +70,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         part: of the policy's ``spec`` that found it, as ``validations[0]``, where its rule is divided into parts.
     """
 
+    id: str
     reason: str
     field: str = ""
     detail: str = ""
@@ -83,11 +85,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A settled finding: what is wrong, how much it weighs here, where, and how to fix it.
 
     Attributes:
+        id: stable, whatever the wording: the policy kind in kebab case and what was found, as
+            ``reserved-labels/reserved``; ``object/...`` where the finding is of no policy kind.
         lowered: why it weighs less than the policy's enforcement would have it, as a phrase; only where there is a
             trace, and it is not in the detail.
     """
 
     policy: str
+    id: str
     outcome: Outcome
     reason: str
     detail: str = ""
@@ -96,8 +101,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     lowered: str = ""
 
     def message(self) -> str:
-        """The finding for a person: reason and field on the first line, detail and fix below."""
-        first = f"[{self.policy}] {self.reason}" + (f" (at {self.field})" if self.field else "")
+        """The finding for a person: reason, field and id on the first line, detail and fix below."""
+        at = f" (at {self.field})" if self.field else ""
+        first = f"[{self.policy}] {self.reason}{at} [{self.id}]"
         lines = [first.replace("\n", " ")]  # users' text may be in it, and must not look like a line of ours
         if self.detail:
             lines.append(indent(self.detail, "  "))

@@ -79,6 +79,7 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
 def _malformed(error: MalformedObjectError) -> Decision:
     finding = Finding(
         policy=ENGINE,
+        id="object/unreadable",
         outcome=Outcome.DENY,
         reason=f"the object can't be read: {error.problem}",
         field=error.field,
@@ -155,6 +156,7 @@ class _Evaluation:
         self._validate(tuple(policy for policy in direct if policy.any_size), subject, "")
         self.guard_break_glass(self.route.guards)
         over = Violation(
+            id="too-large",
             reason=error.reason,
             field=error.field,
             detail="Nothing was injected, and only labels were judged.",
@@ -171,7 +173,9 @@ class _Evaluation:
             if policy.validator is not None and not (self._is_foreign(policy) or self._is_exempt(policy, subject))
         ]
         if found:
-            self.findings.append(replace(max(found, key=lambda each: each.outcome), policy=ENGINE))
+            self.findings.append(
+                replace(max(found, key=lambda each: each.outcome), policy=ENGINE, id="object/too-large")
+            )
 
     def _was_over_bound(self) -> bool:
         """Had the object more of something than is judged before this UPDATE, too?"""
@@ -192,7 +196,7 @@ class _Evaluation:
 
     def decision(self) -> Decision:
         for finding in self.findings:
-            said = f"{finding.outcome}: {finding.reason}"
+            said = f"{finding.outcome} {finding.id}: {finding.reason}"
             self.audit[finding.policy] = "; ".join(filter(None, (self.audit.get(finding.policy), said)))
         steps = tuple(self.recording.steps) if self.recording is not None else ()
         return Decision(
@@ -317,7 +321,15 @@ class _Evaluation:
     def _unreadable(self, error: MalformedObjectError) -> None:
         self.unknown += 1
         reason = f"the pod template can't be read and was not judged: {error.problem}"
-        self.findings.append(Finding(policy=ENGINE, outcome=Outcome.WARN, reason=reason, field=error.field))
+        self.findings.append(
+            Finding(
+                policy=ENGINE,
+                id="object/template-unreadable",
+                outcome=Outcome.WARN,
+                reason=reason,
+                field=error.field,
+            )
+        )
 
     def _mutate(self, policies: tuple[Policy, ...], subject: Judged, recorder: Recorder) -> None:
         editor: PodEditor | None = None

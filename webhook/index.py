@@ -46,6 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled policy.
 
     Attributes:
+        slug: the kind in kebab case; the first part of its findings' ids.
         enforcement: the most a finding may become.
         rules: what it matches; ``exclude`` is taken out of it.
         matcher: the rest of ``match``.
@@ -64,6 +65,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
+    slug: str
     enforcement: Outcome
     rules: tuple[ResourceRule, ...]
     exclude: tuple[ResourceRule, ...]

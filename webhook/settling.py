@@ -47,11 +47,13 @@ class Undecided(NamedTuple):
     """Why nobody can tell whether a policy looks at an object.
 
     Attributes:
+        id: of the finding that says so.
         reason: what is not known.
         otherwise: the condition under which its findings count, as the beginning of a sentence.
         fix: how it becomes known.
     """
 
+    id: str
     reason: str
     otherwise: str
     fix: str
@@ -60,6 +62,7 @@ class Undecided(NamedTuple):
     def of_selector(cls, namespace: str) -> Undecided:
         """Build it for a namespace of which nobody gave the labels."""
         return cls(
+            "object/namespace-unknown",
             f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
             "If it selects the namespace",
             f"give the manifest of Namespace {namespace}, among the files or with --state",
@@ -69,6 +72,7 @@ class Undecided(NamedTuple):
     def of_owner(cls, namespace: str, view: ClusterView) -> Undecided:
         """Build it for a namespace that a provider has for itself, if the cluster is one of that provider's."""
         return cls(
+            "object/namespace-owner-unknown",
             f"namespace {namespace} may be one of the platform's own, which are never touched",
             f"{view.why_unknown} If it is not the platform's",
             view.remedy,
@@ -123,6 +127,7 @@ class Settling:
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
             policy=policy.name,
+            id=undecided.id if undecided else f"{policy.slug}/{violation.id}",
             outcome=outcome,
             reason=_cut(violation.reason),
             detail=_cut(detail),

@@ -50,6 +50,7 @@ def test_finding_says_where_what_why_and_how_to_mend_it(check: Check, write: Wri
         "namespace": "default",
         "name": "web",
         "policy": "labels",
+        "id": "reserved-labels/reserved",
         "outcome": "deny",
         "field": 'metadata.labels["example.com/team"]',
     }
@@ -58,7 +59,7 @@ def test_finding_says_where_what_why_and_how_to_mend_it(check: Check, write: Wri
 def test_json_has_exactly_the_fields_that_are_promised_in_their_order(check: Check, write: Write) -> None:
     report = check(write("all.yaml", f"{POD}---\n{SPOT_POD}---\n{SPOT_POOL}---\n{ON_DEMAND_POOL}")).json
     assert list(report) == ["results", "patches", "summary"]
-    fields = "file line apiVersion kind namespace name policy outcome reason detail field fix"
+    fields = "file line apiVersion kind namespace name policy id outcome reason detail field fix"
     assert [" ".join(result) for result in report["results"]] == [fields]
     assert [" ".join(patch) for patch in report["patches"]] == ["file line kind namespace name patch"]
     assert list(report["summary"].items()) == [

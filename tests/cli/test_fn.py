@@ -80,7 +80,7 @@ def test_result_names_the_object_the_field_the_file_and_the_policy(run: Run, pol
         "resourceRef": {"apiVersion": "v1", "kind": "Pod", "name": "web"},
         "field": {"path": 'metadata.labels["example.com/team"]'},
         "file": {"path": "apps/web.yaml", "index": 3},
-        "tags": {"policy": "labels", "outcome": "deny"},
+        "tags": {"policy": "labels", "id": "reserved-labels/reserved", "outcome": "deny"},
     }
     assert result["message"].startswith("label example.com/team is in the reserved domain example.com\n")
     assert "\nFix: " in result["message"]
@@ -88,7 +88,9 @@ def test_result_names_the_object_the_field_the_file_and_the_policy(run: Run, pol
 
 def test_findings_are_on_standard_error_too_because_kustomize_shows_no_results(run: Run, policies: Path) -> None:
     done = run("fn", stdin=resource_list(read_from("web.yaml", 0, POD), policies=str(policies)))
-    assert done.err.startswith("web.yaml: deny  Pod default/web  labels\n    label example.com/team is in ")
+    assert done.err.startswith(
+        "web.yaml: deny  Pod default/web  labels  reserved-labels/reserved\n    label example.com/team is in "
+    )
     assert '(at metadata.labels["example.com/team"])\n' in done.err
 
 

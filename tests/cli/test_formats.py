@@ -49,14 +49,14 @@ pytestmark = pytest.mark.usefixtures("files")
 # SARIF
 
 
-def test_sarif_has_a_result_for_each_finding_on_its_line_and_a_rule_for_each_policy(run: Run) -> None:
+def test_sarif_has_a_result_for_each_finding_on_its_line_and_a_rule_for_each_id(run: Run) -> None:
     results = check(run, "-o", "json").json["results"]
     log = check(run, "-o", "sarif").json
 
     (ran,) = log["runs"]
     assert log["version"] == "2.1.0"
     rules = ran["tool"]["driver"]["rules"]
-    assert {"labels", "fallback", "termination"} <= {rule["id"] for rule in rules}
+    assert {"reserved-labels/reserved", "on-demand-fallback/missing"} <= {rule["id"] for rule in rules}
     assert all(rule["help"]["text"] for rule in rules)
     shown = []
     for result in ran["results"]:
@@ -64,8 +64,8 @@ def test_sarif_has_a_result_for_each_finding_on_its_line_and_a_rule_for_each_pol
         (location,) = result["locations"]
         place = location["physicalLocation"]
         shown.append((result["ruleId"], place["artifactLocation"]["uri"], place["region"]["startLine"]))
-    assert shown == [(each["policy"], each["file"], each["line"]) for each in results]
-    assert ("labels", "deploy/pod.yaml", 7) in shown
+    assert shown == [(each["id"], each["file"], each["line"]) for each in results]
+    assert ("reserved-labels/reserved", "deploy/pod.yaml", 7) in shown
     assert ran["results"][0]["locations"][0]["physicalLocation"]["region"] == {"startLine": 7, "startColumn": 5}
     assert {result["level"] for result in ran["results"]} == {"error"}
 
@@ -106,7 +106,7 @@ def test_sarif_names_files_as_the_repository_has_them(run: Run) -> None:
 def test_two_equal_findings_in_one_file_have_two_fingerprints(run: Run) -> None:
     Path("deploy/pod.yaml").write_text(f"{POD}---\n{POD}")
     (ran,) = check(run, "-o", "sarif").json["runs"]
-    found = [result for result in ran["results"] if result["ruleId"] == "labels"]
+    found = [result for result in ran["results"] if result["ruleId"] == "reserved-labels/reserved"]
     assert len({result["partialFingerprints"]["spotgate/v1"] for result in found}) == len(found) == 2
 
 

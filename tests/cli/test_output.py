@@ -32,6 +32,7 @@ FINDING = Result(
     namespace="team-a",
     name="web",
     policy="labels",
+    id="reserved-labels/reserved",
     outcome="deny",
     reason="the label is wrong",
     detail="It " + "really " * 60 + "is.",
@@ -65,7 +66,7 @@ def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_a
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert shown(Report.of([judged(FINDING), judged(), judged()], [], skipped=2), capsys) == [
-        "deploy/web.yaml:12  deny  Pod team-a/web  labels",
+        "deploy/web.yaml:12  deny  Pod team-a/web  labels  reserved-labels/reserved",
         '    the label is wrong (at metadata.labels["a/b"])',
         f"    {FINDING.detail}",
         "    Fix: write:",

@@ -29,7 +29,7 @@ def test_an_issue_for_each_finding_on_its_line(run: Run, write: Write, policies:
     assert issue == {
         "description": "Pod web: label example.com/team is in the reserved domain example.com. "
         + issue["description"].partition("example.com. ")[2],
-        "check_name": "labels",
+        "check_name": "reserved-labels/reserved",
         "fingerprint": issue["fingerprint"],
         "severity": "critical",
         "location": {"path": "deploy/pod.yaml", "lines": {"begin": 7}},
@@ -52,8 +52,8 @@ def test_fingerprints_are_all_different_and_stay_when_lines_move(run: Run, write
 def test_what_outcomes_weigh(run: Run, write: Write, policies: Path) -> None:
     found = issues(run, policies, "--partial", write("pod.yaml", f"{POD}---\n{SPOT_POOL}"))
     assert {(issue["check_name"], issue["severity"]) for issue in found} == {
-        ("labels", "critical"),
-        ("fallback", "minor"),
+        ("reserved-labels/reserved", "critical"),
+        ("on-demand-fallback/pools-unknown", "minor"),
     }
 
 

@@ -152,7 +152,7 @@ def test_a_new_denial_is_told_with_its_finding(run: Run, write: Write) -> None:
     assert (done.code, done.err) == (1, "")
     assert done.out == (
         "reviews.jsonl:2  allowed -> denied  CREATE pods shop/web  validate\n"
-        '    + deny  [labels] label example.com/team is in the reserved domain example.com (at metadata.labels["example.com/team"])\n'
+        '    + deny  [labels] label example.com/team is in the reserved domain example.com (at metadata.labels["example.com/team"]) [reserved-labels/reserved]\n'
         "\n"
         "2 reviews: 1 change: 1 denied now, 1 with other findings\n"
     )
@@ -228,6 +228,7 @@ def test_json_has_every_review_that_changes(run: Run, write: Write) -> None:
             "new": [
                 {
                     "policy": "labels",
+                    "id": "reserved-labels/reserved",
                     "outcome": "deny",
                     "reason": "label example.com/team is in the reserved domain example.com",
                     "field": 'metadata.labels["example.com/team"]',

@@ -145,6 +145,7 @@ def test_a_browser_runs_nothing_that_users_write(tmp_path: Path, browse: Callabl
             namespace=text,
             name=text,
             policy=text,
+            id=text,
             outcome="deny",
             reason=text,
             detail=text,

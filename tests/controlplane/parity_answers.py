@@ -220,5 +220,5 @@ class Offline:
 
 def _findings(report: JSON) -> Iterable[Finding]:
     for each in report["results"]:
-        said = {key: each[key] for key in ("policy", "reason", "detail", "field", "fix")}
+        said = {key: each[key] for key in ("policy", "id", "reason", "detail", "field", "fix")}
         yield Finding(outcome=Outcome[each["outcome"].upper()], **said)

@@ -97,7 +97,7 @@ def test_a_changed_template_is_a_new_pod_with_a_new_grace_period(team: Kubectl) 
 
 OVER_BUDGET = """\
 [graceful-termination] a grace period of 600 s is 330 s over what a reclaim leaves (at
-    {at}spec.terminationGracePeriodSeconds)
+    {at}spec.terminationGracePeriodSeconds) [graceful-termination/over-budget]
   On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: a Pod has 300 s, less a safety
     margin of 30 s. SIGKILL comes 300 s before your grace period ends: what is not saved by then is lost.
   Fix: set `terminationGracePeriodSeconds: 270` and save within that, or run it on-demand: label {labelled}
@@ -107,14 +107,14 @@ OVER_BUDGET_IN_A_TEMPLATE = OVER_BUDGET.format(at="spec.template.", labelled="th
 
 UNKNOWN_CLASS = """\
 [graceful-termination] unknown workload class `queueworker`, did you mean `queue-worker`? (at
-    {at}metadata.labels["spotgate.dev/workload-class"])
+    {at}metadata.labels["spotgate.dev/workload-class"]) [graceful-termination/unknown-class]
   The Pod is treated as `{otherwise}`. The policy has: `batch`, `checkpointing`, `queue-worker`, `stateless`.
   Fix: name one of these, or add the class to the policy's `classes`
 """
 
 TOO_LONG_A_SLEEP = """\
 [graceful-termination] the preStop sleep of `main` takes 45 s of a grace period of 45 s (at
-    spec.containers[0].lifecycle.preStop)
+    spec.containers[0].lifecycle.preStop) [graceful-termination/sleep-too-long]
   preStop runs inside the grace period: SIGTERM comes when the sleep is over, and SIGKILL right after it.
   Fix: sleep less than 45 s, or set `terminationGracePeriodSeconds` to more than 45 (at most 270)
 """

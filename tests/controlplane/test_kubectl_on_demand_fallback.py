@@ -87,7 +87,7 @@ def refused(result: Result) -> str:
 # Creating
 
 UNCOVERED = (
-    "GPU spot pool NodePool train-spot has no on-demand fallback (at spec.computeClass)\n"
+    "GPU spot pool NodePool train-spot has no on-demand fallback (at spec.computeClass) [on-demand-fallback/missing]\n"
     "  When CoreWeave CKS reclaims its nodes, Pods stay pending unless another pool takes them. The policy wants an "
     "on-demand pool with GPUs, and there is none that can be used. What does not count: NodePool cpu-control-plane: it has "
     "no GPUs.\n"
@@ -146,7 +146,7 @@ def test_in_the_wrong_order_a_second_run_is_needed(alice: Kubectl) -> None:
 def test_a_superchip_pool_on_spot_is_denied_whatever_else_there_is(alice: Kubectl) -> None:
     pool = node_pool("rack", instanceType="gb200-4x", computeClass="spot")
     assert refused(alice.run("apply", "--filename=-", documents=as_list(pool))) == (
-        "NodePool rack can't be spot: gb200-4x is a superchip (at spec.computeClass)\n"
+        "NodePool rack can't be spot: gb200-4x is a superchip (at spec.computeClass) [on-demand-fallback/superchip]\n"
         "  CoreWeave CKS has no spot capacity of this type: the pool would stay empty.\n"
         "  Fix: make the pool on-demand, or take another instance type\n"
     )
@@ -155,6 +155,7 @@ def test_a_superchip_pool_on_spot_is_denied_whatever_else_there_is(alice: Kubect
 # Taking the last fallback away
 
 LAST = "NodePool h100 is the last on-demand fallback of GPU spot pool NodePool h100-spot"
+ID = " [on-demand-fallback/last-fallback]"
 LEFT = "  Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs"
 EMPTY = "; NodePool h100: it has 0 nodes and no autoscaling"
 AUTOSCALE = "turn on spec.autoscaling, with spec.maxNodes above 0, to run it at 0 nodes, or "
@@ -164,19 +165,19 @@ OTHERWISE = f"delete the spot pools first, or {example('h100-spot').format('anot
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        (f"delete {KIND} h100", f"{LAST}\n{LEFT}.\n  Fix: {OTHERWISE}"),
-        (f"delete {KIND} h100 --dry-run=server", f"{LAST}\n{LEFT}.\n  Fix: {OTHERWISE}"),
+        (f"delete {KIND} h100", f"{LAST}{ID}\n{LEFT}.\n  Fix: {OTHERWISE}"),
+        (f"delete {KIND} h100 --dry-run=server", f"{LAST}{ID}\n{LEFT}.\n  Fix: {OTHERWISE}"),
         (
             f"scale {KIND}/h100 --replicas=0",
-            f"{LAST} (at spec.replicas)\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
+            f"{LAST} (at spec.replicas){ID}\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
         ),
         (
             f'patch {KIND} h100 --type=merge --patch={{"spec":{{"targetNodes":0}}}}',
-            f"{LAST} (at spec.targetNodes)\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
+            f"{LAST} (at spec.targetNodes){ID}\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
         ),
         (
             f'patch {KIND} h100 --type=merge --patch={{"spec":{{"instanceType":"turin-gp"}}}}',
-            f"{LAST} (at spec.instanceType)\n{LEFT}; NodePool h100: it has no GPUs.\n  Fix: {OTHERWISE}",
+            f"{LAST} (at spec.instanceType){ID}\n{LEFT}; NodePool h100: it has no GPUs.\n  Fix: {OTHERWISE}",
         ),
     ],
     ids=["delete", "delete, dry run", "scale", "patch its size", "patch its type"],
@@ -190,8 +191,11 @@ def test_the_last_fallback_can_not_be_taken_away(command: str, text: str, alice:
 def test_the_last_fallback_can_not_be_made_spot(alice: Kubectl) -> None:
     patch = '--patch={"spec":{"computeClass":"spot"}}'
     said = refused(alice.run("patch", KIND, "h100", "--type=merge", patch)).splitlines()
-    assert said[0] == "GPU spot pool NodePool h100 has no on-demand fallback (at spec.computeClass)"
-    assert f"[on-demand-fallback] {LAST} (at spec.computeClass)" in said
+    assert (
+        said[0]
+        == "GPU spot pool NodePool h100 has no on-demand fallback (at spec.computeClass) [on-demand-fallback/missing]"
+    )
+    assert f"[on-demand-fallback] {LAST} (at spec.computeClass){ID}" in said
 
 
 @pytest.mark.parametrize(
@@ -235,6 +239,7 @@ def test_deleting_all_pools_takes_a_second_run(alice: Kubectl) -> None:
 
 BROKEN = f"""\
 [on-demand-fallback] {LAST}
+   {ID}
   Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs. Not denied:
     break-glass by erin: incident 42.
   Fix: {OTHERWISE}"""
@@ -256,11 +261,11 @@ def test_break_glass_is_for_the_groups_of_the_policy_and_always_in_the_audit_log
     ]
     assert told == [
         {
-            "node-pools.spotgate.dev/on-demand-fallback": f"deny: {LAST}",
+            "node-pools.spotgate.dev/on-demand-fallback": f"deny on-demand-fallback/last-fallback: {LAST}",
             "node-pools.spotgate.dev/break-glass-refused": "alice: incident 42",
         },
         {
-            "node-pools.spotgate.dev/on-demand-fallback": f"warn: {LAST}",
+            "node-pools.spotgate.dev/on-demand-fallback": f"warn on-demand-fallback/last-fallback: {LAST}",
             "node-pools.spotgate.dev/break-glass": "erin: incident 42",
         },
     ]

@@ -29,7 +29,7 @@ def denial(key: str, field: str, fix: str, webhook: str = "workloads") -> str:
     domain = key.partition("/")[0].partition(".")[2]
     return (
         f'admission webhook "{webhook}.spotgate.dev" denied the request: [reserved-labels] label {key} is in the reserved '
-        f'domain {domain} (at {field}["{key}"])\n'
+        f'domain {domain} (at {field}["{key}"]) [reserved-labels/reserved]\n'
         f"  Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.\n"
         f"  Fix: {fix}\n"
     )
@@ -167,7 +167,7 @@ def test_a_workload_older_than_the_webhook_still_replaces_its_pods(cluster: Clus
     ]
     assert created[-1]["workloads.spotgate.dev/controller-created"] == controller
     assert created[-1]["workloads.spotgate.dev/reserved-labels"] == (
-        "warn: label qos.coreweave.cloud/interruptible is in the reserved domain coreweave.cloud"
+        "warn reserved-labels/reserved: label qos.coreweave.cloud/interruptible is in the reserved domain coreweave.cloud"
     )
 
 

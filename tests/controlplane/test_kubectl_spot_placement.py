@@ -146,14 +146,14 @@ def test_a_running_pod_is_left_where_it_is_and_can_be_changed(team: Kubectl) -> 
 
 UNKNOWN_VALUE = """\
 [spot-placement] the label spotgate.dev/capacity has the unknown value `Spot`, did you mean `spot`? (at
-    {at}metadata.labels["spotgate.dev/capacity"])
+    {at}metadata.labels["spotgate.dev/capacity"]) [spot-placement/unknown-capacity]
   It has no effect: the Pod is not placed on spot by it. There are: spot, spot-preferred, on-demand.
   Fix: write `spotgate.dev/capacity: spot`, or one of the others
 """
 
 NO_SUCH_POOL = """\
 [spot-placement] there is no node pool `cpu-sopt`, did you mean `cpu-spot`? (at
-    {at}metadata.annotations["spotgate.dev/node-pool"])
+    {at}metadata.annotations["spotgate.dev/node-pool"]) [spot-placement/no-such-spot-pool]
   The annotation names the spot pool that a Pod is to run on. Spot pools that take Pods: cpu-spot, h100-spot. Nothing
     was changed about where it may run.
   Fix: name one of these pools, or remove the annotation
@@ -161,7 +161,7 @@ NO_SUCH_POOL = """\
 
 CONTRADICTION = """\
 [spot-placement] the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool that could take it
-    (at {at}spec.nodeSelector["compute.coreweave.com/node-pool"])
+    (at {at}spec.nodeSelector["compute.coreweave.com/node-pool"]) [spot-placement/own-selector-excludes]
   It targets spot by label spotgate.dev/capacity: spot, and demands `compute.coreweave.com/node-pool: h100`. It admits
     on-demand capacity instead: NodePool h100. The others do not take it either: NodePool h100-spot: it has GPUs, and
     the Pod requests none. Nothing was changed about where it may run.

@@ -20,7 +20,7 @@ BOTH = {"qos.coreweave.cloud/interruptable": "true", "qos.coreweave.com/graceful
 
 NO_BUDGET = """\
 [spot-suitability] no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once (at
-    spec.template.metadata.labels)
+    spec.template.metadata.labels) [spot-suitability/disruption-budget-missing]
   A budget makes a drain wait until replacements are ready, for as long as the node is there.
   Fix: apply one:
     apiVersion: policy/v1
@@ -35,7 +35,7 @@ NO_BUDGET = """\
 
 CONTRADICTION = """\
 [eviction-strategy] two eviction strategies contradict each other: which of them a node action follows is not defined
-    (at {at}metadata.labels["qos.coreweave.cloud/interruptable"])
+    (at {at}metadata.labels["qos.coreweave.cloud/interruptable"]) [eviction-strategy/contradiction]
   qos.coreweave.cloud/interruptable lets the Pod be deleted at once, qos.coreweave.com/graceful-interruptible makes the
     node wait for its grace period.
   Fix: keep one label, without qos.coreweave.cloud/interruptable or without this one:

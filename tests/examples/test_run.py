@@ -53,7 +53,7 @@ def test_nothing_is_left_running(run: subprocess.CompletedProcess[str]) -> None:
 def test_a_pipe_gets_no_colours_and_whole_lines(run: subprocess.CompletedProcess[str]) -> None:
     assert "\x1b" not in run.stdout
     denial = next(line for line in run.stdout.splitlines() if line.startswith("Error from server (Forbidden): "))
-    assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"])')
+    assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"]) [reserved-labels/reserved]')
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process has no SIGINT of its own there")

@@ -395,6 +395,7 @@ def test_a_class_that_the_policy_does_not_have_is_a_finding_and_the_pod_is_treat
     assert grace_after(value, rule()) == 30
     assert judge(value, rule()) == [
         Violation(
+            id="unknown-class",
             reason="unknown workload class `chekpointing`, did you mean `checkpointing`?",
             field='metadata.labels["spotgate.dev/workload-class"]',
             detail="The Pod is treated as `batch`. "
@@ -439,6 +440,7 @@ def test_an_unknown_word_in_the_annotation_is_a_finding() -> None:
 
     assert judge(value, rule()) == [
         Violation(
+            id="unknown-keep-word",
             reason="`grace-perod` is nothing that can be kept, did you mean `grace-period`?",
             field='metadata.annotations["spotgate.dev/keep"]',
             detail="The word has no effect. There are: `grace-period`, `pre-stop`, `node-selector`, `tolerations`.",
@@ -461,6 +463,7 @@ def test_an_annotation_full_of_rubbish_makes_one_short_finding() -> None:
 def test_a_grace_period_over_the_budget_is_reported_with_what_is_lost() -> None:
     assert judge_after(pod(grace=600), rule()) == [
         Violation(
+            id="over-budget",
             reason="a grace period of 600 s is 330 s over what a reclaim leaves",
             field="spec.terminationGracePeriodSeconds",
             detail="On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: a Pod has 300 s, "
@@ -522,6 +525,7 @@ def test_it_says_that_the_sleep_leaves_no_time() -> None:
 
     assert judge(value, rule()) == [
         Violation(
+            id="sleep-too-long",
             reason="the preStop sleep of `app` takes 60 s of a grace period of 60 s",
             field="spec.containers[0].lifecycle.preStop",
             detail="preStop runs inside the grace period: SIGTERM comes when the sleep is over, and SIGKILL right after it.",

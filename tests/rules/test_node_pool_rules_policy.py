@@ -227,6 +227,7 @@ def test_the_page_shows_what_is_said() -> None:
     (violation,) = judge(CKS, wrong)
     finding = Finding(
         policy="node-pool-rules",
+        id=f"node-pool-rules/{violation.id}",
         outcome=DENY,
         reason=violation.reason,
         field=violation.field,

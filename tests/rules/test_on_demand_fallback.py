@@ -201,6 +201,7 @@ def test_superchips_cannot_be_spot_whatever_else_exists(superchip: str, cluster:
     assert judge(created, None, cluster) == judge(created, changed(created, computeClass="default"), cluster)
     assert judge(created, None, cluster) == [
         Violation(
+            id="superchip",
             reason=f"NodePool gb can't be spot: {superchip} is a superchip",
             field="spec.computeClass",
             detail="CoreWeave CKS has no spot capacity of this type: the pool would stay empty.",
@@ -341,6 +342,7 @@ def test_an_update_without_the_old_object_is_judged_like_a_new_pool() -> None:
 def test_the_last_usable_fallback_may_not_be_deleted_before_the_spot_pools() -> None:
     assert judge(None, ON_DEMAND, [SPOT, CPU_POOL, ON_DEMAND]) == [
         Violation(
+            id="last-fallback",
             reason="NodePool h100-od is the last on-demand fallback of GPU spot pool NodePool h100-spot",
             detail="Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs.",
             fix="delete the spot pools first, or create another on-demand pool first, for example:\n" + EXAMPLE,
@@ -452,6 +454,7 @@ def test_other_subresources_and_other_kinds_say_nothing() -> None:
 def test_unknown_pools_are_no_empty_cluster(new: Json | None, old: Json | None) -> None:
     assert judge(new, old, None) == [
         Violation(
+            id="pools-unknown",
             reason="can't tell whether GPU spot pools have an on-demand fallback: the node pools are unknown",
             detail="the API server did not answer within 1.0 s",
             fix="try again later",
@@ -620,6 +623,7 @@ def test_moving_the_last_fallback_of_a_zone_is_a_warning_that_names_both() -> No
     old = pool("h100-od", zone="a")
     (violation,) = judge(changed(old, zone="b"), old, [spot], ZONED)
     assert violation == Violation(
+        id="other-zone",
         reason="GPU spot pool NodePool h100-spot can only fall back to another zone",
         field="spec.zone",
         detail="NodePool h100-spot is in a, NodePool h100-od in b: volumes of one zone can't follow.",
@@ -643,6 +647,7 @@ def test_the_denial_names_every_pool_that_does_not_count_and_shows_one_that_woul
     ]
     assert judge(spot_pool(autoscaling=True, maxNodes=16), None, others) == [
         Violation(
+            id="missing",
             reason="GPU spot pool NodePool h100-spot has no on-demand fallback",
             field="spec.computeClass",
             detail="When CoreWeave CKS reclaims its nodes, Pods stay pending unless another pool takes them. "

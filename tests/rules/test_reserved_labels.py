@@ -120,6 +120,7 @@ def test_a_domain_is_matched_on_a_label_boundary_of_the_prefix(key: str, *, rese
 def test_the_finding_names_the_key_the_field_and_the_way_out() -> None:
     assert judge(of_pod("foo.coreweave.cloud/bar")) == [
         Violation(
+            id="reserved",
             reason="label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud",
             field='metadata.labels["foo.coreweave.cloud/bar"]',
             detail="Labels in coreweave.cloud and its subdomains belong to the platform, which rejects those that users set.",
@@ -463,6 +464,7 @@ def test_asking_for_spot_on_the_deployment_instead_of_its_pods_is_said_with_the_
     old = {**value, "metadata": {"labels": {"app": "x"}}} if operation == "UPDATE" else None
     assert judge(of_workload("apps", "deployments", value, old, kind="Deployment")) == [
         Violation(
+            id="misplaced-spotgate-key",
             reason="label spotgate.dev/capacity has no effect on the Deployment itself, only on its Pods",
             field='metadata.labels["spotgate.dev/capacity"]',
             fix="move it to `spec.template.metadata.labels`",

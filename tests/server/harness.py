@@ -80,6 +80,7 @@ def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str =
     policy = Policy(
         name=name,
         kind="Test",
+        slug="test",
         enforcement=Outcome.DENY,
         rules=(ResourceRule(api_groups=("*",), resources=("*",), operations=("*",)),),
         exclude=(),

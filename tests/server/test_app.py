@@ -28,13 +28,13 @@ MIB = 1024 * 1024
 
 
 def deny(_: Subject, __: Context) -> Iterable[Violation]:
-    yield Violation(reason="it is not wanted")
+    yield Violation(id="unwanted", reason="it is not wanted")
 
 
 def deny_unknown(_: Subject, context: Context) -> Iterable[Violation]:
     """Deny, saying why the pools are unknown; nothing where they are known."""
     if context.view.pools is None:
-        yield Violation(reason=context.view.why_unknown, unknown=True)
+        yield Violation(id="unwanted", reason=context.view.why_unknown, unknown=True)
 
 
 def fail(subject: Subject, _: Context) -> Iterable[Violation]:
@@ -365,6 +365,7 @@ def test_a_decision_is_one_line(start: Start) -> None:
         "user": "anna@example.com",
         "allowed": False,
         "policies": ["test-policy"],
+        "findings": ["test/unwanted"],
         "patch_operations": 0,
         "caller": "unauthenticated",
         "peer": "127.0.0.1",
@@ -375,7 +376,7 @@ def test_H14_nothing_of_an_object_is_logged(start: Start) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "data": {"password": "aHVudGVyMg=="}, "x": {"y": "hunter2"}}
 
     def quote(subject: Subject, _: Context) -> Iterable[Violation]:
-        yield Violation(reason="no", detail=str(subject.object))
+        yield Violation(id="unwanted", reason="no", detail=str(subject.object))
 
     for judge in (quote, fail):
         served = start(bundle_of(judge))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def judge(subject: Subject, _: Context) -> Iterable[Violation]:
     if subject.request.name == "denied":
-        yield Violation(reason="no")
+        yield Violation(id="unwanted", reason="no")
 
 
 def test_the_version_names_program_bundle_and_policies(start: Start) -> None:

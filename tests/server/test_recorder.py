@@ -43,7 +43,7 @@ CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now(), view=Known().view())
 
 def reserved(subject: Subject, context: Context) -> Iterable[Violation]:
     del subject, context
-    yield Violation(reason="it is reserved")
+    yield Violation(id="unwanted", reason="it is reserved")
 
 
 class Recording:
@@ -88,7 +88,7 @@ def test_a_line_is_an_admission_review_with_its_answer_and_what_it_was_decided_w
     assert (line["response"]["allowed"], line["response"]["uid"]) == (False, line["request"]["uid"])
     assert (line["spotgate"]["phase"], line["spotgate"]["bundle"]) == ("validate", "test-policy")
     assert line["spotgate"]["findings"] == [
-        {"policy": "test-policy", "outcome": "deny", "reason": "it is reserved", "field": ""}
+        {"policy": "test-policy", "id": "test/unwanted", "outcome": "deny", "reason": "it is reserved", "field": ""}
     ]
     assert line["spotgate"]["view"]["pools"] == []
     assert recording.count("spotgate_recorded_total") == 1
@@ -204,7 +204,7 @@ def test_whatever_a_policy_makes_of_a_secret_value_is_recorded_nowhere(
         del context
         for text in texts(subject.object):
             said = f"it is {SHOWN[shown](text)}"
-            yield Violation(reason=said, detail=said, fix=said, outcome=outcome)
+            yield Violation(id="unwanted", reason=said, detail=said, fix=said, outcome=outcome)
 
     recording.take(review(object={"spec": secret}), quotes)
     (line,) = recording.end()
@@ -218,7 +218,7 @@ def test_the_answer_is_that_to_the_recorded_object(recording: Recording) -> None
     def forbids(subject: Subject, context: Context) -> Iterable[Violation]:
         del context
         if "hunter2" in texts(subject.object):
-            yield Violation(reason="a password")
+            yield Violation(id="unwanted", reason="a password")
 
     recording.take(review(object={"spec": {"env": [{"name": "A", "value": "hunter2"}]}}), forbids)
     (line,) = recording.end()

@@ -44,6 +44,7 @@ class Places:
         named = ", ".join([*elsewhere, *([f"{rest} more places"] if rest > 0 else [])])
         return Finding(
             policy=ENGINE,
+            id="object/duplicate",
             outcome=Outcome.WARN,
             reason=f"{manifest.kind} {manifest.name} is in the files more than once",
             field="metadata.name",

@@ -19,6 +19,6 @@ def fingerprints(results: Sequence[Result]) -> Iterator[str]:
     seen: dict[str, int] = {}
     for result in results:
         thing = f"{result.api_version} {result.kind} {result.namespace}/{result.name}"
-        identity = f"{result.policy}\n{paths[result.file]}\n{thing}\n{result.field}"
+        identity = f"{result.policy}\n{result.id}\n{paths[result.file]}\n{thing}\n{result.field}"
         seen[identity] = seen.get(identity, 0) + 1
         yield hashlib.sha256(f"{identity}\n{seen[identity]}".encode()).hexdigest()[:32]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from webhook.cli.additions import addition_of
+from webhook.cli.report import named
 from webhook.cli.terminal import printable
 from webhook.decision import Outcome
 
@@ -54,7 +55,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     Attributes:
         severity: ``error``, ``warning`` or ``info``.
-        tags: ``policy`` and ``outcome``, of a finding.
+        tags: ``policy``, ``id`` and ``outcome`` of a finding.
     """
 
     message: str
@@ -117,13 +118,13 @@ class Report:
                         resource_ref=_reference(manifest),
                         field=Field(path=finding.field) if finding.field else None,
                         file=file,
-                        tags={"policy": finding.policy, "outcome": str(finding.outcome)},
+                        tags={"policy": finding.policy, "id": finding.id, "outcome": str(finding.outcome)},
                     )
                 )
                 where = f"{file.path}: " if file else ""
                 name = "/".join(filter(None, (judgement.namespace, manifest.shown_name)))
                 at = f" (at {finding.field})" if finding.field else ""
-                self._say(f"{where}{finding.outcome}  {manifest.kind} {name}  {finding.policy}", 0)
+                self._say(f"{where}{finding.outcome}  {manifest.kind} {name}  {named(finding.policy, finding.id)}", 0)
                 for line in "\n".join(filter(None, [f"{finding.reason}{at}", *text[1:]])).split("\n"):
                     self._say(line, 4)
 

@@ -40,6 +40,7 @@ _STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*
 
 _NAMELESS: Final = Finding(
     policy=ENGINE,
+    id="object/nameless",
     outcome=Outcome.WARN,
     reason="the object has no name",
     field="metadata.name",
@@ -160,6 +161,7 @@ class Judge:
         if known := self._kinds.pools(manifest.kind):
             finding = Finding(
                 policy=ENGINE,
+                id="object/unread-pool",
                 outcome=Outcome.INDETERMINATE,
                 reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.api_version}",
                 field="apiVersion",
@@ -171,6 +173,7 @@ class Judge:
             return Judgement(namespace=manifest.namespace)
         finding = Finding(
             policy=ENGINE,
+            id="object/unknown-kind",
             outcome=Outcome.INDETERMINATE,
             reason=f"not judged: nothing says which resource kind {manifest.kind} of {manifest.api_version} is",
             field="kind",

@@ -45,7 +45,7 @@ def render(report: Report) -> str:
 
 def _annotation(result: Result, path: str) -> str:
     command = _COMMANDS[result.outcome]
-    title = f"{result.policy}: {result.reason}"
+    title = f"{result.policy}: {result.reason} [{result.id}]"
     return _command(command, path, result.line, result.column, title, result.explanation())
 
 

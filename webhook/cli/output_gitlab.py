@@ -33,7 +33,7 @@ def render(report: Report) -> str:
         for each in report.unreadable
     ]
     found = [
-        _issue(each.policy, _description(each), fingerprint, _SEVERITIES[each.outcome], paths[each.file], each.line)
+        _issue(each.id, _description(each), fingerprint, _SEVERITIES[each.outcome], paths[each.file], each.line)
         for each, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
     ]
     return msgspec.json.format(msgspec.json.encode([*unread, *found]), indent=2).decode()
@@ -42,7 +42,7 @@ def render(report: Report) -> str:
 def _description(result: Result) -> str:
     """One line, which is all that is shown: a fix that has an example in it is left to the job's log."""
     fix = "" if "\n" in result.fix else f". {result.fix[:1].upper()}{result.fix[1:]}"
-    return f"{result.kind} {result.name}: {result.reason}{fix}"
+    return f"{result.kind} {result.name}: {result.reason}{fix} (policy {result.policy})"
 
 
 def _issue(name: str, description: str, fingerprint: str, severity: str, path: str, line: int) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class Group(msgspec.Struct, frozen=True):
         detail: if it is the same everywhere; the variants have none then.
     """
 
+    id: str
     outcome: str
     reason: str
     detail: str
@@ -180,9 +181,9 @@ def _rows(found: list[tuple[Judged, Result]], name_of: Callable[[tuple[Judged, R
 
 
 def _parts(report: Report, found: list[tuple[Judged, Result]]) -> list[PolicyPart]:
-    groups: dict[str, dict[tuple[str, str], dict[tuple[str, str], Variant]]] = {}
+    groups: dict[str, dict[tuple[str, str, str], dict[tuple[str, str], Variant]]] = {}
     for each, result in found:
-        variants = groups.setdefault(result.policy, {}).setdefault((result.outcome, result.reason), {})
+        variants = groups.setdefault(result.policy, {}).setdefault((result.id, result.outcome, result.reason), {})
         said = (result.detail, result.fix)
         variants.setdefault(said, Variant(*said, [])).places.append(_place(each, result.line, result.field))
     titles = {title.name: title for title in report.policies}
@@ -203,11 +204,11 @@ def _parts(report: Report, found: list[tuple[Judged, Result]]) -> list[PolicyPar
     return parts
 
 
-def _group(outcome: str, reason: str, variants: list[Variant]) -> Group:
+def _group(id_: str, outcome: str, reason: str, variants: list[Variant]) -> Group:
     details = {variant.detail for variant in variants}
     if len(details) > 1:
-        return Group(outcome, reason, "", variants)
-    return Group(outcome, reason, details.pop(), [replace(variant, detail="") for variant in variants])
+        return Group(id_, outcome, reason, "", variants)
+    return Group(id_, outcome, reason, details.pop(), [replace(variant, detail="") for variant in variants])
 
 
 def _drawn(report: Report) -> list[Drawing]:

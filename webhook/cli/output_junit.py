@@ -62,7 +62,8 @@ def _count(suite: Element) -> None:
 
 
 def _shown(result: Result) -> str:
-    return f"{result.file}:{result.line}:{result.column}: {result.outcome} [{result.policy}]\n{result.explanation()}"
+    where = f"{result.file}:{result.line}:{result.column}"
+    return f"{where}: {result.outcome} [{result.policy}] [{result.id}]\n{result.explanation()}"
 
 
 def xml_text(text: str) -> str:

@@ -103,6 +103,7 @@ def _result(result: Result, category: str) -> JSON:
     return {
         "source": _SOURCE,
         "policy": result.policy,
+        "rule": result.id,
         **({"category": category} if category else {}),
         "result": verdict,
         "severity": severity,

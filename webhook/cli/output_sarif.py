@@ -37,17 +37,15 @@ _FINGERPRINT: Final = "spotgate/v1"
 
 
 def render(report: Report) -> str:
-    """One run; a rule for each policy."""
-    rules = [_rule(each) for each in report.policies]
-    numbers = {rule["id"]: number for number, rule in enumerate(rules)}
-    for result in report.results:  # what the engine itself says is of no policy
-        if result.policy not in numbers:
-            numbers[result.policy] = len(rules)
-            about = "Said by spotgate itself, not by a policy."
-            rules.append(_rule(PolicyTitle(name=result.policy, kind="Engine", enforcement="warn", about=about)))
+    """One run; a rule for each id of a finding."""
+    titles = {title.name: title for title in report.policies}
+    own = PolicyTitle(name="spotgate", kind="Engine", enforcement="warn", about="Said by spotgate itself.")
+    found = {result.id: titles.get(result.policy, own) for result in report.results}
+    rules = [_rule(id_, title) for id_, title in found.items()]
+    numbers = {id_: number for number, id_ in enumerate(found)}
     paths = repository_paths(report.files)
     results = [
-        _result(result, numbers[result.policy], fingerprint, paths[result.file])
+        _result(result, numbers[result.id], fingerprint, paths[result.file])
         for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
     ]
     run = {
@@ -71,11 +69,11 @@ def render(report: Report) -> str:
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
 
 
-def _rule(policy: PolicyTitle) -> JSON:
+def _rule(id_: str, policy: PolicyTitle) -> JSON:
     level = _BY_ENFORCEMENT[policy.enforcement]
     full = f"{policy.about} ({policy.kind}, enforcement: {policy.enforcement})"
     return {
-        "id": policy.name,
+        "id": id_,
         "name": policy.kind,
         "shortDescription": {"text": policy.about},
         "fullDescription": {"text": full},
@@ -121,13 +119,18 @@ def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
         {"fullyQualifiedName": f"{result.kind} {name} {result.field}".rstrip(), "kind": "object"}
     ]
     return {
-        "ruleId": result.policy,
+        "ruleId": result.id,
         "ruleIndex": rule,
         "level": _LEVELS[result.outcome],
         "message": {"text": f"{result.reason}\n{result.explanation()}".rstrip()},
         "locations": [location],
         "partialFingerprints": {_FINGERPRINT: fingerprint},
-        "properties": {"outcome": result.outcome, "field": result.field, "object": f"{result.kind} {name}"},
+        "properties": {
+            "policy": result.policy,
+            "outcome": result.outcome,
+            "field": result.field,
+            "object": f"{result.kind} {name}",
+        },
     }
 
 

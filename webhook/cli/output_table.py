@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
 from webhook.cli.additions import addition_of
+from webhook.cli.report import named
 from webhook.cli.terminal import counted, plain, printable
 from webhook.policy.errors import Problem
 
@@ -61,7 +62,7 @@ def _finding(result: Result) -> Iterator[Line]:
         ("  ", _PLAIN),
         (result.outcome, _STYLES[result.outcome]),
         (f"  {_object(result)}  ", _PLAIN),
-        (result.policy, _FAINT),
+        (named(result.policy, result.id), _FAINT),
     ]
     at = f" (at {result.field})" if result.field else ""
     yield [(f"    {result.reason}{at}", _PLAIN)]

@@ -98,7 +98,7 @@ def _told(change: Change) -> Iterator[str]:
 
 def _finding(found: Found) -> str:
     at = f" (at {found.field})" if found.field else ""
-    return printable(f"{found.outcome}  [{found.policy}] {found.reason}{at}")
+    return printable(f"{found.outcome}  [{found.policy}] {found.reason}{at} [{found.id}]")
 
 
 def _operation(operation: dict[str, Any]) -> str:

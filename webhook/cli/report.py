@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 
+def named(policy: str, id_: str) -> str:
+    """Return a finding's id behind its policy's name, and that once where the policy is called as its kind."""
+    return id_ if id_.startswith(f"{policy}/") else f"{policy}  {id_}"
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One finding, and the object it is about.
 
@@ -33,6 +38,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
     name: str
     policy: str
+    id: str
     outcome: str
     reason: str
     detail: str

@@ -83,6 +83,7 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
             namespace=judgement.namespace,
             name=manifest.shown_name,
             policy=finding.policy,
+            id=finding.id,
             outcome=str(finding.outcome),
             reason=finding.reason,
             detail=finding.detail,

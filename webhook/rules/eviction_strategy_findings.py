@@ -28,6 +28,7 @@ def contradiction(spec: EvictionStrategySpec) -> Violation:
     """Both strategies at once."""
     interruptible, graceful = spec.interruptible.key, spec.graceful.key
     return Violation(
+        id="contradiction",
         reason="two eviction strategies contradict each other: which of them a node action follows is not defined",
         field=_label(interruptible),
         detail=f"{interruptible} lets the Pod be deleted at once, {graceful} makes the node wait for its grace period.",
@@ -46,6 +47,7 @@ def bypassed(spec: EvictionStrategySpec, pod: Pod, index: int, taint: TaintPatte
     if broad:
         stay.append("{key: KEY, operator: Exists}")
     return Violation(
+        id="bypassed",
         reason=f"{where}: the Pod may be evicted without its grace period",
         field=f"spec.tolerations[{index}]",
         detail=f"CoreWeave passes over {spec.graceful.key} for Pods that tolerate {_taint(taint)}.",
@@ -57,6 +59,7 @@ def bypassed(spec: EvictionStrategySpec, pod: Pod, index: int, taint: TaintPatte
 def interrupted_state(spec: EvictionStrategySpec, held: str) -> Violation:
     """Interruptible, and it can't be interrupted without harm."""
     return Violation(
+        id="interrupted-state",
         reason=f"{held}, and interruptible Pods are deleted without their grace period",
         field=_label(spec.interruptible.key),
         detail="CoreWeave says never to make distributed training, single-instance databases or stateful services "
@@ -69,6 +72,7 @@ def interrupted_state(spec: EvictionStrategySpec, held: str) -> Violation:
 def grace_period(spec: EvictionStrategySpec, seconds: int) -> Violation:
     """More time than the strategy gives."""
     return Violation(
+        id="grace-period",
         reason=f"a grace period of {seconds} s is not granted to interruptible Pods: what is not saved is lost",
         field=_GRACE,
         detail=f"CoreWeave does not wait for the full grace period of interruptible Pods, and a drain ends after "
@@ -81,6 +85,7 @@ def grace_period(spec: EvictionStrategySpec, seconds: int) -> Violation:
 def sunk_tolerations(missing: Sequence[TaintSpec]) -> Violation:
     """A DaemonSet that is evicted from SUNK nodes, or never gets there."""
     return Violation(
+        id="sunk-tolerations",
         reason="a DaemonSet on SUNK nodes lacks their tolerations: its Pods are evicted there, or never start",
         field="spec.tolerations",
         detail=f"Missing: {', '.join(map(_taint, missing))}. A Slurm job does not start before every Pod is gone that "
@@ -93,6 +98,7 @@ def sunk_tolerations(missing: Sequence[TaintSpec]) -> Violation:
 def other_value(label: LabelSpec, value: str) -> Violation:
     """A value that means nothing."""
     return Violation(
+        id="no-effect",
         reason=f"{label.key} says {json.dumps(value[:_SHOWN])}, not {json.dumps(label.value)}: it may have no effect",
         field=_label(label.key),
         detail=f"CoreWeave documents {json.dumps(label.value)} alone. A Pod without a strategy holds up its node.",
@@ -104,6 +110,7 @@ def other_value(label: LabelSpec, value: str) -> Violation:
 def annotation(label: LabelSpec) -> Violation:
     """A label that was written as an annotation."""
     return Violation(
+        id="no-effect",
         reason=f"{label.key} has no effect as an annotation: the Pod is never evicted, and holds up its node",
         field=f'metadata.annotations["{label.key}"]',
         detail="CoreWeave reads it among the labels.",
@@ -115,6 +122,7 @@ def annotation(label: LabelSpec) -> Violation:
 def misspelt(key: str, meant: LabelSpec) -> Violation:
     """A label that resembles one of the two."""
     return Violation(
+        id="no-effect",
         reason=f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and holds up its node",
         field=_label(key),
         detail=f"CoreWeave reads {meant.key}.",
@@ -126,6 +134,7 @@ def misspelt(key: str, meant: LabelSpec) -> Violation:
 def on_the_workload(label: LabelSpec, kind: str) -> Violation:
     """A label that the Pods do not get."""
     return Violation(
+        id="no-effect",
         reason=f"{label.key} is on the {kind} and not on its Pods: they are never evicted",
         field="metadata.labels",
         detail="CoreWeave reads the labels of Pods, which come from the pod template. Pods without one hold up their "

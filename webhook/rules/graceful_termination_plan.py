@@ -85,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def _unknown_class(plan: Plan, classes: Collection[str]) -> Violation:
     known = ", ".join(f"`{name}`" for name in sorted(classes))
     return Violation(
+        id="unknown-class",
         reason=f"unknown workload class `{plan.unknown_class}`{did_you_mean(plan.unknown_class, classes)}",
         field=f'metadata.labels["{CLASS_LABEL}"]',
         detail=f"The Pod is treated as `{plan.workload_class}`. The policy has: {known}.",
@@ -96,6 +97,7 @@ def _unknown_class(plan: Plan, classes: Collection[str]) -> Violation:
 def _unknown_word(word: str) -> Violation:
     known = ", ".join(f"`{each}`" for each in KEEP_WORDS)
     return Violation(
+        id="unknown-keep-word",
         reason=f"`{word}` is nothing that can be kept{did_you_mean(word, KEEP_WORDS)}",
         field=f'metadata.annotations["{KEEP_ANNOTATION}"]',
         detail=f"The word has no effect. There are: {known}.",
@@ -106,6 +108,7 @@ def _unknown_word(word: str) -> Violation:
 
 def _other_grace(plan: Plan, current: int) -> Violation:
     return Violation(
+        id="grace-not-set",
         reason=f"a grace period of {current} s should be {plan.grace} s on this capacity",
         field=_GRACE,
         detail=f"{plan.budget}. The Pod's class is `{plan.workload_class}`. {_NOT_THERE}",
@@ -129,6 +132,7 @@ def _over_budget(plan: Plan, pod: Pod, outcome: Outcome) -> Violation:
         lost += f" A lifecycle hook alone sleeps {longest} s."
         fix = f"sleep less, {fix}"
     return Violation(
+        id="over-budget",
         reason=f"a grace period of {plan.grace} s is {plan.grace - budget.seconds} s over what a reclaim leaves",
         field=_GRACE,
         detail=f"{budget}. {lost}",
@@ -152,6 +156,7 @@ def _no_time_left(sleep: HookSleep, plan: Plan) -> Violation:
     )
     container = sleep.placed.container.name
     return Violation(
+        id="sleep-too-long",
         reason=f"the {sleep.hook} sleep of `{container}` takes {sleep.seconds} s of a grace period of {plan.grace} s",
         field=sleep.field,
         detail=detail,
@@ -166,16 +171,19 @@ def _no_sleep(plan: Plan, pod: Pod) -> Violation:
     one = len(plan.sleepless) == 1
     give = f"give {'it' if one else 'them'}"
     if handler is None:
+        what = "pre-stop-impossible"
         reason = f"no preStop sleep of {seconds} s can be injected: {plan.no_handler}"
         why = ""
         fix = f"{give} a preStop hook of {'its' if one else 'their'} own that waits {seconds} s"
     else:
         command = ", ".join(handler.exec.command or ()) if handler.exec else ""
         hook = f"exec: {{command: [{command}]}}" if command else f"sleep: {{seconds: {seconds}}}"
+        what = "pre-stop-missing"
         reason = f"the preStop sleep of {seconds} s is missing"
         why = f" {_NOT_THERE}"
         fix = f"{give} `lifecycle: {{preStop: {{{hook}}}}}`"
     return Violation(
+        id=what,
         reason=reason,
         field=f"spec.containers[{plan.sleepless[0]}].lifecycle.preStop",
         detail=f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",

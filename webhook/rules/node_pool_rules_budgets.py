@@ -89,6 +89,7 @@ def malformed_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
 
 def _malformed(where: str, said: str, example: Mapping[str, Any], outcome: Outcome) -> Violation:
     return Violation(
+        id="malformed-budget",
         reason=f"{where.removeprefix('spec.')} {said}",
         field=where,
         detail="Karpenter's CRD has the API server refuse it."
@@ -233,6 +234,7 @@ def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
         stricter = next((each for each in budgets if each.always_below(budget)), None)
         if stricter is not None:
             yield Violation(
+                id="budget-no-effect",
                 reason=f"the budget of {budget} never has effect",
                 field=f"{BUDGETS.text}[{budget.index}]",
                 detail=f"The most restrictive active budget wins, and the one of {stricter} is always active"
@@ -252,6 +254,7 @@ def _always_blocked(zero: _Budget, others: list[_Budget], outcome: Outcome) -> V
     ]
     example = as_yaml("budgets", budgets)
     return Violation(
+        id="budget-blocks",
         reason=f"a budget of 0 nodes {_when(zero)} blocks voluntary disruption always",
         field=f"{BUDGETS.text}[{zero.index}]",
         detail=f"The most restrictive active budget wins, and this one is always active{_why_always(zero)}{idle}. "

@@ -97,30 +97,30 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
         path = self.query.text
         if found is None or found == "":
             if self.required:
-                yield self._violation(f"{path} is missing", "", f"add it{self._example()}")
+                yield self._violation("required", f"{path} is missing", "", f"add it{self._example()}")
             return
         if self.type and type(found) not in _TYPES[self.type]:
             wanted = _NAMES[_TYPES[self.type][0]]
             reason = f"{path} is {_NAMES.get(type(found), 'something else')}, not {wanted}"
             written = json.dumps(shown(found)) if isinstance(found, str) else shown(found)
-            yield self._violation(reason, f"It is {written}.", f"write {wanted}{self._example()}")
+            yield self._violation("type", reason, f"It is {written}.", f"write {wanted}{self._example()}")
             return
         if self.values and self._spelt(found) not in map(self._spelt, self.values):
             reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(self.values)}"
             meant = max(self.values, key=partial(_likeness, found))
             fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
-            yield self._violation(reason, "", fix)
+            yield self._violation("values", reason, "", fix)
         if self.minimum is not None and found < self.minimum:
             fix = f"write {self.minimum} or more:\n{as_yaml(path, self.minimum)}"
-            yield self._violation(f"{path} is {found}, less than {self.minimum}", "", fix)
+            yield self._violation("minimum", f"{path} is {found}, less than {self.minimum}", "", fix)
         if self.immutable and before is not None and before != "":
             was = f"It is {shown(before)}, and the request makes it {shown(found)}."
             fix = f"keep it, and create another pool for {shown(found)}:\n{as_yaml(path, before)}"
-            yield self._violation(f"{path} can't be changed", was, fix)
+            yield self._violation("immutable", f"{path} can't be changed", was, fix)
 
-    def _violation(self, reason: str, detail: str, fix: str) -> Violation:
+    def _violation(self, what: str, reason: str, detail: str, fix: str) -> Violation:
         detail = " ".join(filter(None, (detail, self.detail)))
-        return Violation(reason=reason, field=self.query.text, detail=detail, fix=fix, part=self.part)
+        return Violation(id=what, reason=reason, field=self.query.text, detail=detail, fix=fix, part=self.part)
 
     def _example(self) -> str:
         return "" if self.example is None else f", for example:\n{as_yaml(self.query.text, self.example)}"
@@ -164,6 +164,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         if not holds and type(holds) not in _NUMBERS:
             return None
         return Violation(
+            id="check",
             reason=self.message(value),
             field=changed[0].text,
             detail=self.detail(value),
@@ -174,6 +175,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     def _undecided(self, field: str, problem: str) -> Violation:
         return Violation(
+            id="check-failed",
             reason=f"a check of {field} can't be made: {problem}",
             field=problem.partition(" ")[0],
             detail=f"`{shown(self.when.text)}` fails on what is there.",

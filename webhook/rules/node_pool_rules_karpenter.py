@@ -99,6 +99,7 @@ class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if short:
             yield Violation(
+                id="diversification",
                 reason=f"a spot pool that is too narrow can be reclaimed all at once: {', '.join(short)}",
                 field=_REQUIREMENTS.text,
                 detail="Spot capacity is reclaimed by instance type and zone. "
@@ -197,6 +198,7 @@ def _plural(noun: str, count: int) -> str:
 
 def _impossible(key: str, outcome: Outcome) -> Violation:
     return Violation(
+        id="contradicting-requirements",
         reason=f"no node can meet the requirements on {shown(key)}",
         field=_REQUIREMENTS.text,
         detail="All requirements on one label, and the pool's own labels, must hold together; these contradict each "

@@ -65,6 +65,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
         example = f":\n{as_yaml(where.text, on_demand)}" if where.plain and on_demand else ""
         title = self.providers[pool.provider].title
         return Violation(
+            id="superchip-on-spot",
             reason=f"{pool} can't be spot: {pool.instance_type} is a superchip",
             field=where.field,
             detail=f"{title} has no spot capacity of this type: the pool would stay empty.",
@@ -80,6 +81,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             taint = {"key": "example.com/spot", "value": "true", "effect": effect}
             fix = f"{fix}:\n{as_yaml(where.text, [taint])}"
         return Violation(
+            id="spot-without-taint",
             reason=f"no taint keeps Pods that did not ask for spot off {pool}",
             field=where.field if where is not None else "",
             detail=f"{self.providers[pool.provider].title} gives it none of its own. Critical Pods are scheduled there "
@@ -118,6 +120,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
         meant = meant.removeprefix(", ").replace("`", f"`{domain}/", 1)
         add = f"If it is right, add it to the otherMachineLabels of CapacityProvider {pool.provider}"
         return Violation(
+            id="unknown-instance-type",
             reason=f"nobody knows label {key}: it is in no list",
             field=reader.requirements.field if reader.requirements is not None else "",
             detail=f"{self.providers[pool.provider].title} refuses labels in {domain} that it does not know. What the "
@@ -142,6 +145,7 @@ def _unknown(
     right = "they are right, add them" if several else "it is right, add it"
     add = f"If {right} to the {where} of CapacityProvider {pool.provider}"
     return Violation(
+        id="unknown-instance-type",
         reason=f"nobody knows {what} {some(names)}: {'they are' if several else 'it is'} in no list",
         field=field.field if field is not None else "",
         detail="As spot it counts as GPU and needs an on-demand fallback, as on-demand it is no GPU fallback. The "
@@ -157,6 +161,7 @@ def _superchip(pool: Pool) -> bool:
 
 def _unreadable(pool: Pool, problems: list[str], outcome: Outcome) -> Violation:
     return Violation(
+        id="unreadable",
         reason=f"{pool} can't be read in full",
         field=problems[0].partition(" ")[0],
         detail=f"{'; '.join(problems)}. The rest of it is judged; what depends on these counts as unknown.",

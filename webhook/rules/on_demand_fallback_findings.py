@@ -53,6 +53,7 @@ class Findings(msgspec.Struct, frozen=True):
     def superchip(self, change: Change, spot: Pool) -> Violation:
         """The pool can't be spot at all."""
         return Violation(
+            id="superchip",
             reason=f"{spot} can't be spot: {spot.instance_type} is a superchip",
             field=change.field,
             detail=f"{self.fallbacks.title(spot)} has no spot capacity of this type: the pool would stay empty.",
@@ -85,6 +86,7 @@ class Findings(msgspec.Struct, frozen=True):
         elif spot.gpu is Gpu.UNKNOWN and spot.problems:
             fix = f"mend what can't be read; if it has GPUs, {fix}"
         return Violation(
+            id="missing",
             reason=f"{_spot_pools([spot])} has no {_named(need)}",
             field=change.field,
             detail=" ".join([*detail, *self._useless(spot, need, pools)]),
@@ -101,6 +103,7 @@ class Findings(msgspec.Struct, frozen=True):
             fix.insert(0, f"turn on {flag.field}, with {maximum.field} above 0, to run it at 0 nodes")
         because = [need.because] if need.because else []
         return Violation(
+            id="last-fallback",
             reason=f"{change.before} is the last {_named(need)} of {_spot_pools(left)}",
             field=change.field,
             detail=" ".join([f"Left without: {_names(left)}.", *because, *self._useless(left[0], need, pools)]),
@@ -114,6 +117,7 @@ class Findings(msgspec.Struct, frozen=True):
         fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
         theirs = _zones(fallbacks)
         return Violation(
+            id="other-zone",
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
             field=change.field,
             detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {theirs}: volumes of one zone can't follow.",
@@ -186,6 +190,7 @@ class Findings(msgspec.Struct, frozen=True):
 def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
     """Nobody can tell whether the pool is spot."""
     return Violation(
+        id="unreadable-capacity",
         reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
         field=reader.capacity.query.field,
         detail=f"Not readable: {'; '.join(pool.problems)}.",
@@ -210,6 +215,7 @@ def _stem(pool: Pool) -> str:
 def unknown_pools(view: ClusterView) -> Violation:
     """The other pools are unknown, and the request may take a fallback away or need one."""
     return Violation(
+        id="pools-unknown",
         reason="can't tell whether GPU spot pools have an on-demand fallback: the node pools are unknown",
         detail=view.why_unknown,
         fix=view.remedy,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NO_NEEDS: Final = Needs()
 
 _CAMEL: Final = re.compile("_(.)")
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Subject(Protocol):
@@ -270,3 +271,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     pods_alone: bool = False
     writes: tuple[str, ...] = ()
     not_exported: str = "its kind can not be"
+
+    @property
+    def slug(self) -> str:
+        """Its name in kebab case: the first part of its findings' ids, and the name of its page."""
+        return _CAPITAL.sub("-", self.name).lower()

@@ -195,6 +195,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
         remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
         return Violation(
+            id="reserved",
             reason=f"label {found.key} is in the reserved domain {domain}",
             field=f'{found.field}["{found.key}"]',
             detail=f"Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.",

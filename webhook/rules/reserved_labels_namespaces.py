@@ -48,6 +48,7 @@ def claims(
         for what, field in owned:
             if provider.name in playing:
                 yield Violation(
+                    id="provider-namespace",
                     reason=f"{what} is for namespaces of {provider.title}'s own",
                     field=field,
                     detail="Nothing is judged in such a namespace.",
@@ -55,6 +56,7 @@ def claims(
                 )
             elif view.pools is None:
                 yield Violation(
+                    id="provider-namespace-unknown",
                     reason=f"can't tell whether {what} is for namespaces of {provider.title}'s own",
                     field=field,
                     detail=view.why_unknown,

@@ -162,6 +162,7 @@ def _unknown(key: str, member: Member, field: str) -> Violation:
         ", ".join(each for each, known in _KEYS.items() if known.member == kind) for kind in ("labels", "annotations")
     )
     return Violation(
+        id="unknown-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} has no effect{did_you_mean(key, _KEYS)}",
         field=field,
         detail=f"spotgate reads the labels {labels}, and the annotations {annotations}.",
@@ -181,6 +182,7 @@ def _misplaced(key: str, known: _Key, place: _Place, member: Member, field: str)
     applied = f"`metadata.{known.member}`" + ("" if place.applied else " of the object that is applied")
     where = of_pods if known.on_pods else applied
     return Violation(
+        id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",
         field=field,
         fix=f"move it to {where}" if where else "remove it",

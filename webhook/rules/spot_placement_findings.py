@@ -59,9 +59,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...] = ()
 
 
-def finding(reason: str, field: str, detail: str, fix: str) -> Violation:
+def finding(what: str, reason: str, field: str, detail: str, fix: str) -> Violation:
     """Placement is a service: what it can't do is said, and never stops a Pod."""
-    return Violation(reason=reason, field=field, detail=detail, fix=fix, outcome=Outcome.WARN)
+    return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=Outcome.WARN)
 
 
 def asked_at(pod: Pod) -> str:
@@ -102,6 +102,7 @@ def not_targeting(
 def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
     shown = value[:_LONGEST]
     return finding(
+        "unknown-capacity",
         f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
         field,
         f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
@@ -111,6 +112,7 @@ def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
 
 def _on_demand_and_spot(pod: Pod, own: str) -> Violation:
     return finding(
+        "on-demand-and-spot",
         f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
         choice(pod),
         f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending.",
@@ -150,6 +152,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         else "No spot pool of this cluster takes Pods."
     )
     yield finding(
+        "no-such-spot-pool",
         reason,
         _ANNOTATION,
         f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
@@ -160,6 +163,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
 def _unseen_pool(name: str, providers: list[Provider]) -> Violation:
     """It may well be a pool of these providers, of which only Nodes are seen."""
     return finding(
+        "pool-unseen",
         f"can't tell whether node pool `{name}` is spot: pools of {listed(each.title for each in providers)} can't be "
         "seen here",
         _ANNOTATION,
@@ -174,6 +178,7 @@ def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
     """It can't be told where the Pod could run."""
     why = view.why_unknown.rstrip(".")
     return Violation(
+        id="pools-unknown",
         reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
         field=asked_at(pod),
         detail=f"{why[:1].upper()}{why[1:]}. {UNCHANGED}",
@@ -187,6 +192,7 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
     """No selector admits the Pod's pools and nothing else."""
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
     return finding(
+        "no-common-label",
         "the Pod targets spot, and no label tells its spot pools from the others",
         asked_at(subject.pod),
         f"It can land on {listed(where)}. {UNCHANGED}",
@@ -199,6 +205,7 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
     """The selector would multiply the terms of the Pod's own affinity beyond reason."""
     terms = len(terms_of(subject.pod.spec))
     return finding(
+        "too-many-terms",
         f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
         f"{REQUIRED}.nodeSelectorTerms",
         f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in common: "
@@ -219,6 +226,7 @@ def not_placed(plan: Plan) -> Violation:
             kind = "required node affinity" if len(each.values or ()) > 1 else "nodeSelector"
             parts.append(f"{kind} `{_demand(each)}`")
     return finding(
+        "not-placed",
         "the Pod targets spot, and lacks what it needs to run there",
         "spec.tolerations" if plan.tolerations else "spec",
         f"It targets spot by {plan.because}. The mutating webhook was skipped, or something undid its change, or the "

@@ -53,12 +53,14 @@ def nowhere(subject: Subject, target: Target, view: ClusterView, supply: Supply)
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.refused:
         return finding(
+            "no-spot-pool",
             "the Pod targets spot, and the cluster has no spot pool",
             asked_at(pod),
             f"It targets spot by {target.because}. {UNCHANGED}",
             f"create a spot pool, or {on_demand}",
         )
     return finding(
+        "no-pool-fits",
         "the Pod targets spot, and there is no spot pool that it can land on",
         asked_at(pod),
         f"It targets spot by {target.because}. {_reasons(target.refused)} {UNCHANGED}",
@@ -106,6 +108,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
     if NODE_POOL_ANNOTATION in pod.annotations:
         which = "the pool that its annotation names"
     return finding(
+        "own-selector-excludes",
         f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field,
         f"It targets spot by {target.because}, and demands `{demand}`.{wants}{closed} {UNCHANGED}",
@@ -116,6 +119,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
 def _for_gpus_only(pod: Pod, nodes: SpotNodes, taint: Taint) -> Violation:
     """The pool that the Pod names keeps it off."""
     return finding(
+        "pool-for-gpus-only",
         f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
         choice(pod),
         f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU request. "
@@ -127,6 +131,7 @@ def _for_gpus_only(pod: Pod, nodes: SpotNodes, taint: Taint) -> Violation:
 def _no_gpus(pod: Pod, nodes: SpotNodes) -> Violation:
     """The pool that the Pod names can't run it."""
     return finding(
+        "pool-without-gpus",
         f"{nodes.pool} has no GPUs, and the Pod requests some",
         choice(pod),
         f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",

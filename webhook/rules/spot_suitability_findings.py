@@ -57,6 +57,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 def driver(case: Case, name: str) -> Violation:
     """It leads the work of others."""
     return Violation(
+        id="driver",
         reason=f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends all of it",
         field=_CAPACITY,
         detail="Workers are made again and go on as long as it lives: they belong on spot, it belongs on demand.",
@@ -69,6 +70,7 @@ def bare_pod(case: Case) -> Violation:
     """Nobody makes it again."""
     name = case.pod.metadata.generateName.rstrip("-") or case.name or "NAME"
     return Violation(
+        id="bare-pod",
         reason="nothing makes this Pod again: when its spot node is reclaimed, it is gone for good",
         field="metadata.ownerReferences",
         detail="It has no controller. A Job starts work anew that ends by itself, a Deployment what always runs.",
@@ -86,6 +88,7 @@ def stateful_singleton(case: Case, claim: str) -> Violation:
     """The only replica, and it holds state."""
     holds = f"its Pod writes to the claim `{claim}`" if claim else f"it is a {case.workload}"
     return Violation(
+        id="stateful-singleton",
         reason="its only replica holds state: a reclaim stops it until its volume is attached to another node",
         field=_CAPACITY,
         detail=f"spec.replicas is 1, and {holds}. Nobody stands in for it meanwhile, and what was not written is lost.",
@@ -102,6 +105,7 @@ def few_replicas(case: Case, minimum: int) -> Violation:
         else f"it has {case.replicas} replicas: spot nodes that are reclaimed together take all of them"
     )
     return Violation(
+        id="few-replicas",
         reason=reason,
         field=_CAPACITY,
         detail=f"spec.replicas is {case.replicas}; on spot, {minimum} or more can do without one. Where an autoscaler "
@@ -123,6 +127,7 @@ def readiness_probe(pod: Pod) -> Violation:
     name = container.name if container is not None else ""
     port = container.ports[0].containerPort if container is not None and container.ports else 8080
     return Violation(
+        id="readiness-probe",
         reason="no container has a readiness probe: after a reclaim, Pods get requests before they can answer",
         field=f"spec.containers[{index}].readinessProbe",
         detail="A PodDisruptionBudget counts them as healthy, too, and lets the next node be drained.",
@@ -142,6 +147,7 @@ def readiness_probe(pod: Pod) -> Violation:
 def no_budget(case: Case) -> Violation:
     """Nothing keeps a drain from taking all at once."""
     return Violation(
+        id="disruption-budget-missing",
         reason="no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once",
         field="metadata.labels",
         detail="A budget makes a drain wait until replacements are ready, for as long as the node is there.",
@@ -153,6 +159,7 @@ def blocking_budget(case: Case, budget: DisruptionBudget) -> Violation:
     """A budget that never lets a Pod go."""
     of = "" if case.replicas is None else f" of {case.replicas}"
     return Violation(
+        id="disruption-budget-blocks",
         reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods unprepared",
         field="metadata.labels",
         detail=f"`{budget.bound}`{of} lets none go. The drain of a reclaimed node is refused until the node is "
@@ -169,6 +176,7 @@ def several_budgets(case: Case, budgets: Sequence[DisruptionBudget]) -> Violatio
     """The eviction API serves Pods with one budget at most."""
     names = ", ".join(budget.name for budget in budgets[:5])
     return Violation(
+        id="disruption-budget-several",
         reason=f"{len(budgets)} PodDisruptionBudgets cover its Pods: a reclaim kills them unprepared",
         field="metadata.labels",
         detail=f"The API server refuses to evict a Pod that several cover ({names}), so the drain of a reclaimed node "
@@ -180,6 +188,7 @@ def several_budgets(case: Case, budgets: Sequence[DisruptionBudget]) -> Violatio
 def budgets_unknown(*, offline: bool) -> Violation:
     """Nobody looked."""
     return Violation(
+        id="disruption-budget-unknown",
         reason="it is not known whether a PodDisruptionBudget covers its Pods",
         field="metadata.labels",
         detail="Without one, nodes that are drained together stop all of them at once.",
@@ -194,6 +203,7 @@ def budgets_unknown(*, offline: bool) -> Violation:
 def protection(case: Case, key: str, value: str) -> Violation:
     """It protects from something else."""
     return Violation(
+        id="protection",
         reason=f"{key} does not stop a reclaim: the provider takes the node all the same",
         field=f'metadata.annotations["{key}"]',
         detail=f"`{key}: {value}` only keeps the autoscaler from moving the Pod.",
@@ -207,6 +217,7 @@ def data_on_node(index: int, volume: Volume, mounts: Sequence[str]) -> Violation
     kind = "hostPath" if volume.hostPath is not None else "emptyDir"
     holds = f"`{volume.name}` is {'a' if kind == 'hostPath' else 'an'} {kind}"
     return Violation(
+        id="data-on-node",
         reason=f"what is written to {mounts[0][:_SHOWN]} is lost with the spot node: {holds}",
         field=f"spec.volumes[{index}].{kind}",
         detail="A reclaimed node does not come back. The replacement begins with an empty folder on another one.",
@@ -224,6 +235,7 @@ def data_on_node(index: int, volume: Volume, mounts: Sequence[str]) -> Violation
 def termination_handler(index: int, image: str) -> Violation:
     """Two that drain the same node."""
     return Violation(
+        id="termination-handler",
         reason="Node Termination Handler beside Karpenter: both drain a reclaimed node, and Pods hang in Terminating",
         field=f"spec.containers[{index}].image",
         detail=f"The cluster has Karpenter's nodes, and `{image[:_SHOWN]}` drains them too. Karpenter does all of it "

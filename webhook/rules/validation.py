@@ -89,7 +89,7 @@ class Validation(msgspec.Struct, frozen=True):
                 yield _no_result(error, rule, context)
                 continue
             subject.trace.say("%s is false", rule.where)
-            yield Violation(reason=_message(rule, values), part=rule.where)
+            yield Violation(id="failed", reason=_message(rule, values), part=rule.where)
 
     def _look_away(self, subject: Subject, values: Values, context: Context) -> tuple[Violation, ...] | None:
         """Nothing where a condition is false; what failed where one has no result; None: judge it.
@@ -110,7 +110,9 @@ class Validation(msgspec.Struct, frozen=True):
 def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Violation:
     if not error.unknown:
         fix = f"in the policy, {error.hint}" if error.hint else ""
-        return Violation(reason=f"expression failed: {error}", detail=f"{of.where} is `{of.text}`.", fix=fix)
+        return Violation(
+            id="error", reason=f"expression failed: {error}", detail=f"{of.where} is `{of.text}`.", fix=fix
+        )
     if error.unknown == "pools":
         why, remedy = context.view.why_unknown, context.view.remedy
     elif error.unknown == "request.userInfo":
@@ -121,7 +123,7 @@ def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Viol
         why = "Of the namespace of the request only the name is known."
         remedy = "pass the namespace's manifest with --state" if context.offline else ""
     reason = f"{error.unknown} is not known: {of.where} was not decided"
-    return Violation(reason=reason, detail=why, fix=remedy, unknown=True)
+    return Violation(id="unknown", reason=reason, detail=why, fix=remedy, unknown=True)
 
 
 def _message(rule: _Rule, values: Values) -> str:

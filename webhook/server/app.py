@@ -237,6 +237,7 @@ def _log(request: Request, phase: Phase, decision: Decision, seconds: float, sen
         user=request.user_info.username[:TEXT_LENGTH],
         allowed=not decision.denied,
         policies=list(dict.fromkeys(policies)),
+        findings=list(dict.fromkeys(each.id for each in decision.findings)),
         patch_operations=len(decision.patch),
         ms=round(seconds * 1000, 3),
         caller=sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,

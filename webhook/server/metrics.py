@@ -31,7 +31,7 @@ class Metrics:
             return Counter(f"spotgate_{name}", help_text, labels, registry=registry)
 
         self._decisions = counter("decisions", "Reviews answered.", "phase", "outcome", "resource", "caller")
-        self._findings = counter("findings", "Findings of policies.", "policy", "outcome")
+        self._findings = counter("findings", "Findings of policies.", "policy", "id", "outcome")
         self.unknown = counter("unknown", "Findings that stand for something that could not be known.")
         self._errors = counter("errors", "Reviews that failed because of a bug.", "phase")
         self._rejected = counter("rejected", "Requests that were no answerable review.", "reason")
@@ -50,7 +50,7 @@ class Metrics:
         for phase in Phase:
             self._errors.labels(phase.value)  # A counter that was never zero can't be alerted on.
         self._decision_children: dict[tuple[Phase, str, str, str], Counter] = {}
-        self._finding_children: dict[tuple[str, str], Counter] = {}
+        self._finding_children: dict[tuple[str, ...], Counter] = {}
         self._resources: set[str] = set()
 
     def decided(self, phase: Phase, resource: str, decision: Decision, seconds: float, *, authenticated: bool) -> None:
@@ -67,14 +67,14 @@ class Metrics:
         child.inc()
         self._phase_seconds[phase].observe(seconds)
         for finding in decision.findings:
-            self._found(finding.policy, str(finding.outcome))
+            self._found(finding.policy, finding.id, str(finding.outcome))
         if decision.unknown:
             self.unknown.inc(decision.unknown)
 
-    def _found(self, policy: str, outcome: str) -> None:
-        child = self._finding_children.get((policy, outcome))
+    def _found(self, *labels: str) -> None:
+        child = self._finding_children.get(labels)
         if child is None:
-            child = self._finding_children[policy, outcome] = self._findings.labels(policy, outcome)
+            child = self._finding_children[labels] = self._findings.labels(*labels)
         child.inc()
 
     def failed(self, phase: Phase) -> None:

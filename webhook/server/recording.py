@@ -50,6 +50,7 @@ class Found(msgspec.Struct, frozen=True):
     """A finding, as far as it tells two answers apart."""
 
     policy: str
+    id: str
     outcome: str
     reason: str
     field: str = ""
@@ -114,7 +115,7 @@ def is_secret(request: Request) -> bool:
 
 def found_in(decision: Decision) -> tuple[Found, ...]:
     """The findings of a decision."""
-    return tuple(Found(each.policy, str(each.outcome), each.reason, each.field) for each in decision.findings)
+    return tuple(Found(each.policy, each.id, str(each.outcome), each.reason, each.field) for each in decision.findings)
 
 
 def encode_line(request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> bytes:
