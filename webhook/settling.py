@@ -191,6 +191,7 @@ class Settling:
         asking = request.user_info.username or "the user"
         return Finding(
             policy=ENGINE,
+            id="object/break-glass-forbidden",
             outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
             reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
             detail=f"{asking} is in none of them, and a later request of a member would go ahead by it."
