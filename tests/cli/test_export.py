@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from webhook.bundle import load_bundle
-from webhook.cli.vap_refused import refused
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:
@@ -157,11 +156,6 @@ RIGHT = "object.spec.containers.size() < 9"
         (RIGHT, {"a.objects", "a.templates"}, "pod templates of rayclusters"),
         ("pools.size() > 0", set(), "validations[0]: a: not exported: it asks for the cluster's node pools"),
         ("variables.spot.size() > 0", set(), "validations[0]: a: not exported: it asks for the cluster's node pools"),
-        (
-            "!(object.spec.?x.orValue(1) in [0, '0%'])",
-            set(),
-            "validations[0]: a: not exported: Kubernetes refuses a list or map of int and string; write dyn() around",
-        ),
         ("object.spec.x in [dyn(0), dyn('0%')]", {"a.objects", "a.templates"}, "pod templates of rayclusters"),
         ("object.metadata.name != 'x'", {"a.objects"}, "a: pod templates: it reads more of `object` or `request`"),
         ("object.metadata.?namespace.orValue('') != 'x'", {"a.objects"}, "a: pod templates: it reads more"),
@@ -179,63 +173,6 @@ def test_a_validation_is_exported_as_far_as_it_needs_no_look_up(
     assert {".".join(name.split(".")[:2]) for name in found} == names
     assert said in left_out
     assert all("spot" not in {each["name"] for each in spec["variables"]} for spec in found.values())
-
-
-MIXED = """
-  match: {resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]}
-  variables:
-    - {name: none, expression: "[0, '0%']"}
-    - {name: nothing, expression: variables.none.size() == 0}
-  matchConditions: [CONDITION]
-  validations:
-    - {expression: "!variables.nothing"}
-    - {expression: "has(object.spec)", messageExpression: "variables.nothing ? 'a' : 'b'"}
-"""
-
-
-def test_what_reads_what_kubernetes_refuses_is_not_exported(
-    exported: Callable[..., tuple[dict[str, JSON], str]],
-) -> None:
-    found, left_out = exported(document("Validation", "a", MIXED.replace("CONDITION", "")))
-    assert "spec.validations[0]: a: not exported: Kubernetes refuses" in left_out
-    assert found["a.objects"]["variables"] == []
-    assert [each["expression"] for each in found["a.objects"]["validations"]] == ["has(object.spec)"]
-    assert "messageExpression" not in found["a.objects"]["validations"][0]
-    condition = "{name: c, expression: variables.nothing}"
-    found, left_out = exported(document("Validation", "a", MIXED.replace("CONDITION", condition)))
-    assert not found
-    assert "spec.matchConditions[0]: a: not exported, and so nothing of the policy is: Kubernetes refuses" in left_out
-
-
-@pytest.mark.parametrize(
-    ("expression", "types"),
-    [
-        ("[1, 'a']", "int and string"),
-        ("x in [0, '0%',]", "int and string"),
-        ("[1, 2.0]", "int and double"),
-        ("[1, 2u]", "int and uint"),
-        ("[true, r'a']", "bool and string"),
-        ("[null, 'a']", "null and string"),
-        ("{'a': 1, 'b': 'x'}", "int and string"),
-        ("{1: 'a', 'b': 'c'}", "int and string"),
-        ("[x, ['a', 2]]", "string and int"),
-        ("f([1, 'a'])", "int and string"),
-        ("['a', 'b',]", ""),
-        ("[1, 2, -0x3,]", ""),
-        ("[1, x, 'a']", ""),
-        ("[1, f(2, 'a')]", ""),
-        ("f([1], ['a'])", ""),
-        ("x['a'] + [1]", ""),
-        ("[x ? 1 : 2, 'a']", ""),
-        ("['[1', ']', \"b\"]", ""),
-        ("[1, // 'x'\n 2]", ""),
-        ("{'a': x ? 1 : 2, 'b': 's'}", ""),
-        ("{'a': {'b': 1}, 'c': {'b': 2}}", ""),
-    ],
-)
-def test_lists_and_maps_of_literals_of_several_types_are_told_from_others(expression: str, types: str) -> None:
-    wanted = f"Kubernetes refuses a list or map of {types}; write dyn() around the items" if types else ""
-    assert refused(expression) == wanted
 
 
 PODS = """{apiGroups: [""], resources: [pods], operations: [CREATE]}"""

@@ -125,12 +125,12 @@ def shown_name(name: str) -> str:
     return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else _OR_EMPTY_OF.get(name, name)
 
 
-def without_strings(expression: str, instead: str = "") -> str:
-    """An expression with something else where it has strings, and nothing where it has comments."""
+def without_strings(expression: str) -> str:
+    """Return an expression without its strings and comments."""
 
     def word(found: re.Match[str]) -> str:
         text: str = found["raw"] or found["skip"] or ""
-        return "" if text.startswith("//") else instead if text else found[0]
+        return "" if text else found[0]
 
     return _WORDS.sub(word, expression)
 

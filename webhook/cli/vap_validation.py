@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from webhook.cel.text import Text, substituted, without_strings
 from webhook.cli.vap_cel import literal
 from webhook.cli.vap_matching import JSON, OWN, Part, as_rule
-from webhook.cli.vap_refused import refused
 from webhook.rules.protocol import ResourceRule
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class _Export:
         text = Text(expression)
         if "pools" in text.words:
             return "it asks for the cluster's node pools"
-        return refused(expression) or next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
+        return next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
 
     def kept(self) -> Iterator[JSON]:
         """The validations that need no look-up, in the policy's own words."""
