@@ -5,12 +5,11 @@ What must be known of it (0.1.3), and is kept from everybody else:
 - A null must never be taken out as a result: each time takes a reference to None that is not its own, and after some
   thousand the interpreter ends. So only Booleans and strings are.
 - A string is cut at a NUL character. A value with one in it can't be judged.
-- It stops after 10,000 rounds of all loops together; `webhook.cel.cost` sees to the rest.
+- It stops after 10,000 rounds of all loops together; `webhook.cel.limits` sees to the rest.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import product
 from math import inf
@@ -18,14 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
+from webhook.caching import identity_cache
 from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.checks import check
-from webhook.cel.constants import check_constants
-from webhook.cel.cost import BUDGET_NS, Cost
-from webhook.cel.extent import Shown, measured
 from webhook.cel.failures import failed
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
-from webhook.cel.meter import TOO_LONG, UNDER_WAY, Budget, metered
+from webhook.cel.limits import BUDGET_NS, Budget, Cost, Measured
 from webhook.cel.mistakes import refused, wrong_type
 from webhook.cel.reads import asked, hidden, names, paths
 from webhook.cel.tree import read_tree
@@ -107,6 +104,14 @@ _NO_IMPLEMENTATION: Final = re.compile(r"reference resolve step for (\S+)")
 _HALF_THERE: Final = {"cel.@mapInsert": "neither transformMap() nor transformMapEntry()"}
 """Macros that compile, and whose function nobody implements."""
 _KINDS: Final = {bool: "BOOL", str: "STRING"}
+_REMEMBERED: Final = 4
+"""States of node pools kept measured: the newest, and those of requests under way."""
+
+
+@identity_cache(maxsize=_REMEMBERED)
+def _measured_pools(pools: object) -> Measured:
+    """Node pools are the same for many objects."""
+    return Measured({"pools": pools})
 
 
 class _Values:
@@ -116,25 +121,10 @@ class _Values:
 
     def __init__(self, activation: cel.Activation, values: Mapping[str, Any]) -> None:
         self.activation = activation
-        self.shown = Shown(value for name, value in values.items() if name != "pools")
-        self.pools = measured(values.get("pools"))
+        self.shown = Measured({name: value for name, value in values.items() if name != "pools"})
+        self.pools = _measured_pools(values.get("pools"))
         self.budget = Budget(BUDGET_NS)
         self.unknown = frozenset(name for name, value in values.items() if value is NOT_KNOWN)
-
-    def spend(self, cost: Cost, *, pools: bool) -> bool:
-        """Take what it costs out of the budget, if there is as much."""
-        nanoseconds = self._estimate(cost, None, pools=pools)
-        if nanoseconds > _LITTLE_NS:
-            nanoseconds = self._estimate(cost, cost.fields, pools=pools)
-        return self.budget.spend(nanoseconds)
-
-    def _estimate(self, cost: Cost, fields: tuple[str, ...] | None, *, pools: bool) -> float:
-        shown = self.shown.extent(fields, cost.separators)
-        return cost.nanoseconds(shown, self.pools.extent(fields, cost.separators) if pools else shown)
-
-
-_LITTLE_NS: Final = BUDGET_NS / 1000
-"""What costs less is not worth looking at each value."""
 
 
 class _Expression:
@@ -158,15 +148,14 @@ class _Expression:
             raise EvaluationError(f"more than {SIZE_AT_MOST // 1024} KiB are too much to judge")
         for name in self._hidden & values.unknown:
             raise EvaluationError(f"{name} is not known", unknown=name)
-        if not values.spend(self._cost, pools="pools" in self.names):
-            raise EvaluationError(f"it {TOO_LONG}, which has {shown.size} bytes and {shown.values} values")
-        under_way = UNDER_WAY.set(values.budget)
+        if not values.budget.spend(self._cost, shown, values.pools):
+            raise EvaluationError(
+                f"it takes too long on this object, which has {shown.size} bytes and {shown.values} values"
+            )
         try:
             result = self._expression.eval(values.activation)
         except Exception as error:  # noqa: BLE001 - of any sort, as its C++ raises it: there is no result
             raise failed(str(error) or type(error).__name__) from None
-        finally:
-            UNDER_WAY.reset(under_way)
         kind = result.type().name()
         if kind == "ERROR":
             raise failed(repr(result))
@@ -184,7 +173,7 @@ def _declared() -> list[cel.FunctionDecl]:
             return_type=_TYPES[function.result],
             parameters=[_TYPES[each] for each in function.parameters],
             is_member=function.member,
-            impl=metered(function.call),
+            impl=function.call,
         )
         overloads.setdefault(function.name, []).append(overload)
     for name in _ORDER:
@@ -218,7 +207,6 @@ class CelCpp:
             variables=VARIABLES,
             functions=_declared(),
         )
-        self._reasons: dict[tuple[str, str], str] = {}
         self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN))
         self._nothing.unknown = frozenset()  # so that everything is made ready to run
         self._nothing.budget = Budget(inf)
@@ -241,26 +229,12 @@ class CelCpp:
         wanted = _KINDS[result] if result is not None else ""
         kind = expression.return_type().name()
         if wanted and kind != wanted:
-            raise wrong_type(kind, wanted, text)
+            raise wrong_type(kind, wanted)
         tree = read_tree(expression.serialize())
         compiled = _Expression(expression, tree, wanted)
         check(tree, compiled.paths, text)
-        check_constants(tree, text, self._why_not, always=bool(wanted))
         self._try(compiled)
         return compiled
-
-    def _why_not(self, function: str, value: str) -> str:
-        if (function, value) not in self._reasons:
-            self._reasons[function, value] = self._unconverted(function, value)
-        return self._reasons[function, value]
-
-    def _unconverted(self, function: str, value: str) -> str:
-        converted = self._environment.compile(f"dyn({function}({json.dumps(value, ensure_ascii=False)})) == 1")
-        try:
-            _Expression(converted, read_tree(converted.serialize()), "BOOL").evaluate(self._nothing)
-        except EvaluationError as error:
-            return str(error)
-        return ""
 
     def _try(self, compiled: _Expression) -> None:
         """A function that has no implementation is found when the expression is made ready to run."""

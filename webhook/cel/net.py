@@ -9,8 +9,6 @@ import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from webhook.cel.meter import spend
-
 if TYPE_CHECKING:
     from ipaddress import IPv4Interface, IPv6Interface
 
@@ -134,7 +132,6 @@ def query_of(url: Url) -> dict[str, list[str]]:
     """The parameters, unescaped, each with all its values."""
     parameters: dict[str, list[str]] = {}
     for part in filter(None, url.query.split("&")):
-        spend()
         if ";" not in part and not _NO_ESCAPE.search(part):
             key, _, value = part.replace("+", " ").partition("=")
             parameters.setdefault(_unescaped(key), []).append(_unescaped(value))

@@ -75,18 +75,6 @@ def below_in(node: Node, scope: Mapping[str, Path]) -> Iterator[tuple[Node, Mapp
         yield from below_in(child, inner)
 
 
-def bound_in(node: Node, bound: Mapping[str, Node]) -> Iterator[tuple[Node, Mapping[str, Node]]]:
-    """The node and everything below, with the nodes that bound names stand for there."""
-    yield node, bound
-    match node:
-        case Loop() if node.binds:
-            yield from bound_in(node.start, bound)
-            yield from bound_in(node.result, {**bound, node.accumulator: node.start})
-        case _:
-            for child in children(node):
-                yield from bound_in(child, bound)
-
-
 def _inside(loop: Loop, scope: Mapping[str, Path]) -> Scope:
     """What the names of a loop stand for."""
     if loop.binds:

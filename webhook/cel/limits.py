@@ -1,0 +1,472 @@
+"""Bound how long an expression may take, before it is evaluated: nothing interrupts the library.
+
+The library itself stops after 10,000 rounds of all loops together, and not within one round, where
+``x in object.spec.names`` may look at a million items. So the tree of an expression is walked with the largest value
+that each node may have and how many times it is evaluated, and what it reads, copies and calls is added up:
+
+- What is at a path like ``object.spec.containers[].name`` is measured on the object (`Extent`).
+- What a loop reads of its items is no more than all that is at their path, however many rounds it takes.
+- An item of a list that a function makes may be as large as the list.
+- A function gives no more than it is given, but for the few that are named here.
+
+So an estimate is what takes longest on any object of that extent, and mostly far more than what this object takes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from webhook.cel import ExpressionError
+from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
+from webhook.cel.tree import Call, Const, Ident, Loop, Make, Node, Select
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+BUDGET_NS: Final = 400_000_000
+"""For all expressions on one object. In the terms below, which are what was measured to take longest."""
+ROUNDS_AT_MOST: Final = 10_000
+"""Of all loops of an evaluation together; the library's own limit."""
+_LITTLE_NS: Final = BUDGET_NS / 500
+"""What costs less is not worth measuring each field."""
+_LOOKED_AT: Final = 1000
+"""Values at a path that are measured one by one, which takes 4 ms. Of more, one may be as large as all."""
+
+# Nanoseconds
+_STEP: Final = 120  # for each node of the tree, each time
+_PART: Final = 300  # for each part of a list or map that is written out, each time: it is made anew
+_VALUE: Final = 300  # to read or compare a value
+_BYTE_COUNTED: Final = 5  # by size()
+_BYTE: Final = 0.2  # to compare a byte of a string
+_BYTE_READ: Final = 15  # to do anything else with it
+_BYTE_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
+_KEPT: Final = 60  # to copy an item with each that is added by `map`
+_PIECE: Final = 430  # to split off, or find
+_MATCH: Final = 20_000  # to find one by a pattern
+_CALL: Final = 15_000  # of a function in Python
+_CALL_OF_NET: Final = 60_000  # of one of addresses or URLs
+_VALUE_CONVERTED: Final = 1200  # for a function in Python that takes a list
+
+_PATTERN_AT_MOST: Final = 1000
+_PATTERNS: Final = {"Matches": "matches", "find": "find", "findAll": "findAll"}
+_IN_PYTHON: Final = {
+    each.name: _CALL_OF_NET if {ADDRESS, NETWORK, URL} & {*each.parameters, each.result} else _CALL
+    for each in FUNCTIONS
+}
+_LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optional.none", "hasValue", "type"})
+_COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
+_SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value"})
+_FIELD: Final = frozenset({"_[_]", "_[?_]", "_?._"})
+_ITEM: Final = frozenset({"first", "last"})
+_SUBLISTS: Final = frozenset({"sort", "@sortByAssociatedKeys", "distinct", "slice", "reverse"})
+_EITHER: Final = frozenset({"or", "orValue"})
+_SETS: Final = frozenset({"sets.contains", "sets.equivalent", "sets.intersects", "distinct"})
+_SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "replace"})
+_SPLITTING: Final = frozenset({"split", "findAll", "getQuery"})
+_PLAIN: Final = frozenset({"size", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool"}) | {
+    each.name for each in FUNCTIONS if each.result in {"bool", "int", "double"}
+}
+"""Functions that give a number or a Boolean."""
+
+Path = tuple[str | None, ...]
+"""A variable, and fields below it; None for all items of a list or map."""
+Paths = tuple[Path, ...]
+_PATHS_AT_MOST: Final = 16
+
+
+class Extent(NamedTuple):
+    """How large what is at a path is at most. Numbers are rounded up, as estimates are kept by them.
+
+    Attributes:
+        values: how many there are in one value, in lists and maps of any depth, and itself.
+        size: bytes of its JSON.
+        length: items of it, or bytes of a string.
+        number: how many values are at the path: one for each item of a list, where the path leads through items.
+        all_values: the values in all of them.
+        all_size: bytes of all of them.
+    """
+
+    values: float = 1
+    size: float = 0
+    length: float = 0
+    number: float = 1
+    all_values: float = 1
+    all_size: float = 0
+
+
+class Measured:
+    """Some values, and how large they are: measured when an expression first asks."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
+        self._extents: dict[Path, Extent] = {}
+        self.values, self.size = _counted(self._values)
+        values_up, size_up = _up(self.values), _up(self.size)
+        self.whole = Extent(values_up, size_up, size_up, values_up, values_up, size_up)
+
+    def at(self, path: Path) -> Extent:
+        """Return the extent of what is at this path."""
+        if path not in self._extents:
+            self._extents[path] = _extent(self._found(path))
+        return self._extents[path]
+
+    def _found(self, path: Path) -> list[Any]:
+        found: list[Any] = [self._values]
+        for step in path:
+            if step is None:
+                maps = chain.from_iterable((each, each.values()) for each in found if isinstance(each, dict))
+                found = list(chain.from_iterable((*maps, *(each for each in found if isinstance(each, list)))))
+            else:
+                found = [each[step] for each in found if isinstance(each, dict) and step in each]
+        return found
+
+
+def _counted(value: object) -> tuple[int, int]:
+    """Return how many values there are, and the bytes of their JSON."""
+    json = msgspec.json.encode(value)
+    outside = b"".join(json.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+    return sum(map(outside.count, (b",", b"[", b"{"))) + 1, len(json)
+
+
+def _extent(found: list[Any]) -> Extent:
+    all_values, all_size = _counted(found)
+    values, size = all_values, all_size
+    if len(found) <= _LOOKED_AT:
+        values, size = map(max, zip(*map(_counted, found), strict=True)) if found else (1, 0)
+    length = max((size if isinstance(each, str) else len(each) for each in found if _has_size(each)), default=0)
+    return Extent(*map(_up, (values, size, length, len(found), all_values, all_size)))
+
+
+def _has_size(value: object) -> bool:
+    return isinstance(value, list | dict | str)
+
+
+def _up(number: int) -> int:
+    """Round up to two digits of a number of powers of two: by a quarter at most."""
+    step = 1 << max(number.bit_length() - 3, 0)
+    return -(-number // step) * step
+
+
+class Budget:
+    """What expressions may take together.
+
+    Attributes:
+        left: nanoseconds.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, nanoseconds: float) -> None:
+        self.left = nanoseconds
+
+    def spend(self, cost: Cost, shown: Measured, pools: Measured) -> bool:
+        """Take what an expression costs, if there is as much."""
+        nanoseconds = cost.of(tuple([pools.whole if path[0] == "pools" else shown.whole for path in cost.paths]))
+        if nanoseconds > _LITTLE_NS:
+            exact = tuple([(pools if path[0] == "pools" else shown).at(path) for path in cost.paths])
+            nanoseconds = min(nanoseconds, cost.of(exact))
+        if nanoseconds > self.left:
+            return False
+        self.left -= nanoseconds
+        return True
+
+
+class Cost:
+    """What an expression costs.
+
+    Attributes:
+        paths: what it reads of variables.
+        of: nanoseconds that it takes at most where what is at the paths has these extents.
+    """
+
+    __slots__ = ("of", "paths")
+
+    def __init__(self, tree: Node) -> None:
+        """Read the paths of an expression.
+
+        Raises:
+            ExpressionError: an object could make it cost anything.
+        """
+        paths: dict[Path, None] = {}
+
+        def read(path: Path) -> Extent:
+            paths[path] = None
+            return Extent()
+
+        _Estimate(read).of(tree, {}, 1)
+        self.paths = tuple(paths)
+
+        @lru_cache(maxsize=512)
+        def of(extents: Sequence[Extent]) -> float:
+            estimate = _Estimate(dict(zip(paths, extents, strict=True)).__getitem__)
+            estimate.of(tree, {}, 1)
+            return estimate.nanoseconds
+
+        self.of: Callable[[Sequence[Extent]], float] = of
+
+
+class _Value(NamedTuple):
+    """What a node has.
+
+    Attributes:
+        values: how many there are in one of the values that it has.
+        size: bytes of one.
+        length: items of one, or bytes of a string.
+        all_values: how many there are in all that it has, of all times together.
+        all_size: bytes of them.
+        paths: where it is; empty: it is made.
+        items: where its items are; empty: they are made, and one may be as large as all of it.
+        repeat: how often what is at these paths is gone through.
+        nested: its items may be lists or maps.
+    """
+
+    values: float = 1
+    size: float = 0
+    length: float = 0
+    all_values: float = 0
+    all_size: float = 0
+    paths: Paths = ()
+    items: Paths = ()
+    repeat: float = 0
+    nested: bool = True
+
+    @property
+    def number(self) -> float:
+        """Items of one."""
+        return min(self.length, self.values)
+
+    @property
+    def comparing(self) -> float:
+        """Nanoseconds to compare all of it."""
+        return self.all_values * _VALUE + self.all_size * _BYTE
+
+    def again(self, times: float) -> _Value:
+        """The same, read so many times."""
+        return self._replace(all_values=times * self.values, all_size=times * self.size, repeat=times)
+
+
+def _plain(times: float) -> _Value:
+    return _Value(all_values=times)
+
+
+def _text(size: float, times: float) -> _Value:
+    return _Value(size=size, all_values=times, all_size=times * size)
+
+
+def _together(values: Sequence[_Value]) -> _Value:
+    """All of them behind each other. The empty list that a loop begins with has no values."""
+    there = [each for each in values if each.values]
+    if len(there) == 1:
+        return there[0]
+    items = tuple(chain.from_iterable(each.items for each in there))
+    return _Value(
+        values=sum(each.values for each in there),
+        size=sum(each.size for each in there),
+        length=sum(each.length for each in there),
+        all_values=sum(each.all_values for each in there),
+        all_size=sum(each.all_size for each in there),
+        items=items if len(items) <= _PATHS_AT_MOST and all(each.items or not each.length for each in there) else (),
+        repeat=max((each.repeat for each in there), default=0),
+    )
+
+
+class _Estimate:
+    """Adds up what the nodes of a tree take."""
+
+    def __init__(self, extents: Callable[[Path], Extent]) -> None:
+        self.nanoseconds = 0.0
+        self._extents = extents
+
+    def of(  # noqa: PLR0911 - one for each sort of node
+        self, node: Node, names: Mapping[str, _Value], times: float
+    ) -> _Value:
+        """Return what a node has that is evaluated so many times, with these values bound to names."""
+        self.nanoseconds += times * _STEP
+        match node:
+            case Const(value):
+                return _text(len(value.encode()), times) if isinstance(value, str) else _plain(times)
+            case Ident(name):
+                return names[name] if name in names else self._at(((name,),), times, times)
+            case Select(operand, field, test=test):
+                of = self.of(operand, names, times)
+                return _plain(times) if test else self._below(of, field, times)
+            case Make(parts):
+                self.nanoseconds += times * len(parts) * _PART
+                return _made([self.of(part, names, times) for part in parts], times)
+            case Loop():
+                return self._loop(node, names, times)
+            case Call("lists.range", (number,)):
+                return self._range(number, names, times)
+            case Call():
+                _check_pattern(node)
+                return self._call(node, [self.of(arg, names, times) for arg in node.args], times)
+
+    def _at(self, paths: Paths, times: float, repeat: float) -> _Value:
+        """What is at any of the paths."""
+        extents = list(map(self._extents, paths))
+        values, size, length = (max(each[number] for each in extents) for number in range(3))
+        return _Value(
+            values,
+            size,
+            length,
+            min(times * values, repeat * sum(each.all_values for each in extents)),
+            min(times * size, repeat * sum(each.all_size for each in extents)),
+            paths,
+            tuple((*path, None) for path in paths),
+            repeat,
+        )
+
+    def _below(self, of: _Value, field: str, times: float) -> _Value:
+        """A field."""
+        if of.paths:
+            return self._at(tuple((*path, field) for path in of.paths), times, of.repeat)
+        return self._item(of, times)
+
+    def _item(self, of: _Value, times: float) -> _Value:
+        """Any of its items."""
+        if of.items:
+            return self._at(of.items, times, of.repeat)
+        values, length = (of.values, of.values) if of.nested else (1, 0)
+        return _Value(values, of.size, length, min(of.all_values, times * values), min(of.all_size, times * of.size))
+
+    def _loop(self, loop: Loop, names: Mapping[str, _Value], times: float) -> _Value:
+        start = self.of(loop.start, names, times)
+        if loop.binds:
+            return self.of(loop.result, {**names, loop.accumulator: start}, times)
+        span = self.of(loop.range, names, times)
+        items = sum(self._extents(path).number for path in span.items) * span.repeat if span.items else span.all_values
+        rounds = min(times * span.number, items, ROUNDS_AT_MOST)
+        inside = {name: value.again(rounds) for name, value in names.items()}
+        inside |= dict.fromkeys(loop.variables, self._item(span, rounds))
+        inside[loop.accumulator] = _Value(values=0)
+        self.of(loop.condition, inside, rounds)
+        step = self.of(loop.step, inside, rounds)
+        if not isinstance(loop.start, Make):
+            return _plain(times)
+        self.nanoseconds += rounds * span.number * _KEPT
+        return step._replace(
+            values=1 + min(step.all_values, span.number * step.values),
+            size=min(step.all_size, span.number * step.size),
+            length=span.number,
+            all_values=times + step.all_values,
+        )
+
+    def _range(self, number: Node, names: Mapping[str, _Value], times: float) -> _Value:
+        match number:
+            case Const(int(literal)) if literal <= ROUNDS_AT_MOST:
+                length: float = max(literal, 0)
+            case Call("size", (of,)):
+                sized = self.of(of, names, times)
+                length = max(sized.length, sized.size if sized.values <= 1 else 0)
+            case Call("_-_", (size, Const(int(less)))) if less >= 0:
+                return self._range(size, names, times)
+            case _:
+                raise ExpressionError(
+                    "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many"
+                )
+        self.nanoseconds += times * length * _PIECE
+        return _Value(length + 1, 0, length, times * (length + 1))
+
+    def _call(  # noqa: PLR0911 - one for each sort of function
+        self, call: Call, args: list[_Value], times: float
+    ) -> _Value:
+        function = call.function
+        if not args or function in _LOGIC:
+            return _plain(times)
+        first, last = args[0], args[-1]
+        if function in _SAME:
+            return first
+        if function in _FIELD:
+            field = _literal(call.args[1])
+            return self._item(first, times) if field is None else self._below(first, field, times)
+        if function in _ITEM:
+            return self._item(first, times)
+        if function in _EITHER:
+            return _together(args)
+        if function == "_?_:_":
+            return last if call.args[1] == Make(()) else _together(args[1:])  # an empty map for what may be null
+        if function in _COMPARING:  # they stop where the shorter of the two ends
+            self.nanoseconds += min(each.comparing for each in args)
+            return _plain(times)
+        if function == "@in":
+            self.nanoseconds += last.comparing
+            return _plain(times)
+        if function in _SETS:
+            self.nanoseconds += first.number * last.comparing
+        self.nanoseconds += self._read(call, args, times)
+        return _plain(times) if function in _PLAIN else self._result(call, args, times)
+
+    def _read(self, call: Call, args: list[_Value], times: float) -> float:
+        """Return what most functions take: they read their strings and lists once."""
+        called = _IN_PYTHON.get(call.function, 0)
+        if call.function == "size":  # of a list it is known
+            return args[0].all_size * _BYTE_COUNTED
+        of_a_byte = _BYTE_READ + (args[1].size * _BYTE_SOUGHT if call.function in _SEEKING else 0)
+        of_a_value = _VALUE_CONVERTED if called else _VALUE
+        return times * called + sum(each.all_size * of_a_byte + each.all_values * of_a_value for each in args)
+
+    def _result(self, call: Call, args: list[_Value], times: float) -> _Value:
+        first = args[0]
+        match call.function:
+            case name if name in _SPLITTING:
+                pieces = first.size + 1
+                together = first.all_size + times
+                self.nanoseconds += together * (_PIECE if call.function == "split" else _MATCH)
+                nested = call.function == "getQuery"
+                return _Value(1 + pieces, first.size, pieces, times + together, first.all_size, nested=nested)
+            case "join":
+                text = first.size + sum(first.number * each.size for each in args[1:])
+            case "replace":
+                found = len(_literal(call.args[1]) or "")
+                text = first.size * (1 + args[2].size / max(found, 1)) + args[2].size
+            case "flatten":
+                return first._replace(length=first.values, paths=(), items=())
+            case "string":
+                return _text(first.size + _WRITTEN, times)
+            case name if name in _SUBLISTS:
+                return first._replace(paths=())
+            case _:
+                return _together(args)._replace(paths=())
+        self.nanoseconds += times * text
+        return _text(text, times)
+
+
+_WRITTEN: Final = 64
+"""Bytes that a number, a time or an address has at most as a string."""
+
+
+def _made(parts: Sequence[_Value], times: float) -> _Value:
+    """A list or map of these parts."""
+    together = _together(parts)
+    items = tuple(chain.from_iterable(each.paths for each in parts))
+    return _Value(
+        together.values + 1,
+        together.size,
+        len(parts),
+        together.all_values + times,
+        together.all_size,
+        items=items if all(each.paths for each in parts) else (),
+        repeat=together.repeat,
+    )
+
+
+def _literal(node: Node) -> str | None:
+    return node.value if isinstance(node, Const) and isinstance(node.value, str) else None
+
+
+def _check_pattern(call: Call) -> None:
+    if (shown := _PATTERNS.get(call.function)) is None:
+        return
+    pattern = _literal(call.args[1])
+    if pattern is None:
+        raise ExpressionError(f"{shown}() takes its pattern as a literal: no object may bring one of its own")
+    if len(pattern) > _PATTERN_AT_MOST:
+        raise ExpressionError(f"the pattern of {shown}() has more than {_PATTERN_AT_MOST} characters")
+    try:
+        pattern_of(pattern)
+    except ValueError as error:
+        raise ExpressionError(str(error)) from None
