@@ -161,7 +161,7 @@ def test_a_pod_that_others_place_is_left_alone(pod: JSON, pools: list[JSON], nam
     admission = Admission.of({**pod, "metadata": metadata, "spec": spec}, pools, namespace)
 
     assert admission.patch == []
-    assert not admission.complaint
+    assert why == "bound" or not admission.complaint  # who binds a Pod by hand is told
 
 
 @settings(

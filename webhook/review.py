@@ -18,6 +18,9 @@ API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
+NODES: Final = "system:nodes"
+"""The group of kubelets."""
+
 _NULL: Final = msgspec.Raw(b"null")
 
 

@@ -11,7 +11,7 @@ from webhook.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, OverBoundError,
 from webhook.kube.defaults import complete_pod
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod, decode_pod
 from webhook.patch import apply_all
-from webhook.review import MalformedObjectError, decode_object, is_null
+from webhook.review import NODES, MalformedObjectError, decode_object, is_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from webhook.decision import Trace
     from webhook.patch import Operation
     from webhook.review import Request
-
-
-NODES: Final = "system:nodes"
-"""The group of kubelets."""
 
 
 class Judged:

@@ -186,7 +186,6 @@ def test_a_gated_pod_is_placed_like_any_other() -> None:
         pod_of(),
         pod_of(gpu=True, tolerations=[TOLERATE_SPOT]),
         pod_of(labels=SPOT, owner="DaemonSet"),
-        pod_of(labels=SPOT, nodeName="node-1"),
         pod_of(labels={"spotgate.dev/capacity": "sopt"}, schedulerName="sunk"),
         pod_of(labels=ON_DEMAND),
         pod_of(nodeSelector={"kubernetes.io/arch": "amd64"}),

@@ -19,7 +19,7 @@ Writes:
     Nothing of all this for a Pod that can land nowhere.
 
 Finds, after that: unknown values and pools, constraints that contradict each other, no pool to land on, pools that
-nothing tells apart, unknown pools, and changes that are not there.
+nothing tells apart, unknown pools, changes that are not there, and a node that somebody names in ``spec.nodeName``.
 
 Source:
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
@@ -42,6 +42,7 @@ from webhook.capacity.targeting import NotTargeting, kept, target_of
 from webhook.cluster.protocol import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.tolerations import any_covers
+from webhook.review import NODES
 from webhook.rules import spot_placement_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement_findings import Plan
@@ -58,10 +59,19 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Requirement, Toleration
+    from webhook.review import UserInfo
     from webhook.rules.protocol import Facts, Subject
 
 WEIGHT: Final = 100
 """The most a preference can weigh: spot first, as far as the scheduler lets a preference decide."""
+
+_PLACERS: Final = frozenset(
+    {
+        "system:kube-scheduler",
+        "system:kube-controller-manager",
+        "system:serviceaccount:kube-system:daemon-set-controller",
+    }
+)
 
 TERMS_AT_MOST: Final = 64
 """Of a required node affinity that is multiplied by providers. People write one or two, and the scheduler compares each
@@ -111,6 +121,8 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(target, NotTargeting):
             trace.say("not placed on spot: %s", target.because)
             silent = findings.not_targeting(pod, namespace_labels, target, view, supply, self.providers)
+            if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
+                silent = findings.bound_by_hand(view, supply)
             return Plan(violations=tuple(silent))
         trace.say("targets spot: %s", target.because)
         for pool, because in target.refused:
@@ -147,6 +159,12 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         for toleration in tolerations:
             trace.say("lacks a toleration of %s", Taint(toleration.key, toleration.value, toleration.effect))
         return Plan(tolerations=tolerations, selectors=selectors, preferred=target.preferred, because=target.because)
+
+
+def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
+    """Is a Pod with a node name made by one who places Pods: a kubelet, a scheduler, or for a DaemonSet?"""
+    of_daemon_set = pod.controller is not None and pod.controller.kind == "DaemonSet"
+    return of_daemon_set or NODES in (user.groups or ()) or user.username in _PLACERS
 
 
 def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:

@@ -99,6 +99,20 @@ def not_targeting(
         yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply)
 
 
+def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
+    """Say that the Pod names its node, where that may be a spot node."""
+    if supply.known and not supply.spot and not view.spot_providers:
+        return
+    yield finding(
+        "bound-by-hand",
+        "spec.nodeName binds the Pod to a node by hand",
+        "spec.nodeName",
+        "No scheduler looks at its constraints or at the node's taints, and nothing is injected: on a spot node it is "
+        "killed with the node.",
+        "leave spec.nodeName to the scheduler; `kubernetes.io/hostname` in a nodeSelector names a node, too",
+    )
+
+
 def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
     shown = value[:_LONGEST]
     return finding(
