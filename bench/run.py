@@ -17,6 +17,7 @@ from rich.table import Table
 from bench import samples
 from bench.commands import checking, startup
 from bench.decisions import example_cases, flatness, latency, pod_cases
+from bench.hostile import attacks, hostile
 from bench.serving import serving
 from webhook.bundle import load_bundle
 from webhook.cluster.files import FileState
@@ -39,6 +40,7 @@ def measure(folder: Path, *, quick: bool) -> Iterator[Section]:
     rounds, calls = (3, 20) if quick else (9, 300)
     yield latency([*small, *large, *example_cases(bundle)], rounds=rounds, calls=calls)
     yield flatness(large, rounds=rounds, calls=calls)
+    yield hostile(bundle, view, attacks())
     yield from serving(folder, small, rounds=1 if quick else 5, count=200 if quick else 10_000)
     yield startup(folder, rounds=1 if quick else 10)
     yield checking(folder, rounds=1 if quick else 3, count=20 if quick else 2000)

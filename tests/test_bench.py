@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 TITLES = (
     "Decision, us",
     "Decision beside 100 more policies that do not match, us",
+    "Hostile requests",
     "Requests per second on one core, TLS keep-alive",
     "Latency on one connection, ms",
     "Memory of the server, MiB",
@@ -32,4 +33,6 @@ def test_every_section_has_its_figures_and_each_is_above_zero() -> None:
         rows = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)[2:]
         assert rows, section
         for _, *cells in (row.split("|") for row in rows):
-            assert all(float(cell.replace(",", "")) > 0 for cell in cells), section
+            figures = [float(cell.replace(",", "")) for cell in cells]
+            # What a request takes of memory, and leaves behind, is best nothing.
+            assert all(figure > 0 for figure in (figures[:2] if section.startswith("Hostile") else figures)), section

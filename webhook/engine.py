@@ -25,7 +25,6 @@ from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import Pod, pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
-from webhook.kube.workload import surroundings_of
 from webhook.patch import Recorder, pointer
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null
@@ -301,7 +300,7 @@ class _Evaluation:
 
     def _has_fewer_replicas(self) -> bool:
         """Than before, or the first that there are: with more, what is too few was too few before."""
-        specs = (surroundings_of(raw).spec for raw in (self.request.old_object, self.request.object))
+        specs = (around.spec for around in (self.subject.old_around, self.subject.around))
         before, after = (1 if spec.replicas is None else spec.replicas for spec in specs)
         return after < before or before == 0 < after
 
@@ -397,7 +396,7 @@ class _Evaluation:
     @cached_property
     def _settling(self) -> Settling:
         of_workload = (self.request.resource.group, self.request.path) in self.index.workloads
-        return Settling(self.request, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload)
+        return Settling(self.subject, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload)
 
     @cached_property
     def _owner(self) -> Answer:

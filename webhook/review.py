@@ -93,16 +93,34 @@ class _Envelope(msgspec.Struct, rename="camel"):
     request: Request | None = None
 
 
+class _Sizes(msgspec.Struct, rename="camel"):
+    object: msgspec.Raw = _NULL
+    old_object: msgspec.Raw = _NULL
+
+
+class _OfSizes(msgspec.Struct):
+    request: _Sizes = msgspec.field(default_factory=_Sizes)
+
+
 _decoder: Final = msgspec.json.Decoder(_Envelope)
+_sizes_decoder: Final = msgspec.json.Decoder(_OfSizes)
+
+ENVELOPE_AT_MOST: Final = 1024 * 1024
+"""Bytes of a review beside its objects. A user of 1,000 groups with the longest names has 256 KiB of them."""
 
 
 def decode_review(data: bytes) -> Request:
     """Read an AdmissionReview.
 
     Raises:
-        BadReviewError: not JSON, another group, version or kind, or a request without what must be there.
+        BadReviewError: not JSON, another group, version or kind, a request without what must be there, or with more
+            around its objects than any has.
     """
     try:
+        if len(data) > ENVELOPE_AT_MOST:
+            sizes = _sizes_decoder.decode(data).request
+            if len(data) - len(sizes.object) - len(sizes.old_object) > ENVELOPE_AT_MOST:
+                raise BadReviewError(f"the AdmissionReview has more than {ENVELOPE_AT_MOST:,} bytes around its objects")
         envelope = _decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -14,8 +14,7 @@ from webhook.decision import ENGINE, Finding, Outcome
 from webhook.documents import field_path
 from webhook.documents.values import resolve
 from webhook.policy.terms import BREAK_GLASS
-from webhook.review import is_null
-from webhook.subject import Metadata, bounded_metadata
+from webhook.subject import bounded_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
-    from webhook.review import Request
     from webhook.subject import Judged
 
 
@@ -83,7 +81,7 @@ class Settling:
     """Makes the findings of one request.
 
     Args:
-        request: which is asked.
+        subject: the object of the request.
         context: of the decision.
         audit: its audit annotations; who overrules a denial is added.
         only_warns: nothing is denied there.
@@ -91,9 +89,10 @@ class Settling:
     """
 
     def __init__(
-        self, request: Request, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
+        self, subject: Judged, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
     ) -> None:
-        self._request = request
+        self._request = subject.request
+        self._subject = subject
         self._context = context
         self._audit = audit
         self._only_warns = only_warns
@@ -151,16 +150,10 @@ class Settling:
             return f"break-glass by {user or 'an unknown user'}: {_cut(self._emergency)}"
         return ""
 
-    @cached_property
-    def _metadata(self) -> Metadata:
-        """Of the object as it will be, on DELETE as it was."""
-        raw = self._request.old_object if is_null(self._request.object) else self._request.object
-        return bounded_metadata(raw)
-
     @property
     def _emergency(self) -> str | None:
         """The reason that the object gives for break-glass; None: it does not ask for it."""
-        return reason_of(self._metadata)
+        return reason_of(self._subject.metadata)
 
     @cached_property
     def _why_void(self) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from webhook.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, OverBoundError, expect_decodable
 from webhook.kube.defaults import complete_pod
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod, decode_pod
+from webhook.kube.workload import Surroundings, surroundings_of
 from webhook.patch import apply_all
 from webhook.review import NODES, MalformedObjectError, decode_object, is_null
 
@@ -33,7 +34,7 @@ class Judged:
 
     __slots__ = (
         *("_object", "_old_object", "_old_pod", "_pod", "changes"),
-        *("_at_most", "_metadata", "alone"),
+        *("_at_most", "_metadata", "_whole", "alone"),
         *("kept", "memo", "operation", "path", "request", "template", "trace"),
     )
 
@@ -54,6 +55,7 @@ class Judged:
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
         self._metadata: list[Metadata] | None = None
+        self._whole = self
 
     @classmethod
     def of_template(cls, whole: Judged, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]) -> Judged:
@@ -61,12 +63,23 @@ class Judged:
         subject = cls(whole.request, whole.trace)
         subject._object = whole.object
         subject._old_object = whole.old_object
+        subject._whole = whole
         subject.operation = "CREATE"
         subject.template = True
         subject.path = path
         subject._pod = pod
         subject._old_pod = old_pod
         return subject
+
+    @property
+    def metadata(self) -> Metadata:
+        """Of the object as it will be, on DELETE as it was; without what is over its bound."""
+        memo = self._whole.memo
+        if "metadata" not in memo:
+            raw = self.request.old_object if is_null(self.request.object) else self.request.object
+            memo["metadata"] = bounded_metadata(raw)
+        found: Metadata = memo["metadata"]
+        return found
 
     def labels_alone(self) -> Judged:
         """Return the object with what may be judged at any size: labels and annotations, as far as these are bounded.
@@ -76,6 +89,7 @@ class Judged:
         subject = Judged(self.request, self.trace)
         new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
         subject.alone = True
+        subject.memo["metadata"] = old if is_null(self.request.object) else new
         subject._metadata = [new, old]
         subject._pod, subject._old_pod = (_pod_with(each) for each in (new, old))
         subject._object = self._object or {"metadata": {"labels": new.labels}}
@@ -117,6 +131,24 @@ class Judged:
         if self._old_object is None and not is_null(self.request.old_object):
             self._old_object = decode_object(self.request.old_object, self._at_most)
         return self._old_object
+
+    @property
+    def around(self) -> Surroundings:
+        """What the workload says around its pod templates."""
+        return self._surroundings("around", self.request.object)
+
+    @property
+    def old_around(self) -> Surroundings:
+        """The same before the request."""
+        return self._surroundings("old around", self.request.old_object)
+
+    def _surroundings(self, name: str, raw: msgspec.Raw) -> Surroundings:
+        """Decode them once for all pod templates."""
+        memo = self._whole.memo
+        if name not in memo:
+            memo[name] = surroundings_of(raw)
+        found: Surroundings = memo[name]
+        return found
 
     @property
     def shown(self) -> dict[str, Any] | None:

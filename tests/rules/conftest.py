@@ -14,6 +14,7 @@ from webhook.capacity.compile import compile_provider
 from webhook.decision import SILENCE, Trace
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod, decode_pod
+from webhook.kube.workload import Surroundings, surroundings_of
 from webhook.patch import Recorder
 from webhook.policy.facts import CapacityProviderSpec
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
@@ -59,6 +60,16 @@ class FakeSubject:
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def around(self) -> Surroundings:
+        """What the workload says around its pod templates."""
+        return surroundings_of(self.request.object)
+
+    @property
+    def old_around(self) -> Surroundings:
+        """The same before the request."""
+        return surroundings_of(self.request.old_object)
 
     @property
     def shown(self) -> dict[str, Any] | None:

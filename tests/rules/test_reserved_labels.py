@@ -18,6 +18,7 @@ from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
 from webhook.kube.pod import ObjectMeta, Pod
+from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.policy.errors import SpecError
 from webhook.policy.terms import BREAK_GLASS, Enforcement
 from webhook.review import GroupVersionKind, GroupVersionResource
@@ -379,8 +380,8 @@ def test_labels_carried_to_jobs_may_be_what_is_allowed_on_jobs() -> None:
 
 
 def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
-    jobs = [{"template": {"metadata": {"labels": {"app": "x"}}}}] * 257
-    with pytest.raises(OverBoundError, match="more than the 256 maps of labels"):
+    jobs = [{"template": {"metadata": {"labels": {"app": "x"}}}}] * (TEMPLATES_AT_MOST + 1)
+    with pytest.raises(OverBoundError, match=f"more than the {TEMPLATES_AT_MOST} maps of labels"):
         judge(of_workload("jobset.x-k8s.io", "jobsets", {"spec": {"replicatedJobs": jobs}}))
 
 

@@ -28,8 +28,8 @@ _SHOWN: Final = 40
 _MOST_DIGITS: Final = 18
 """Of a bound; a 64-bit integer has one more."""
 
-_VALUES: Final = 10 * POOL_ITEMS
-"""Of all requirements of a pool together: ten lists of all instance types there are."""
+_VALUES: Final = 5 * POOL_ITEMS
+"""Of all requirements of a pool together: five lists of all instance types that there are."""
 
 _ALIASES: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",

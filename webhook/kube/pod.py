@@ -285,7 +285,8 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
         pod = _decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
-    bounds.Counts().add(counted(pod), "")
+    if not _is_small(pod):
+        bounds.Counts().add(counted(pod), "")
     return pod
 
 
@@ -307,6 +308,23 @@ def pod_from_template(template: object, field: str, counts: bounds.Counts | None
         raise MalformedObjectError.of(error, field) from None
     (counts or bounds.Counts()).add(counted(pod), field)
     return pod
+
+
+def _is_small(pod: Pod) -> bool:
+    """Is there plainly less in it than any bound? Nearly always: it takes a fifth of the time of counting."""
+    spec, metadata = pod.spec, pod.metadata
+    if spec.affinity is not None:
+        return False
+    things = len(metadata.labels or ()) + len(metadata.annotations or ())
+    things += len(spec.nodeSelector or ()) + len(spec.tolerations or ()) + len(spec.volumes or ())
+    for containers in (spec.ordinary, spec.initContainers, spec.ephemeralContainers):
+        things += len(containers or ())
+        if things > bounds.LEAST:
+            return False
+        for container in containers or ():
+            if (resources := container.resources) is not None:
+                things += len(resources.limits or ()) + len(resources.requests or ())
+    return things <= bounds.LEAST
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:

@@ -38,7 +38,6 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.affinity import terms_of
 from webhook.kube.volumes import writable_claim
-from webhook.kube.workload import surroundings_of
 from webhook.policy.errors import SpecError
 from webhook.rules import eviction_strategy_findings as findings
 from webhook.rules.eviction_strategy_spec import EvictionStrategySpec
@@ -149,7 +148,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if key not in self.keys and (meant := self._meant(key)) is not None:
                 yield "noEffect", findings.misspelt(key, meant)
         if subject.template and not alike:
-            labels = surroundings_of(subject.request.object).labels
+            labels = subject.around.labels
             for label in (self.spec.interruptible, self.spec.graceful):
                 if label.key in labels:
                     yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
@@ -183,7 +182,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 return f"the Pods of a {shown} hold state"
         if not subject.template:
             return ""
-        around = surroundings_of(subject.request.object)
+        around = subject.around
         if around.indexed:
             return "the Pods of an indexed Job work in step"
         if any(map(self.replicated.match, kinds)) and around.spec.replicas in {None, 1}:

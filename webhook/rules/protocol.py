@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
+    from webhook.kube.workload import Surroundings
     from webhook.policy.common import MatchSpec, PolicySpec
     from webhook.review import Request
 
@@ -70,6 +71,14 @@ class Subject(Protocol):
     @property
     def old_object(self) -> dict[str, Any] | None:
         """The object before the request as plain JSON; None on CREATE."""
+
+    @property
+    def around(self) -> Surroundings:
+        """What the workload says around its pod templates."""
+
+    @property
+    def old_around(self) -> Surroundings:
+        """The same before the request."""
 
     @property
     def shown(self) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.volumes import on_the_node, writable_claim
-from webhook.kube.workload import Surroundings, surroundings_of
+from webhook.kube.workload import Surroundings
 from webhook.rules import spot_suitability_findings as findings
 from webhook.rules.protocol import PODS_CREATE, PolicyKind, levels_of
 from webhook.rules.spot_suitability_spec import SpotSuitabilitySpec
@@ -117,7 +117,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         if target.pools == ():
             say("left alone: it can land on no spot pool")
             return
-        around = surroundings_of(subject.request.object) if subject.template else Surroundings()
+        around = subject.around if subject.template else Surroundings()
         if around.controller is not None and self._is_told(around.controller):
             say("left alone: what there is to say is said of the %s that makes it", around.controller.kind)
             return
@@ -126,7 +126,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         if not subject.kept:
             yield from self._judge(subject, case, context)
             return
-        before = self._case(subject, pod, inherited, surroundings_of(subject.request.old_object))
+        before = self._case(subject, pod, inherited, subject.old_around)
         known = {violation.reason for _, violation in self._judge(subject, before, context)}
         yield from (each for each in self._judge(subject, case, context) if each[1].reason not in known)
 
