@@ -72,7 +72,7 @@ def keys(count: int) -> dict[str, str]:
     return {f"key-{number}": "" for number in range(count)}
 
 
-MANY = [
+MANY: list[tuple[bounds.Bound, Callable[[int], dict[str, Any]]]] = [
     (bounds.LABELS, lambda count: {"metadata": {"labels": keys(count)}}),
     (bounds.ANNOTATIONS, lambda count: {"metadata": {"annotations": keys(count)}}),
     (bounds.SELECTOR_KEYS, lambda count: {"spec": {"nodeSelector": keys(count)}}),

@@ -75,6 +75,16 @@ def test_what_has_a_reserved_label_is_denied_however_it_is_created(
     assert result.stderr == f"Error from server (Forbidden): {prefix}{text}"
 
 
+def test_a_reserved_label_is_denied_in_a_pod_that_is_too_large_to_be_judged(team: Kubectl) -> None:
+    selector = {f"key-{number}": "" for number in range(115_000)}  # 1.7 MiB of JSON, and less than etcd takes
+    large = saying(pod("large", nodeSelector=selector), RESERVED)
+    result = team.run("create", "--filename=-", documents=as_list(large))
+    assert result.returncode == 1
+    assert ON_A_POD.partition("\n")[0] in result.stderr
+    assert "spec.nodeSelector has 115,000 keys, more than the 250 that are judged" in result.stderr
+    assert team("get", "pods", "--output=name") == ""
+
+
 def test_what_is_denied_is_not_stored_and_what_comes_with_it_is(team: Kubectl) -> None:
     mixed = (saying(pod("bad"), RESERVED), pod("good"), saying(deployment("worse", 1), MISSPELT))
     result = team.run("apply", "--filename=-", documents=as_list(*mixed))

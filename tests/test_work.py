@@ -1,0 +1,182 @@
+"""Work is counted in steps, as time depends on what else the machine does: lines of Python, and calls into C."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.test_budgets import MANY, keys
+from webhook import bounds
+from webhook.bundle import load_bundle
+from webhook.capacity import targeting
+from webhook.cluster.files import FileState
+from webhook.context import Context, Phase, utc_now
+from webhook.engine import decide
+from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.response import respond
+from webhook.review import decode_review
+from webhook.rules.node_pool_rules_budgets import BUDGETS_AT_MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+JSON = dict[str, Any]
+
+BUNDLE = load_bundle()
+VIEW = FileState([Path(__file__).parent.parent / "examples/state"], BUNDLE.providers).view()
+
+STEPS_OF_A_BYTE = 4
+"""Where things are counted and compared one by one; most of them in C, in no step at all."""
+
+PODS = ("", "pods")
+CKS = ("compute.coreweave.com", "nodepools")
+KARPENTER = ("karpenter.sh", "nodepools")
+RAY = ("ray.io", "rayclusters")
+
+
+def review(resource: tuple[str, str], value: JSON) -> bytes:
+    group, plural = resource
+    request = {
+        "uid": "u",
+        "operation": "CREATE",
+        "kind": {"group": group, "version": "v1", "kind": "X"},
+        "resource": {"group": group, "version": "v1", "resource": plural},
+        "namespace": "team-a" if resource in {PODS, RAY} else "",
+        "userInfo": {"username": "jane"},
+        "object": value,
+    }
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+
+def steps(data: bytes) -> int:
+    """Count what both phases take, from the bytes of the review to those of the answer."""
+    count = 0
+
+    def trace(_frame: FrameType, event: str, _arg: object) -> Callable[..., Any]:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    def profile(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event == "c_call"
+
+    before = sys.gettrace(), sys.getprofile()
+    with patch.object(targeting, "_KIND_LENGTH", -1):  # nothing is remembered, also of what is small
+        sys.settrace(trace)
+        sys.setprofile(profile)
+        try:
+            for phase in Phase:
+                request, context = decode_review(data), Context(phase=phase, now=utc_now(), view=VIEW)
+                respond(request.uid, decide(request, BUNDLE.index, context), phase)
+        finally:
+            sys.settrace(before[0])
+            sys.setprofile(before[1])
+    return count
+
+
+def on_spot(parts: Callable[[int], JSON], count: int) -> JSON:
+    value = parts(count)
+    metadata = value.get("metadata", {})
+    labels = {**metadata.get("labels", {}), "spotgate.dev/capacity": "spot"}
+    return {**value, "metadata": {"name": "x", **metadata, "labels": labels}}
+
+
+def karpenter(requirements: list[JSON] | None = None, budgets: list[JSON] | None = None, **parts: object) -> JSON:
+    spot = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}
+    template = {"spec": {"requirements": [spot, *(requirements or [])], **parts}}
+    return {"metadata": {"name": "x"}, "spec": {"template": template, "disruption": {"budgets": budgets or []}}}
+
+
+def cks(**parts: object) -> JSON:
+    return {"metadata": {"name": "x"}, "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1, **parts}}
+
+
+def taints(count: int) -> list[JSON]:
+    return [{"key": f"key-{number}", "value": "v", "effect": "NoSchedule"} for number in range(count)]
+
+
+def budget(number: int) -> JSON:
+    return {"nodes": str(number + 1), "schedule": f"{number % 60} * * * *", "duration": "1h"}
+
+
+def groups(count: int) -> JSON:
+    template = {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}, "spec": {"containers": [{"name": "a"}]}}
+    return {
+        "spec": {"workerGroupSpecs": [{"groupName": f"g{number}", "template": template} for number in range(count)]}
+    }
+
+
+IN_POOLS: list[tuple[str, tuple[str, str], int, Callable[[int], JSON]]] = [
+    (
+        "requirements",
+        KARPENTER,
+        bounds.POOL_ITEMS - 1,
+        lambda count: karpenter([{"key": f"k{number}", "operator": "In", "values": ["a"]} for number in range(count)]),
+    ),
+    (
+        "requirements on one key",
+        KARPENTER,
+        bounds.POOL_ITEMS - 1,
+        lambda count: karpenter(
+            [{"key": "k", "operator": "NotIn", "values": [str(number)]} for number in range(count)]
+        ),
+    ),
+    (
+        "values",
+        KARPENTER,
+        bounds.POOL_ITEMS,
+        lambda count: karpenter(
+            [{"key": "k", "operator": "In", "values": [f"m{number}.xlarge" for number in range(count)]}]
+        ),
+    ),
+    (
+        "budgets",
+        KARPENTER,
+        BUDGETS_AT_MOST,
+        lambda count: karpenter(budgets=[budget(number) for number in range(count)]),
+    ),
+    ("taints", KARPENTER, bounds.POOL_ITEMS, lambda count: karpenter(taints=taints(count))),
+    ("taints", CKS, bounds.POOL_ITEMS, lambda count: cks(nodeTaints=taints(count))),
+    ("labels", CKS, bounds.POOL_ITEMS, lambda count: cks(nodeLabels=keys(count))),
+]
+
+GROWING = [
+    *(
+        pytest.param(PODS, bound.at_most - 1, partial(on_spot, parts), id=f"{bound.field} {number}")
+        for number, (bound, parts) in enumerate(MANY)
+    ),
+    *(pytest.param(resource, most, made, id=f"{resource[0]} {what}") for what, resource, most, made in IN_POOLS),
+    pytest.param(RAY, TEMPLATES_AT_MOST, groups, id="pod templates"),
+]
+
+
+@pytest.mark.parametrize(("resource", "most", "made"), GROWING)
+@given(share=st.floats(0.3, 0.5))
+@settings(max_examples=5, deadline=None)
+def test_twice_as_much_of_anything_takes_twice_the_work_at_most(
+    resource: tuple[str, str], most: int, made: Callable[[int], JSON], share: float
+) -> None:
+    count = int(most * share)
+    steps(review(resource, made(count)))  # what is compiled and imported once
+    once, twice = steps(review(resource, made(count))), steps(review(resource, made(2 * count)))
+    assert twice <= 2.2 * once, f"{count}: {once} steps, {2 * count}: {twice}"
+
+
+@pytest.mark.parametrize(("resource", "most", "made"), GROWING)
+def test_beyond_its_bound_more_of_anything_takes_no_more_work_than_to_count_it(
+    resource: tuple[str, str], most: int, made: Callable[[int], JSON]
+) -> None:
+    counts = (most, 2 * most, 20 * most)
+    at_bound, beyond, far_beyond = (steps(review(resource, made(count))) for count in counts)
+    added = len(review(resource, made(20 * most))) - len(review(resource, made(most)))
+    assert far_beyond <= 1.1 * max(at_bound, beyond) + STEPS_OF_A_BYTE * added, f"{at_bound}, {beyond}, {far_beyond}"
