@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.cel import EvaluationError, ExpressionError, Values, language
-from webhook.cel.limits import Cost, Measured
+from webhook.cel.sizes import Measured
 from webhook.cel.text import Text
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
@@ -21,6 +21,9 @@ from webhook.decision import SILENCE
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.rules.validation_values import values_of
 from webhook.subject import Judged
+
+if TYPE_CHECKING:
+    from webhook.cel.limits import Cost
 
 JSON = dict[str, Any]
 

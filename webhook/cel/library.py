@@ -22,9 +22,10 @@ from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.checks import check
 from webhook.cel.failures import failed
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
-from webhook.cel.limits import BUDGET_NS, Budget, Cost, Measured
+from webhook.cel.limits import BUDGET_NS, Budget, Cost
 from webhook.cel.mistakes import refused, wrong_type
 from webhook.cel.reads import asked, hidden, names, paths
+from webhook.cel.sizes import Measured
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:

@@ -16,16 +16,17 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.cel import ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
+from webhook.cel.sizes import Extent, Path
 from webhook.cel.tree import Call, Const, Ident, Loop, Make, Node, Select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from webhook.cel.sizes import Measured
 
 BUDGET_NS: Final = 400_000_000
 """For all expressions on one object. In the terms below, which are what was measured to take longest."""
@@ -33,8 +34,6 @@ ROUNDS_AT_MOST: Final = 10_000
 """Of all loops of an evaluation together; the library's own limit."""
 _LITTLE_NS: Final = BUDGET_NS / 500
 """What costs less is not worth measuring each field."""
-_LOOKED_AT: Final = 1000
-"""Values at a path that are measured one by one, which takes 4 ms. Of more, one may be as large as all."""
 
 # Nanoseconds
 _STEP: Final = 120  # for each node of the tree, each time
@@ -43,6 +42,7 @@ _VALUE: Final = 300  # to read or compare a value
 _BYTE_COUNTED: Final = 5  # by size()
 _BYTE: Final = 0.2  # to compare a byte of a string
 _BYTE_READ: Final = 15  # to do anything else with it
+_BYTE_MADE: Final = 3  # of a longer string
 _BYTE_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
 _KEPT: Final = 60  # to copy an item with each that is added by `map`
 _PIECE: Final = 430  # to split off, or find
@@ -72,83 +72,8 @@ _PLAIN: Final = frozenset({"size", "contains", "indexOf", "lastIndexOf", "int", 
 }
 """Functions that give a number or a Boolean."""
 
-Path = tuple[str | None, ...]
-"""A variable, and fields below it; None for all items of a list or map."""
 Paths = tuple[Path, ...]
 _PATHS_AT_MOST: Final = 16
-
-
-class Extent(NamedTuple):
-    """How large what is at a path is at most. Numbers are rounded up, as estimates are kept by them.
-
-    Attributes:
-        values: how many there are in one value, in lists and maps of any depth, and itself.
-        size: bytes of its JSON.
-        length: items of it, or bytes of a string.
-        number: how many values are at the path: one for each item of a list, where the path leads through items.
-        all_values: the values in all of them.
-        all_size: bytes of all of them.
-    """
-
-    values: float = 1
-    size: float = 0
-    length: float = 0
-    number: float = 1
-    all_values: float = 1
-    all_size: float = 0
-
-
-class Measured:
-    """Some values, and how large they are: measured when an expression first asks."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
-        self._extents: dict[Path, Extent] = {}
-        self.values, self.size = _counted(self._values)
-        values_up, size_up = _up(self.values), _up(self.size)
-        self.whole = Extent(values_up, size_up, size_up, values_up, values_up, size_up)
-
-    def at(self, path: Path) -> Extent:
-        """Return the extent of what is at this path."""
-        if path not in self._extents:
-            self._extents[path] = _extent(self._found(path))
-        return self._extents[path]
-
-    def _found(self, path: Path) -> list[Any]:
-        found: list[Any] = [self._values]
-        for step in path:
-            if step is None:
-                maps = chain.from_iterable((each, each.values()) for each in found if isinstance(each, dict))
-                found = list(chain.from_iterable((*maps, *(each for each in found if isinstance(each, list)))))
-            else:
-                found = [each[step] for each in found if isinstance(each, dict) and step in each]
-        return found
-
-
-def _counted(value: object) -> tuple[int, int]:
-    """Return how many values there are, and the bytes of their JSON."""
-    json = msgspec.json.encode(value)
-    outside = b"".join(json.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
-    return sum(map(outside.count, (b",", b"[", b"{"))) + 1, len(json)
-
-
-def _extent(found: list[Any]) -> Extent:
-    all_values, all_size = _counted(found)
-    values, size = all_values, all_size
-    if len(found) <= _LOOKED_AT:
-        values, size = map(max, zip(*map(_counted, found), strict=True)) if found else (1, 0)
-    length = max((size if isinstance(each, str) else len(each) for each in found if _has_size(each)), default=0)
-    return Extent(*map(_up, (values, size, length, len(found), all_values, all_size)))
-
-
-def _has_size(value: object) -> bool:
-    return isinstance(value, list | dict | str)
-
-
-def _up(number: int) -> int:
-    """Round up to two digits of a number of powers of two: by a quarter at most."""
-    step = 1 << max(number.bit_length() - 3, 0)
-    return -(-number // step) * step
 
 
 class Budget:
@@ -431,7 +356,7 @@ class _Estimate:
                 return first._replace(paths=())
             case _:
                 return _together(args)._replace(paths=())
-        self.nanoseconds += times * text
+        self.nanoseconds += times * text * _BYTE_MADE
         return _text(text, times)
 
 
