@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from bench.chaos_service import Service
     from tests.controlplane.cluster import Cluster
 
-_NOTICED: Final = 7.0
-"""Seconds within which every replica looks at its certificate's files, every 5 s, and hears of changed policies."""
+_LOOKED: Final = 7.0
+"""Seconds within which every replica looks at its certificate's files, every 5 s."""
+
+_HEARD: Final = 4.0
+"""Seconds within which every replica hears of changed policies, and compiles them."""
 
 _HOSTILE: Final = 15.0
 """Seconds of hostile requests."""
@@ -113,8 +116,8 @@ def _policies(change: Callable[[Path], object]) -> Act:
         folder = scene.directory / "policies"
         with _kept(folder):
             change(folder)
-            await asyncio.sleep(_NOTICED)
-        await asyncio.sleep(_NOTICED)
+            await asyncio.sleep(_HEARD)
+        await asyncio.sleep(_HEARD)
 
     return act
 
@@ -143,8 +146,8 @@ def _certificate(make: Callable[[KeyPair], KeyPair]) -> Act:
         with _kept(folder / "tls.crt"), _kept(folder / "tls.key"):
             (folder / "tls.key").write_bytes(pair.key_pem)
             (folder / "tls.crt").write_bytes(pair.certificate_pem)
-            await asyncio.sleep(_NOTICED)
-        await asyncio.sleep(_NOTICED)
+            await asyncio.sleep(_LOOKED)
+        await asyncio.sleep(_LOOKED)
 
     return act
 

@@ -35,6 +35,9 @@ _RESERVED: Final = {"qos.coreweave.cloud/reserved": "x"}
 _KEYS: Final = 115_000
 """Of a nodeSelector: a Pod of 1.3 MiB, about the largest that etcd takes."""
 
+_UNKNOWN: Final = "the node pools are unknown"
+"""In the message of a denial."""
+
 
 class Outcome(StrEnum):
     """What came of a write: the right verdict, one of three wrong ones, or none."""
@@ -43,7 +46,7 @@ class Outcome(StrEnum):
     LET_IN = "let in"
     UNCHANGED = "unchanged"
     DENIED = "denied"
-    UNKNOWN = "denied as unknown"
+    UNKNOWN = "unknown"
     FAILED = "failed"
 
 
@@ -157,7 +160,7 @@ class Load:
             answer = await self._ask(write)
             outcome, said = write.judge(answer), answer.message or answer.warnings or str(answer.body.get("spec"))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            outcome, said = Outcome.FAILED, repr(error)
+            outcome, said = Outcome.FAILED, str(error) or type(error).__name__
         tally.latencies.append(perf_counter() - started)
         tally.outcomes[outcome] += 1
         if outcome is not Outcome.RIGHT:
@@ -180,7 +183,7 @@ def _admitted(is_right: Callable[[Answer], object] = lambda _: True) -> Judge:
             return Outcome.RIGHT if is_right(answer) else Outcome.UNCHANGED
         if "denied the request" not in answer.message:
             return Outcome.FAILED
-        return Outcome.UNKNOWN if "are unknown" in answer.message else Outcome.DENIED
+        return Outcome.UNKNOWN if _UNKNOWN in answer.message else Outcome.DENIED
 
     return judge
 
@@ -191,7 +194,9 @@ def _denied(policy: str) -> Judge:
     def judge(answer: Answer) -> Outcome:
         if answer.admitted:
             return Outcome.LET_IN
-        return Outcome.RIGHT if f"[{policy}]" in answer.message else Outcome.FAILED
+        if f"[{policy}]" not in answer.message:
+            return Outcome.FAILED
+        return Outcome.UNKNOWN if _UNKNOWN in answer.message else Outcome.RIGHT
 
     return judge
 

@@ -66,6 +66,18 @@ def test_every_policy_kind_has_a_page() -> None:
     assert {name.lower() for name in bundle.policy_kinds()} <= pages
 
 
+def test_every_requirement_that_a_test_is_named_for_is_on_the_page() -> None:
+    page = (ROOT / "docs/reliability.md").read_text()
+    names = "".join(
+        found[1]
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for found in re.finditer(r"^(?:async )?def test_((?:[A-Z]\d*_)+)", path.read_text(), re.MULTILINE)
+    )
+    used = set(names.strip("_").split("_"))
+    assert len(used) > 20
+    assert not [each for each in sorted(used) if f"\n| {each} | " not in page]
+
+
 def test_the_denial_in_the_readme_is_what_the_webhook_says(capsys: pytest.CaptureFixture[str]) -> None:
     main(["check", str(ROOT / "examples/deployment-misspelt-qos-label.yaml"), "--state", str(ROOT / "examples/state")])
     readme = (ROOT / "README.md").read_text()

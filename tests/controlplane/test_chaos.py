@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COLUMNS = ("writes", "let in", "unchanged", "denied", "denied as unknown", "failed")
+COLUMNS = ("writes", "let in", "unchanged", "denied", "unknown", "failed")
 DEAD, EMPTIED = QUICK = ("all replicas killed, back after 5 s", "policies: a file emptied")
 
 
