@@ -19,6 +19,8 @@ Values
     carries no taint that nobody may tolerate, and, as ``require`` says, has GPUs (``any`` counts, unknown does not) or
     the same instance type. A provider's document may ask for something else, and for several things: GKE for a pool
     without GPUs, and for one with them as a warning.
+    An owner reference that an update adds is a deletion to come: the garbage collector is never denied. A pool that is
+    being deleted is no fallback, even while a finalizer holds it.
     Only what the request makes worse is a violation: an update that changes none of this passes, even where the
     fallback has long been gone.
 Source
@@ -38,7 +40,7 @@ from webhook.capacity.sizes import resized, sizes_in, unsized
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.rules.on_demand_fallback_findings import Change, Findings, unknown_pools, unreadable_capacity
+from webhook.rules.on_demand_fallback_findings import OWNERS, Change, Findings, unknown_pools, unreadable_capacity
 from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
 from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
 
@@ -82,14 +84,17 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield from self._scale(subject, readers, view)
         elif subject.request.sub_resource:
             subject.trace.say("%s can't change what a pool needs or gives", subject.request.path)
-        elif _same_spec(subject):
+        elif (same := _same_spec(subject)) and not _gets_owners(subject):
             subject.trace.say("the request leaves spec as it is")
         else:
             reader = readers.of(new or subject.old_object or {})
             before = self._before(subject, readers, view)
             after = _with_size(reader, reader.read(new), view) if new is not None else None
-            field = _changed_field(reader, before, after)
-            yield from self._judge(subject, Change(reader, before, after, field), view)
+            if not same:
+                field = _changed_field(reader, before, after)
+                yield from self._judge(subject, Change(reader, before, after, field), view)
+            if after is not None and not after.deleting and _gets_owners(subject):
+                yield from self._judge(subject, Change(reader, after, None, OWNERS), view)
 
     def _before(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Pool | None:
         """The pool before the request; as the cluster knows it, where the request does not say."""
@@ -125,7 +130,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         """A request for what says the size of pools without being one."""
         request, new = subject.request, subject.object
         scaled = request.sub_resource == "scale"
-        if subject.operation == "CREATE" or (request.sub_resource and not scaled) or _same_size(subject):
+        owned = _gets_owners(subject)
+        same = _same_size(subject) and not owned
+        if subject.operation == "CREATE" or (request.sub_resource and not scaled) or same:
             subject.trace.say("the request takes no nodes from any pool")
             return
         if scaled and (replicas := _replicas(subject)) > 0:
@@ -144,13 +151,16 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             if size is None or size.by != by:
                 continue
             after = None
-            if new is not None:  # the view may be newer than the request, or already have what it asks for
+            if (
+                new is not None and not owned
+            ):  # the view may be newer than the request, or already have what it asks for
                 resizing = after_by.get(place)
                 bare = unsized(known)
                 after = msgspec.structs.replace(bare, desired=0) if resizing is None else resized(bare, resizing)
             reader = next(each for each in self.findings.readers if _reads(each, known))
             before = resized(unsized(known), size)
-            yield from self._judge(subject, Change(reader, before, after, "spec.replicas"), view)
+            field = OWNERS if owned else "spec.replicas"
+            yield from self._judge(subject, Change(reader, before, after, field), view)
 
     def _judge(self, subject: Subject, change: Change, view: ClusterView) -> Iterator[Violation]:
         before, after = change.before, change.after
@@ -242,6 +252,24 @@ def _same_size(subject: Subject) -> bool:
     if old is None or new is None or not _same_spec(subject):
         return False
     return _annotations(old) == _annotations(new)
+
+
+def _gets_owners(subject: Subject) -> bool:
+    """Does an UPDATE give the object other owners, and leave it none that it had?
+
+    The garbage collector deletes an object when all of its owners are gone, or never were there.
+    """
+    old, new = subject.old_object, subject.object
+    if old is None or new is None or subject.request.sub_resource:
+        return False
+    before, after = _owners(old), _owners(new)
+    return bool(after) and before.isdisjoint(after)
+
+
+def _owners(value: dict[str, Any]) -> set[str]:
+    metadata = value.get("metadata")
+    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    return {str(each.get("uid")) for each in owners or () if isinstance(each, dict)}
 
 
 def _annotations(value: dict[str, Any]) -> object:

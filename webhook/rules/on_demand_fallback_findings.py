@@ -29,6 +29,9 @@ _WANTED: Final[Mapping[Require, str]] = {
 }
 
 
+OWNERS: Final = "metadata.ownerReferences"
+
+
 class Change(msgspec.Struct, frozen=True):
     """What a request does to a pool.
 
@@ -102,6 +105,9 @@ class Findings(msgspec.Struct, frozen=True):
         if after is not None and after.desired == 0 and not after.autoscaling and flag and flag.plain and maximum:
             fix.insert(0, f"turn on {flag.field}, with {maximum.field} above 0, to run it at 0 nodes")
         because = [need.because] if need.because else []
+        if change.field == OWNERS:
+            because.append("The garbage collector deletes an object when its owners are gone.")
+            fix.insert(0, "leave it without an owner")
         return Violation(
             id="last-fallback",
             reason=f"{change.before} is the last {_named(need)} of {_spot_pools(left)}",
