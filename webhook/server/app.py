@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from aiohttp import web
 from msgspec.structs import replace
 
-from webhook.context import ASSUMED_VERSION, Context, utc_now
+from webhook.cluster.let_go import LetGo
+from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.engine import decide, needs
 from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cluster.protocol import ClusterState, ClusterView
-    from webhook.context import Phase
     from webhook.decision import Decision
     from webhook.review import Request
     from webhook.server.callers import Callers
@@ -110,6 +110,7 @@ class Webhook:
         self._metrics = metrics
         self._limits = limits
         self._recorder = recorder
+        self._let_go = LetGo()
         self._peers = peers
         self._callers = callers
         self._intake = Intake(limits, peers)
@@ -170,15 +171,18 @@ class Webhook:
         try:
             snapshot = self.snapshot
             index, state = snapshot.bundle.index, snapshot.state
-            if needs(request, index, route.phase).fresh:
+            fresh = needs(request, index, route.phase).fresh
+            if fresh:
                 asked = perf_counter()
                 left = route.timeout - self._limits.reply - (asked - started)
                 view = await self._fresh(state, max(0.0, min(left, self._limits.fresh)))
                 waited = perf_counter() - asked
             else:
                 view = state.view()
-            context = _context(route.phase, view)
+            context = _context(route.phase, self._let_go.applied(view) if fresh else view)
             decision = decide(request, index, context)
+            if fresh and route.phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
+                self._let_go.note(request, view, index.providers)
             answer = respond(request.uid, decision, route.phase)
             if self._recorder is not None:
                 self._recorder.take(request, decision, context, snapshot.bundle, answer)

@@ -1,0 +1,140 @@
+"""What a process has let go counts as gone until the cluster shows it, or a short time has passed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from webhook.bundle import load_bundle
+from webhook.cluster.let_go import LASTS, LetGo
+from webhook.cluster.protocol import ClusterView
+from webhook.review import GroupVersionKind, GroupVersionResource, Request
+
+PROVIDERS = load_bundle().providers
+(READER,) = PROVIDERS["cks"].readers
+JSON = dict[str, Any]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pool(name: str, **spec: Any) -> JSON:
+    fields = {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1, **spec}
+    return {"metadata": {"name": name}, "spec": fields}
+
+
+def view(*pools: JSON) -> ClusterView:
+    return ClusterView(pools=tuple(map(READER.read, pools)))
+
+
+def raw(value: JSON | None) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def request(new: JSON | None, old: JSON | None, *, name: str = "a", sub_resource: str = "") -> Request:
+    return Request(
+        uid="u",
+        operation="CREATE" if old is None else "DELETE" if new is None else "UPDATE",
+        kind=GroupVersionKind("compute.coreweave.com", "v1alpha1", "NodePool"),
+        resource=GroupVersionResource("compute.coreweave.com", "v1alpha1", "nodepools"),
+        sub_resource=sub_resource,
+        name=name,
+        object=raw(new),
+        old_object=raw(old),
+    )
+
+
+A, B = pool("a"), pool("b")
+BOTH = view(A, B)
+
+
+def usable(seen: ClusterView) -> list[str]:
+    return [each.name for each in seen.pools or () if not each.unusable and not each.spot]
+
+
+def after(*requests: Request, clock: Clock | None = None) -> LetGo:
+    let_go = LetGo(clock or Clock())
+    for each in requests:
+        let_go.note(each, BOTH, PROVIDERS)
+    return let_go
+
+
+SCALE: JSON = {"kind": "Scale", "metadata": {"name": "a"}, "spec": {}}
+
+
+@pytest.mark.parametrize(
+    "taking",
+    [
+        request(None, A),
+        request(pool("a", targetNodes=0), A),
+        request(pool("a", computeClass="spot"), A),
+        request(pool("a", instanceType="turin-gp"), A),
+        request(SCALE, SCALE, sub_resource="scale"),
+    ],
+)
+def test_what_takes_a_fallback_away_counts_at_once(taking: Request) -> None:
+    assert usable(after(taking).applied(BOTH)) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        request(pool("a", targetNodes=3), A),
+        request(A, A, sub_resource="status"),
+        request({**SCALE, "spec": {"replicas": 2}}, SCALE, sub_resource="scale"),
+        request(pool("c"), None, name="c"),
+    ],
+)
+def test_other_requests_change_nothing(harmless: Request) -> None:
+    assert after(harmless).applied(BOTH) is BOTH
+
+
+def test_a_new_spot_pool_needs_its_fallback_at_once() -> None:
+    seen = after(request(pool("s", computeClass="spot"), None, name="s")).applied(BOTH)
+    assert [each.name for each in seen.pools or () if each.spot] == ["s"]
+
+
+def test_what_was_refused_elsewhere_is_there_again_after_a_while() -> None:
+    clock = Clock()
+    let_go = after(request(None, A), clock=clock)
+    clock.now = LASTS
+    assert usable(let_go.applied(BOTH)) == ["b"]
+    clock.now = LASTS + 0.1
+    assert let_go.applied(BOTH) is BOTH
+
+
+def test_a_pool_that_was_seen_gone_may_come_again() -> None:
+    let_go = after(request(None, A))
+    gone = view(B)
+    assert let_go.applied(gone) is gone
+    assert let_go.applied(BOTH) is BOTH
+
+
+def test_a_pool_that_is_let_come_back_counts_again() -> None:
+    assert usable(after(request(None, A), request(A, None)).applied(BOTH)) == ["a", "b"]
+    back = {**SCALE, "spec": {"replicas": 1}}
+    emptied, filled = (request(each, SCALE, sub_resource="scale") for each in (SCALE, back))
+    assert usable(after(emptied, filled).applied(BOTH)) == ["a", "b"]
+
+
+def test_an_object_that_cannot_be_read_takes_nothing_away() -> None:
+    assert after(request([], A)).applied(BOTH) is BOTH  # type: ignore[arg-type]
+
+
+def test_unknown_pools_stay_unknown() -> None:
+    unknown = ClusterView()
+    assert after(request(None, A)).applied(unknown) is unknown
+
+
+def test_no_more_is_remembered_than_a_cluster_has() -> None:
+    let_go = LetGo(Clock())
+    for number in range(1_100):
+        spot = pool(f"s{number}", computeClass="spot")
+        let_go.note(request(spot, None, name=f"s{number}"), BOTH, PROVIDERS)
+    assert len(let_go.applied(BOTH).pools or ()) == 1_002
