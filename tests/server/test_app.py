@@ -392,7 +392,7 @@ def test_H14_nothing_of_an_object_is_logged(start: Start) -> None:
 
 def test_names_in_the_log_have_a_bounded_length(start: Start) -> None:
     served = start()
-    served.post(review(name="n" * MIB, namespace="m" * MIB, userInfo={"username": "u" * MIB}))
+    served.post(review(name="n" * 50_000, namespace="m" * 50_000, userInfo={"username": "u" * 50_000}))
     eventually(lambda: bool(served.log("decision")))
     assert len(served.text_of_log()) < 5000
 
