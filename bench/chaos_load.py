@@ -220,6 +220,9 @@ def _placed(answer: Answer) -> bool:
 _POOLS: Final = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
+_DRY_RUN: Final = {"dryRun": ["All"]}
+"""Of a DELETE: with a body, what the query says does not count."""
+
 _LATE: Final = saying(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
 _SUPERCHIP: Final = node_pool("rack", computeClass="spot", instanceType="gb200-4x")
 
@@ -230,7 +233,7 @@ WRITES: Final = tuple(
         ("plain Pod", "POST", _PODS, pod("plain"), _admitted(_untouched)),
         ("spot Pod", "POST", _PODS, saying(pod("spot"), _SPOT), _admitted(_placed)),
         ("Pod with a reserved label", "POST", _PODS, saying(pod("reserved"), _RESERVED), _denied("reserved-labels")),
-        ("last fallback deleted", "DELETE", f"{_POOLS}/h100", {}, _denied("on-demand-fallback")),
+        ("last fallback deleted", "DELETE", f"{_POOLS}/h100", _DRY_RUN, _denied("on-demand-fallback")),
         ("Deployment with a warning", "POST", _DEPLOYMENTS, _LATE, _admitted(lambda it: "graceful" in it.warnings)),
         ("spot Pod", "POST", _PODS, saying(pod("spot"), _SPOT), _admitted(_placed)),
         ("Pod with a reserved label", "POST", _PODS, saying(pod("reserved"), _RESERVED), _denied("reserved-labels")),
