@@ -21,7 +21,7 @@ from webhook.globs import is_glob
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import resource_matches
-from webhook.review import OPERATIONS, GroupVersionKind, GroupVersionResource, Request
+from webhook.review import NODES, OPERATIONS, GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,8 +37,9 @@ JSON = dict[str, Any]
 _PREFIX_GLOB: Final = re.compile(r"([a-z0-9.-]+)\*")
 NO_MIRROR_PODS: Final = {
     "name": "no-mirror-pods",
-    # Of Pods alone: else the annotation would let any workload pass.
+    # Of Pods that nodes make alone: anybody can write the annotation.
     "expression": "request.resource.resource != 'pods' || object == null || "
+    f"!has(request.userInfo.groups) || !('{NODES}' in request.userInfo.groups) || "
     "!has(object.metadata) || !has(object.metadata.annotations) || "
     f"!('{MIRROR_ANNOTATION}' in object.metadata.annotations)",
 }
