@@ -117,7 +117,7 @@ passes      spot-suitability  SpotSuitability, enforcement: warn
             targets spot: label spotgate.dev/capacity: spot
 
 not for this kind of object: karpenter-controller, node-pool-rules, on-demand-fallback,
-reserved-namespaces, reserved-node-labels
+reserved-namespaces
 
 When the node is reclaimed  spec.template
   On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: a Pod

@@ -91,7 +91,7 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
         "node-pool-rules: not exported: while the webhook is down, node pools are refused anyway",
     } <= set(said)
     exported = {name.partition(".")[0] for name in policies(done.out)}
-    assert exported == {"reserved-labels", "reserved-namespaces", "reserved-node-labels"}
+    assert exported == {"reserved-labels", "reserved-namespaces"}
     assert {each.name for each in load_bundle().policies} == exported | {
         found[1] for each in said if (found := re.search(r"([\w-]+): not exported", each))
     }

@@ -195,27 +195,3 @@ def test_a_reserved_label_for_the_nodes_of_a_pool_is_denied(alice: Kubectl) -> N
     result = alice.run("patch", "nodepools.compute.coreweave.com/cpu-spot", "--type=merge", patch)
     key, fix = "foo.coreweave.cloud/bar", "remove it, or use a domain of your own, e.g. example.com/bar"
     assert result.stderr == f"Error from server (Forbidden): {denial(key, 'spec.nodeLabels', fix, 'node-pools')}"
-
-
-@pytest.mark.parametrize(
-    ("user", "recorded"),
-    [
-        ("alice", "audit: label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud"),
-        ("system:node:cpu-spot-0", "exempt: kubelets register and label their own Node, by exempt[0] at "),
-    ],
-)
-def test_a_reserved_label_on_a_node_is_recorded_and_one_of_the_kubelet_as_exempt(
-    user: str, recorded: str, cluster: Cluster
-) -> None:
-    groups = ["system:nodes"] if user.startswith("system:node:") else []
-    kubectl = cluster.as_user(user, "platform", *groups)
-    seen = len(cluster.audit_events())
-    try:
-        result = kubectl.run("label", "node/cpu-spot-0", "foo.coreweave.cloud/bar=x")
-        assert (result.returncode, result.stderr) == (0, "")
-    finally:
-        cluster.kubectl("label", "node/cpu-spot-0", "foo.coreweave.cloud/bar-")
-    annotation = "workloads.spotgate.dev/reserved-node-labels"
-    events = [event.get("annotations", {}) for event in cluster.audit_events()[seen:]]
-    (said,) = (each[annotation] for each in events if annotation in each)
-    assert said.startswith(recorded)

@@ -13,12 +13,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from webhook.bundle import SHIPPED
 from webhook.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HERE: Final = Path(__file__).parent / "outputs"
+NODE_LABELS: Final = Path(__file__).parents[2] / "examples" / "policies" / "node-labels.yaml"
+"""Beside the shipped policies, none of which only audits."""
 FILES: Final[Mapping[str, str]] = {
     "table": "table.txt",
     "json": "report.json",
@@ -44,7 +47,9 @@ def written(name: str) -> str:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
         copy = shutil.copytree(HERE, Path(folder) / "outputs")
         with contextlib.chdir(copy):
-            assert main(["check", "--state", "cluster", "-o", name, "deploy"]) == 1
+            policies = shutil.copytree(SHIPPED, Path(folder) / "policies", ignore=shutil.ignore_patterns("tests"))
+            shutil.copy(NODE_LABELS, policies)
+            assert main(["check", f"--policies={policies}", "--state", "cluster", "-o", name, "deploy"]) == 1
     if name != "html":
         return out.getvalue()
     shown = _MAIN.search(out.getvalue())

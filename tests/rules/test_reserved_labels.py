@@ -26,9 +26,11 @@ from webhook.rules.protocol import Facts
 from webhook.rules.reserved_labels import KIND, ReservedLabels
 from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
-POLICIES = Path(__file__).parents[2] / "policies"
+ROOT = Path(__file__).parents[2]
 DOCUMENTS = {
-    each["metadata"]["name"]: each for each in yaml.safe_load_all((POLICIES / "reserved-labels.yaml").read_text())
+    each["metadata"]["name"]: each
+    for file in ("policies/reserved-labels.yaml", "examples/policies/node-labels.yaml")
+    for each in yaml.safe_load_all((ROOT / file).read_text())
 }
 SHIPPED = load_bundle()
 FACTS = Facts(SHIPPED.providers, tuple(SHIPPED.index.workloads.values()))
@@ -303,7 +305,7 @@ def test_node_labels_are_only_audited_and_never_those_of_kubelets_and_system_con
 
 
 def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() -> None:
-    (workloads,) = yaml.safe_load_all((POLICIES / "workloads.yaml").read_text())
+    (workloads,) = yaml.safe_load_all((ROOT / "policies" / "workloads.yaml").read_text())
     kinds = {(item["group"], item["resource"]) for item in workloads["spec"]["workloads"]}
     rules = KIND.rules(FACTS)
     matched = {(group, resource) for rule in rules for group in rule.api_groups for resource in rule.resources}
