@@ -27,6 +27,7 @@ from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.webhook import WebhookError
+from webhook.capacity.targeting import CAPACITY_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,12 +60,17 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
     """Load all, in turns; each round starts with another. ``share`` of the usual number of creates."""
     pod = samples.pod(containers=2, variables=10)
     del pod["metadata"]["managedFields"]  # which the API server makes
-    creates = Creates.build(
-        int(cluster.url.rpartition(":")[2]),
-        cluster.credentials.authority,
-        path=f"/api/v1/namespaces/{samples.NAMESPACE}/pods",
-        token=cluster.credentials.tokens["admin"],
-        body=orjson.dumps(pod),
+    own = {key: value for key, value in pod["metadata"]["labels"].items() if key != CAPACITY_LABEL}
+    plain = pod | {"metadata": pod["metadata"] | {"labels": own}}
+    of_spot, of_plain = (
+        Creates.build(
+            int(cluster.url.rpartition(":")[2]),
+            cluster.credentials.authority,
+            path=f"/api/v1/namespaces/{samples.NAMESPACE}/pods",
+            token=cluster.credentials.tokens["admin"],
+            body=orjson.dumps(each),
+        )
+        for each in (pod, plain)
     )
     cells: Cells = {(each.name, connections): [] for connections in _COUNTS for each in contenders}
     specs: dict[str, dict[str, Any]] = {}
@@ -73,6 +79,7 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
         start = number % len(contenders)
         for contender in contenders[start:] + contenders[:start]:
             with contender.in_force(cluster, pod) as specs[contender.name]:
+                creates = of_plain if contender.plain else of_spot
                 connections, count = _WARM_UP
                 creates.send(connections=connections, count=int(count * share))
                 for connections, count in _COUNTS.items():
@@ -94,17 +101,18 @@ def _load(cluster: Cluster, contender: Contender, creates: Creates, connections:
     loaded = creates.send(connections=connections, count=count)
     api_server, webhook = (now - then for now, then in zip(cpu(), before, strict=True))
     made = calls_since(calls, cluster.kubectl)
-    assert {name: each.times for name, each in made.items()} == dict.fromkeys(
-        contender.mutating | contender.validating, count
-    ), f"{contender.name}: {count} creates made these calls: {made}"
+    called = frozenset() if contender.plain else contender.mutating | contender.validating
+    assert {name: each.times for name, each in made.items()} == dict.fromkeys(called, count), (
+        f"{contender.name}: {count} creates made these calls: {made}"
+    )
     return Cell(
         median=median(loaded.latencies) * 1000,
         p99=percentile(loaded.latencies, 0.99) * 1000,
         per_second=count / loaded.seconds,
         api_server=api_server / count * 1000,
         webhook=webhook / count * 1000,
-        mutating=sum(made[name].seconds for name in contender.mutating) / count * 1000,
-        validating=sum(made[name].seconds for name in contender.validating) / count * 1000,
+        mutating=sum(made[name].seconds for name in contender.mutating & called) / count * 1000,
+        validating=sum(made[name].seconds for name in contender.validating & called) / count * 1000,
     )
 
 
@@ -158,6 +166,7 @@ def sections(cells: Cells, contenders: list[Contender]) -> Iterator[Section]:
                 ),
             )
             for each in contenders[1:]
+            if not each.plain
         ],
         note="Means of a create, by the number of connections.",
     )

@@ -1,4 +1,4 @@
-"""The webhook configurations name what the policies match, and can't stop a cluster."""
+"""The webhook configurations name what may concern a policy, and can't stop a cluster."""
 
 from __future__ import annotations
 
@@ -50,13 +50,17 @@ def shipped(run: Run) -> dict[str, dict[str, Any]]:
     return webhooks(done.out)
 
 
-def test_there_are_three_webhooks_and_only_node_pools_are_refused_without_us(shipped: dict[str, Any]) -> None:
+def test_only_what_takes_a_fallback_away_is_refused_without_us(shipped: dict[str, Any]) -> None:
     assert {
         name: (each["failurePolicy"], each["clientConfig"]["service"]["path"]) for name, each in shipped.items()
     } == {
         "mutate.spotgate.dev": ("Ignore", "/mutate"),
+        "mutate-spot-namespaces.spotgate.dev": ("Ignore", "/mutate"),
         "node-pools.spotgate.dev": ("Fail", "/validate"),
+        "node-pool-updates.spotgate.dev": ("Ignore", "/validate"),
+        "namespaces.spotgate.dev": ("Ignore", "/validate"),
         "workloads.spotgate.dev": ("Ignore", "/validate"),
+        "spot-namespaces.spotgate.dev": ("Ignore", "/validate"),
     }
 
 
@@ -111,19 +115,66 @@ def test_never_are_we_called_for_everything_or_for_what_keeps_a_cluster_alive(sh
 
 
 def test_G_system_namespaces_are_left_out_by_name_and_those_of_providers_are_not(run: Run) -> None:
-    for webhook in webhooks(run("webhook-config", "--namespace", "platform").out).values():
+    essential = ["kube-system", "kube-node-lease", "platform"]
+    found = webhooks(run("webhook-config", "--namespace", "platform").out)
+    namespaces = found.pop("namespaces.spotgate.dev")
+    assert "namespaceSelector" not in namespaces  # it would go by the labels of the Namespace, which anybody may set
+    assert str(essential) in namespaces["matchConditions"][0]["expression"]
+    for webhook in found.values():
         selector = {each["key"]: each for each in webhook["namespaceSelector"]["matchExpressions"]}
-        assert {each["operator"] for each in selector.values()} == {"NotIn"}
-        assert selector["kubernetes.io/metadata.name"]["values"] == ["kube-system", "kube-node-lease", "platform"]
-        assert selector.keys() == {"kubernetes.io/metadata.name"}
+        assert selector.pop("kubernetes.io/metadata.name") == {
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": essential,
+        }
+        assert selector.keys() <= {"spotgate.dev/capacity"}
         assert not any("cw-" in each["expression"] for each in webhook["matchConditions"])
+
+
+def test_every_namespace_is_asked_about_by_one_webhook_of_each_phase(shipped: dict[str, Any]) -> None:
+    for one, other in (("mutate", "mutate-spot-namespaces"), ("workloads", "spot-namespaces")):
+        pair = [shipped[f"{name}.spotgate.dev"] for name in (one, other)]
+        (key,) = {(each["namespaceSelector"]["matchExpressions"][1]["key"]) for each in pair}
+        operators = [each["namespaceSelector"]["matchExpressions"][1]["operator"] for each in pair]
+        assert (key, operators) == ("spotgate.dev/capacity", ["DoesNotExist", "Exists"])
+        # What is in no namespace is selected by both.
+        assert {rule.get("scope", "*") for rule in pair[0]["rules"]} == {"*"}
+        assert {rule["scope"] for rule in pair[1]["rules"]} == {"Namespaced"}
+
+
+def test_the_configurations_fit_into_an_annotation_of_kubectl(run: Run) -> None:
+    assert len(run("webhook-config").out) < 256 * 1024 / 3
+
+
+def test_a_policy_that_does_not_say_what_concerns_it_is_asked_about_everything_and_named(
+    run: Run, write: Write
+) -> None:
+    policy = write(
+        "policy.yaml",
+        """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: teams}
+spec:
+  match:
+    resourceRules:
+      - {apiGroups: [""], resources: [pods], operations: [CREATE]}
+  validations: [{expression: "has(object.metadata.labels)"}]
+""",
+    )
+    out = run("webhook-config", "--policies", policy).out
+    assert out.splitlines()[1].startswith("# Policy teams does not say what may concern it: all ")
+    workloads = webhooks(out)["workloads.spotgate.dev"]
+    assert "pods" not in {each["name"] for each in workloads["matchConditions"]}
 
 
 def test_G_mirror_pods_are_left_out_where_objects_may_be_pods(shipped: dict[str, Any]) -> None:
     conditions = {name: {each["name"] for each in webhook["matchConditions"]} for name, webhook in shipped.items()}
     assert {name for name, names in conditions.items() if "no-mirror-pods" in names} == {
         "mutate.spotgate.dev",
+        "mutate-spot-namespaces.spotgate.dev",
         "workloads.spotgate.dev",
+        "spot-namespaces.spotgate.dev",
     }
 
 

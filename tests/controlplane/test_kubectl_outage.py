@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.controlplane.cluster import POLL_SECONDS, start_cluster
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.objects import deployment, node_pool, pod, saying
+from tests.controlplane.populate import CRDS, nodes_of, wait_for_crds
+from tests.controlplane.process import reserve_port
+from tests.controlplane.webhook import NAMESPACE, apply_base, apply_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.controlplane.kubectl import Kubectl
     from tests.controlplane.webhook import Webhook
@@ -20,6 +27,27 @@ KIND = "nodepools.compute.coreweave.com"
 POOL = node_pool("outage")
 SPOT = {"spotgate.dev/capacity": "spot"}
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
+KARPENTERS = "nodepools.karpenter.sh"
+MACHINE_POOLS = "machinepools.cluster.x-k8s.io"
+HELD = "held-by-a-pool"
+ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+THERE: tuple[dict[str, Any], ...] = (
+    node_pool("growing", instanceType="turin-gp"),
+    {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "growing"},
+        "spec": {"template": {"spec": {"nodeClassRef": NODE_CLASS, "requirements": [ON_DEMAND]}}},
+    },
+    {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "MachinePool",
+        "metadata": {"name": "held", "namespace": HELD},
+        "spec": {"replicas": 3},
+    },
+)
+TRIES = 300
 FAILED = re.compile(
     r"Error from server \(InternalError\): (error when creating \"STDIN\": )?Internal error occurred: failed calling webhook "
     r'"node-pools\.spotgate\.dev": failed to call webhook: Post "https://spotgate\.spotgate-system\.svc:\d+/validate\?timeout=3s": '
@@ -44,11 +72,16 @@ def test_when_it_is_back_everything_is_as_before(alice: Kubectl, team: Kubectl, 
 
 @pytest.fixture(scope="module")
 def outage(webhook: Webhook) -> Iterator[None]:
-    """The webhook does not answer, until the tests of this file are over."""
+    """The webhook does not answer, until the tests of this file are over; there are pools of several kinds."""
+    kubectl = webhook.cluster.kubectl
+    kubectl("create", "namespace", HELD)
+    kubectl.apply(*THERE)
     webhook.stop()
     yield
     webhook.start()
     webhook.wait_until_called()
+    for thing in THERE[:2]:
+        kubectl("delete", thing["kind"].lower() + "s." + thing["apiVersion"].partition("/")[0], "growing")
 
 
 @pytest.mark.usefixtures("outage")
@@ -71,12 +104,77 @@ def test_node_pools_can_not_be_changed_and_it_is_said_who_did_not_answer(alice: 
         alice.run("apply", "--filename=-", documents=as_list(POOL)),
         alice.run("apply", "--server-side", "--filename=-", documents=as_list(POOL)),
         alice.run("label", KIND, "h100", "team=blue"),
-        alice.run("scale", f"{KIND}/h100", "--replicas=5"),
+        alice.run("scale", f"{KIND}/h100", "--replicas=0"),
         alice.run("delete", KIND, "h100-spot"),
     ):
         assert (result.returncode, result.stdout) == (1, "")
         assert FAILED.fullmatch(result.stderr), result.stderr
     assert alice.get(KIND)["items"] == before
+
+
+@pytest.mark.usefixtures("outage")
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            ("patch", f"{KIND}/growing", '{"metadata":{"finalizers":["example.com/hold"]}}'), id="a finalizer"
+        ),
+        pytest.param(("patch", f"{KIND}/growing", '{"metadata":{"finalizers":null}}'), id="no finalizer"),
+        pytest.param(("patch", f"{KIND}/growing", '{"spec":{"targetNodes":3}}'), id="autoscaler's targetNodes"),
+        pytest.param(("scale", f"{KIND}/growing", "--replicas=4"), id="scale up"),
+        pytest.param(("annotate", KARPENTERS, "growing", "karpenter.sh/nodepool-hash=2"), id="Karpenter's hash"),
+        pytest.param(("scale", f"{MACHINE_POOLS}/held", "--replicas=5", f"--namespace={HELD}"), id="MachinePool"),
+        pytest.param(
+            ("patch", f"{MACHINE_POOLS}/held", '{"spec":{"replicas":6}}', f"--namespace={HELD}"),
+            id="MachinePool's spec",
+        ),
+        pytest.param(("delete", "namespace", HELD, "--timeout=60s"), id="namespace with a pool"),
+    ],
+)
+def test_what_takes_no_fallback_away_is_done_while_it_is_down(command: tuple[str, ...], alice: Kubectl) -> None:
+    if command[0] == "patch":
+        verb, thing, patch, *flags = command
+        command = (verb, thing, "--type=merge", f"--patch={patch}", *flags)
+    done = alice.run(*command)
+    assert (done.returncode, done.stderr) == (0, ""), command
+
+
+@pytest.mark.usefixtures("outage")
+def test_a_node_pool_does_not_shrink_while_it_is_down(alice: Kubectl) -> None:
+    for command in (
+        ("scale", f"{KIND}/growing", "--replicas=1"),
+        ("patch", f"{KIND}/growing", "--type=merge", '--patch={"spec":{"computeClass":"spot"}}'),
+        ("annotate", KIND, "growing", "spotgate.dev/break-glass=drill"),
+        ("delete", KIND, "growing"),
+    ):
+        done = alice.run(*command)
+        assert (done.returncode, done.stdout) == (1, ""), command
+        assert FAILED.fullmatch(done.stderr), done.stderr
+
+
+def test_a_cluster_without_nodes_starts(binaries: dict[str, Path]) -> None:
+    """The cold start of docs/runbook.md: spotgate needs a node, and the autoscaler is not held up by spotgate."""
+    pool = node_pool("system", instanceType="turin-gp", targetNodes=0, autoscaling=True, maxNodes=3)
+    with start_cluster(binaries) as cluster, contextlib.ExitStack() as stack:
+        kubectl = cluster.kubectl
+        kubectl("apply", f"--filename={CRDS}")
+        wait_for_crds(kubectl)
+        kubectl.apply(pool)
+        directory = cluster.directory / "webhook"
+        stack.enter_context(apply_base(cluster, directory))
+        nobody = stack.enter_context(reserve_port())
+        apply_configurations(cluster, directory, nobody.getsockname()[1])
+        waiting = kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
+        assert all("nodeName" not in each["spec"] for each in waiting)
+        for _ in range(TRIES):  # until the API server has seen the configurations
+            if kubectl.run("create", "--dry-run=server", "--filename=-", documents=as_list(POOL)).returncode:
+                break
+            time.sleep(POLL_SECONDS)
+        else:
+            pytest.fail("node pools are not guarded")
+        kubectl("patch", KIND, "system", "--type=merge", '--patch={"spec":{"targetNodes":3}}')
+        kubectl.apply(*nodes_of(pool | {"spec": pool["spec"] | {"targetNodes": 3}}))
+        kubectl("rollout", "status", "deployment/spotgate", f"--namespace={NAMESPACE}", "--timeout=90s")
 
 
 @pytest.mark.usefixtures("outage")

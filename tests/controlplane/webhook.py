@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import create_authority, issue_leaf
 from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS
-from tests.controlplane.objects import node_pool, pod
+from tests.controlplane.objects import node_pool, pod, saying
 from tests.controlplane.process import Process
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Webhook:
 
     def _is_called(self) -> bool:
         before = {phase: self.count("spotgate_decisions_total", phase=phase) for phase in ("mutate", "validate")}
-        self.try_out(pod("probe"))
+        self.try_out(saying(pod("probe"), {"spotgate.dev/capacity": "spot"}))
         pool = json.dumps(node_pool("probe"))
         answer = self.cluster.kubectl.run("create", "--dry-run=server", "--filename=-", documents=pool)
         return answer.returncode == 0 and all(

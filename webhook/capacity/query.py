@@ -96,6 +96,11 @@ class Query:
         """What is at `field` itself, whatever the rest of the expression makes of it."""
         return _at(value, self._path)
 
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """Return the field paths that it names."""
+        return self._paths
+
     def place(self, value: Mapping[str, Any]) -> str:
         """The field that its result is from, where it looks at several; or the first of them that the object has."""
         return self.field if self.plain else self._from(value, self(value))

@@ -1,112 +1,95 @@
 """The two webhook configurations that a bundle asks for, as objects.
 
 Intent
-    The API server calls for exactly what the policies match, and never for everything. Pods are mutated and workloads
-    judged with failurePolicy Ignore: without the webhook they still start. Node pools are judged with Fail: a fallback
-    that is lost can't be brought back by a later look.
+    The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with
+    failurePolicy Ignore: without the webhook they still start. Node pools are judged with Fail: a fallback that is lost
+    can't be brought back by a later look. What takes no fallback away passes while nobody answers.
 Source
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from itertools import product
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.provider import pool_resources
+from webhook.capacity.targeting import CAPACITY_LABEL
+from webhook.cli.asked import Asked, as_rules, asked_of
+from webhook.cli.conditions import neutral_keys
+from webhook.cli.object_conditions import ObjectConditions
+from webhook.cli.pool_conditions import PoolConditions, size_fields
+from webhook.cli.vap_cel import literal, quoted
 from webhook.context import Phase
-from webhook.globs import is_glob
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
-from webhook.policy.match import resource_matches
-from webhook.review import NODES, OPERATIONS, GroupVersionKind, GroupVersionResource, Request
+from webhook.review import NODES
+from webhook.settling import NEVER_DENIED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.index import Policy
+    from webhook.cli.asked import Key, Resources
 
 TIMEOUT_SECONDS: Final = 3
 """Of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
 
 JSON = dict[str, Any]
 
-_PREFIX_GLOB: Final = re.compile(r"([a-z0-9.-]+)\*")
 NO_MIRROR_PODS: Final = {
     "name": "no-mirror-pods",
-    # Of Pods that nodes make alone: anybody can write the annotation.
-    "expression": "request.resource.resource != 'pods' || object == null || "
-    f"!has(request.userInfo.groups) || !('{NODES}' in request.userInfo.groups) || "
-    "!has(object.metadata) || !has(object.metadata.annotations) || "
-    f"!('{MIRROR_ANNOTATION}' in object.metadata.annotations)",
+    # Of Pods alone: else the annotation would let any workload pass. Of nodes alone: else it would let any Pod pass.
+    "expression": f"request.resource.resource != 'pods' || object == null || "
+    f"!({quoted(MIRROR_ANNOTATION)} in object.?metadata.?annotations.orValue({{}})) || "
+    f"!({quoted(NODES)} in request.userInfo.?groups.orValue([]))",
 }
-
-
-@dataclass(slots=True)
-class _Asked:
-    """What policies ask of one resource."""
-
-    operations: set[str] = field(default_factory=set)
-    versions: set[str] = field(default_factory=set)
-
-
-Resources = dict[tuple[str, str], _Asked]
-"""By API group and resource or resource/subresource."""
+_NOT_CLEANING_UP: Final = {
+    "name": "not-cleaning-up",
+    "expression": f"!(request.userInfo.?username.orValue('') in {literal(sorted(NEVER_DENIED))})",
+}
+_NAMESPACES: Final = ("", "namespaces")
+_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "Exists"}
+_NOT_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "DoesNotExist"}
 
 
 def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
-    """The configurations; one that would hold no webhook is left out.
+    """Return the configurations; one that would hold no webhook is left out.
 
     Args:
         bundle: the policies.
         client_config: of every webhook; its Service gets the path.
     """
-    validated = asked_of(bundle, Phase.VALIDATE)
-    resources = pool_resources(bundle.providers.values())
-    about_pools = {(group, each.plural) for each in resources for group in (each.group, "*")}
-    pools = {key: asked for key, asked in validated.items() if (key[0], key[1].partition("/")[0]) in about_pools}
-    others = {key: asked for key, asked in validated.items() if key not in pools}
-    selector = without_system_namespaces(bundle)
-    namespaces = list(_namespace_conditions(bundle))
-
-    def webhook(name: str, path: str, asked: Resources, *, failure_policy: str, conditions: list[JSON]) -> list[JSON]:
-        entry: JSON = {
-            "name": f"{name}.spotgate.dev",
-            "clientConfig": {**client_config, "service": {**client_config["service"], "path": path}},
-            "rules": _rules(asked),
-            "namespaceSelector": selector,
-            "matchConditions": conditions,
-            "failurePolicy": failure_policy,
-            "matchPolicy": "Equivalent",
-            "sideEffects": "None",
-            "timeoutSeconds": TIMEOUT_SECONDS,
-            "admissionReviewVersions": ["v1"],
-        }
-        return [entry] if asked else []
-
-    about_pods = [*namespaces, NO_MIRROR_PODS]
-    mutating = webhook(
-        "mutate", "/mutate", asked_of(bundle, Phase.MUTATE), failure_policy="Ignore", conditions=about_pods
-    )
-    validating = [
-        *webhook("node-pools", "/validate", pools, failure_policy="Fail", conditions=namespaces),
-        *webhook("workloads", "/validate", others, failure_policy="Ignore", conditions=about_pods),
-    ]
+    found = _Configurations(bundle, client_config)
+    mutating = [{**each, "reinvocationPolicy": "IfNeeded"} for each in found.mutating()]
     return [
-        *_configuration(
-            "MutatingWebhookConfiguration", [{**each, "reinvocationPolicy": "IfNeeded"} for each in mutating]
-        ),
-        *_configuration("ValidatingWebhookConfiguration", validating),
+        *_configuration("MutatingWebhookConfiguration", mutating),
+        *_configuration("ValidatingWebhookConfiguration", list(found.validating())),
     ]
 
 
-def namespaces_left_to_the_server(bundle: Bundle) -> list[str]:
-    """System namespaces, as globs, that a configuration can't leave out: spotgate lets them pass itself."""
-    globs = filter(is_glob, bundle.index.system_namespaces.patterns)
-    return [glob for glob in globs if not _PREFIX_GLOB.fullmatch(glob)]
+def asked_for_everything(bundle: Bundle) -> dict[str, list[str]]:
+    """Return what is asked about whatever it is, as a policy does not say what may concern it: policy -> resources."""
+    found: dict[str, list[str]] = defaultdict(list)
+    asked = asked_of(bundle, Phase.VALIDATE)
+    conditions = ObjectConditions(bundle, Phase.VALIDATE, [], asked)
+    pools = size_fields(bundle.providers.values())
+    for group, path in sorted(asked):
+        if (group, path.partition("/")[0]) not in pools:
+            for name in conditions.for_everything((group, path)):
+                found[name].append(f"{path}.{group}".rstrip("."))
+    return dict(found)
+
+
+def without_system_namespaces(bundle: Bundle) -> JSON:
+    """Return a selector of all namespaces but those that keep a cluster alive, and spotgate's own.
+
+    A provider's own are left to spotgate, which knows whether the provider is in play: elsewhere their names and labels
+    are anybody's.
+    """
+    values = list(bundle.index.system_namespaces.patterns)
+    return {"matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": values}]}
 
 
 def _configuration(kind: str, webhooks: list[JSON]) -> list[JSON]:
@@ -120,88 +103,107 @@ def _configuration(kind: str, webhooks: list[JSON]) -> list[JSON]:
     return [configuration] if webhooks else []
 
 
-def asked_of(bundle: Bundle, phase: Phase) -> Resources:
-    """What the policies look at in this phase; the index itself is asked.
+class _Configurations:
+    """The webhooks of a bundle."""
 
-    Pod templates are only judged where they are written: they are mutated as the Pods they become.
-    """
-    found: Resources = {}
-    for operation, group, path in sorted(_named(bundle)):
-        route = bundle.index.route(phase, _request(operation, group, path))
-        if route is None or not (route.direct or phase is Phase.VALIDATE):
-            continue
-        asked = found.setdefault((group, path), _Asked())
-        asked.operations.add(operation)
-        asked.versions.update(_versions(route.direct, operation, group, path))
-        if route.projected or not route.direct:
-            asked.versions.add("*")
-    return found
+    def __init__(self, bundle: Bundle, client_config: JSON) -> None:
+        self._bundle = bundle
+        self._client_config = client_config
+        self._neutral = neutral_keys(bundle.providers.values())
 
+    def mutating(self) -> Iterator[JSON]:
+        """Yield those that change Pods."""
+        yield from self._pair("mutate", "mutate-spot-namespaces", Phase.MUTATE, asked_of(self._bundle, Phase.MUTATE))
 
-def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
-    """(operation, API group, resource) of everything that a policy or a pod template may be about."""
-    named = {
-        (operation, group, path)
-        for policy in bundle.policies
-        for rule in policy.rules
-        for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
-    }
-    return named | {(operation, *key) for key in bundle.index.workloads for operation in OPERATIONS}
+    def validating(self) -> Iterator[JSON]:
+        """Yield those that judge."""
+        asked = asked_of(self._bundle, Phase.VALIDATE)
+        resources = pool_resources(self._bundle.providers.values())
+        about_pools = {(group, each.plural) for each in resources for group in (each.group, "*")}
+        pools = {key: each for key, each in asked.items() if (key[0], key[1].partition("/")[0]) in about_pools}
+        yield from self._node_pools(pools)
+        namespaces = {key: each for key, each in asked.items() if (key[0], key[1].partition("/")[0]) == _NAMESPACES}
+        yield from self._namespaces(namespaces)
+        others = {key: each for key, each in asked.items() if key not in pools and key not in namespaces}
+        yield from self._pair("workloads", "spot-namespaces", Phase.VALIDATE, others)
 
-
-def _request(operation: str, group: str, path: str) -> Request:
-    resource, _, subresource = path.partition("/")
-    return Request(
-        uid="",
-        operation=operation,
-        kind=GroupVersionKind(),
-        resource=GroupVersionResource(group, "", resource),
-        sub_resource=subresource,
-    )
-
-
-def _versions(policies: Iterable[Policy], operation: str, group: str, path: str) -> Iterator[str]:
-    for policy in policies:
-        for rule in policy.rules:
-            if rule.names(operation, group, path):
-                yield from rule.api_versions
-
-
-def _rules(resources: Resources) -> list[JSON]:
-    """Resources of one group that are asked alike share a rule; it must not name `pods/exec` beside `pods/*`."""
-    alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for (group, path), asked in sorted(resources.items()):
-        operations = tuple(each for each in OPERATIONS if each in asked.operations)
-        versions = ("*",) if "*" in asked.versions else tuple(sorted(asked.versions))
-        alike.setdefault((group, versions, operations), []).append(path)
-    return [
-        {
-            "apiGroups": [group],
-            "apiVersions": list(versions),
-            "resources": [path for path in paths if not _is_named_by_another(path, paths)],
-            "operations": list(operations),
+    def _node_pools(self, pools: Resources) -> Iterator[JSON]:
+        conditions = PoolConditions(self._bundle.providers.values(), pools)
+        yield from self._webhook(
+            *("node-pools", Phase.VALIDATE, as_rules(pools), [_NOT_CLEANING_UP, *conditions.guarding()]),
+            failure_policy="Fail",
+        )
+        more = {
+            key: replace(each, operations={"UPDATE"})
+            for key, each in pools.items()
+            if "UPDATE" in each.operations and "*" not in "".join(key) and conditions.has_more(key)
         }
-        for (group, versions, operations), paths in alike.items()
-    ]
+        yield from self._webhook(
+            "node-pool-updates", Phase.VALIDATE, as_rules(more), [_NOT_CLEANING_UP, *conditions.beyond(more)]
+        )
 
+    def _namespaces(self, asked: Mapping[Key, Asked]) -> Iterator[JSON]:
+        """Yield the one about Namespaces, without a selector: that goes by their own labels, which anybody may set."""
+        conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, asked).of()
+        names = literal(list(self._bundle.index.system_namespaces.patterns))
+        essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
+        for webhook in self._webhook("namespaces", Phase.VALIDATE, as_rules(asked), [essential, *conditions]):
+            del webhook["namespaceSelector"]
+            yield webhook
 
-def _is_named_by_another(path: str, paths: list[str]) -> bool:
-    return any(other != path and resource_matches(other, path) for other in paths)
+    def _pair(self, name: str, in_spot: str, phase: Phase, asked: Resources) -> Iterator[JSON]:
+        """Yield one webhook for most namespaces, and one for those that have a capacity label, where all Pods count.
 
+        A condition does not know the labels of a namespace.
+        """
+        conditions = ObjectConditions(self._bundle, phase, self._neutral, asked)
+        divided = conditions.tell_spot_namespaces()
+        yield from self._webhook(
+            *(name, phase, as_rules(asked), [NO_MIRROR_PODS, *conditions.of()]),
+            namespaces=_NOT_SPOT if divided else None,
+        )
+        if divided:
+            # What is in no namespace is not left out by a selector: of that, the other is asked.
+            rules = as_rules(asked, scope="Namespaced")
+            yield from self._webhook(
+                *(in_spot, phase, rules, [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=True)]), namespaces=_SPOT
+            )
 
-def without_system_namespaces(bundle: Bundle) -> JSON:
-    """A selector of all namespaces but the system namespaces, as far as those have no globs."""
-    names = dict.fromkeys(each for each in bundle.index.system_namespaces.patterns if not is_glob(each))
-    return {"matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": list(names)}]}
+    def _webhook(
+        self,
+        name: str,
+        phase: Phase,
+        rules: list[JSON],
+        conditions: list[dict[str, str]],
+        *,
+        failure_policy: str = "Ignore",
+        namespaces: JSON | None = None,
+    ) -> Iterator[JSON]:
+        """Yield the webhook, unless it has no rules.
 
-
-def _namespace_conditions(bundle: Bundle) -> Iterator[JSON]:
-    """A selector knows no globs. A request for a cluster-scoped object has no namespace at all, hence ``has``."""
-    prefixes = dict.fromkeys(
-        found[1] for glob in bundle.index.system_namespaces.patterns if (found := _PREFIX_GLOB.fullmatch(glob))
-    )
-    for number, prefix in enumerate(prefixes, start=1):
+        Args:
+            name: without the domain.
+            phase: of which it is the path.
+            rules: what it is about.
+            conditions: what must hold besides.
+            failure_policy: what happens without an answer.
+            namespaces: which namespaces it is about, beside those that all are.
+        """
+        if not rules:
+            return
+        selector = without_system_namespaces(self._bundle)
+        if namespaces is not None:
+            selector["matchExpressions"].append(namespaces)
+        service = {**self._client_config["service"], "path": f"/{phase}"}
         yield {
-            "name": f"no-system-namespaces-{number}",
-            "expression": f"!has(request.namespace) || !request.namespace.startsWith('{prefix}')",
+            "name": f"{name}.spotgate.dev",
+            "clientConfig": {**self._client_config, "service": service},
+            "rules": rules,
+            "namespaceSelector": selector,
+            "matchConditions": conditions,
+            "failurePolicy": failure_policy,
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "timeoutSeconds": TIMEOUT_SECONDS,
+            "admissionReviewVersions": ["v1"],
         }

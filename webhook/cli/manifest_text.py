@@ -11,6 +11,7 @@ from webhook.documents.yaml_writer import Dumper
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_TEXT: Final = "tag:yaml.org,2002:str"
 _WIDTH: Final = 1000
 """Characters of a line: expressions and certificates stay on one."""
 
@@ -19,6 +20,15 @@ class _Dumper(Dumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
         """Indent lists in mappings too, as manifests mostly have it."""
         super().increase_indent(flow, False)  # noqa: FBT003
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    if "\n" in text:
+        return dumper.represent_scalar(_TEXT, text, style="|")
+    return Dumper.yaml_representers[str](dumper, text)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def as_block(value: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.configurations import NO_MIRROR_PODS, asked_of, without_system_namespaces
+from webhook.cli.asked import asked_of
+from webhook.cli.configurations import NO_MIRROR_PODS, without_system_namespaces
 from webhook.cli.vap_cel import literal, names, quoted, selects
 from webhook.context import Phase
 from webhook.decision import Outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.bundle import OWN_NAMESPACE
-from webhook.cli.configurations import configurations, namespaces_left_to_the_server
+from webhook.cli.configurations import asked_for_everything, configurations
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.ignore_differences import ignore_differences
 from webhook.cli.manifest_text import as_block, as_documents
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, as YAML.
 
-They name what the policies match and nothing else: render them again when that changes. Pods
-are mutated and workloads judged with failurePolicy Ignore, node pools with Fail: without the
-webhook Pods still start, and no on-demand fallback is lost. System namespaces are left out.
+They ask about what may concern a policy and nothing else: render them again when policies or
+facts change. Pods are mutated and workloads judged with failurePolicy Ignore, node pools with
+Fail: without the webhook Pods still start, and no on-demand fallback is lost.
 """
 
 EPILOG: Final = """\
@@ -92,8 +92,10 @@ def run(options: Namespace) -> int:
     if options.ca_file is not None:
         client["caBundle"] = _ca_bundle(options.ca_file)
     print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
-    for glob in namespaces_left_to_the_server(bundle):
-        print(f"# Namespaces {glob} can't be left out here; spotgate lets everything in them pass.")
+    for policy, resources in asked_for_everything(bundle).items():
+        print(
+            f"# Policy {policy} does not say what may concern it: all {', '.join(resources)} that it matches are sent."
+        )
     rendered = configurations(bundle, client)
     if options.ca_only:
         for each in rendered:

@@ -40,6 +40,7 @@ from webhook.kube.affinity import terms_of
 from webhook.kube.volumes import writable_claim
 from webhook.policy.errors import SpecError
 from webhook.rules import eviction_strategy_findings as findings
+from webhook.rules.concern import EVERYTHING, Concern, Keys
 from webhook.rules.eviction_strategy_spec import EvictionStrategySpec
 from webhook.rules.protocol import PolicyKind, ResourceRule, levels_of
 
@@ -87,6 +88,20 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     def parts(self) -> tuple[str, ...]:
         """The findings that are not off."""
         return tuple(f"findings.{name}" for name in self.levels)
+
+    def concern(self, group: str, resource: str) -> Concern:
+        """Return the two labels and what resembles them; of DaemonSets also what brings them to SUNK nodes."""
+        of_labels = Concern(
+            labels=Keys(self.keys, frozenset({_ALIKE})),
+            annotations=Keys(self.keys),
+            changes=frozenset({"tolerations"}),
+        )
+        if (group, resource) != ("apps", "daemonsets"):
+            return of_labels
+        if self.spec.sunk_nodes != "named":
+            return EVERYTHING
+        sunk = Keys(containing=frozenset({f"{self.spec.sunk_domain}/"}))
+        return of_labels | Concern(selectors=True, tolerations=sunk)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod says it all
         """What its labels do not do, or do beyond what was meant."""

@@ -48,6 +48,7 @@ from webhook.policy.errors import SpecError
 from webhook.rules.graceful_termination_plan import Plan
 from webhook.rules.graceful_termination_spec import GracefulTerminationSpec
 from webhook.rules.protocol import PODS_CREATE, PolicyKind, labelled
+from webhook.rules.targeting_concern import targeting_concern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Handler, Pod
+    from webhook.rules.concern import Concern
     from webhook.rules.graceful_termination_spec import ClassSpec
     from webhook.rules.protocol import Facts, Subject
 
@@ -73,6 +75,10 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     training_operators: Globs
     providers: Mapping[str, Provider]
     budgets: Budgets
+
+    def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
+        """Return what makes a Pod target spot."""
+        return targeting_concern(tolerating=self.spec.tolerating_is_targeting)
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Set grace period and preStop sleeps as planned."""

@@ -38,10 +38,11 @@ from webhook.kube.pod import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.policy.match import is_namespace
 from webhook.review import GroupVersionKind, MalformedObjectError
+from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind, ResourceRule
 from webhook.rules.reserved_labels_effect import allowed_keys
-from webhook.rules.reserved_labels_namespaces import claims
-from webhook.rules.reserved_labels_own import PODS, mapping, own_keys_of_object, own_keys_of_pod
+from webhook.rules.reserved_labels_namespaces import claims, namespace_concern
+from webhook.rules.reserved_labels_own import PODS, PREFIX, mapping, own_keys_of_object, own_keys_of_pod
 from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
@@ -91,6 +92,17 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     providers: Mapping[str, Provider]
     readers: Mapping[tuple[str, str], ResourceReader]
     workloads: Mapping[tuple[str, str], Workload]
+
+    def concern(self, group: str, resource: str) -> Concern:
+        """Return the keys in reserved domains, and spotgate's own; of Namespaces what makes one a provider's own."""
+        if (group, resource.partition("/")[0]) == ("", "namespaces"):
+            return namespace_concern(self.providers) | Concern(labels=self._reserved_keys)
+        own = Keys(containing=frozenset({PREFIX}))
+        return Concern(labels=self._reserved_keys | own, annotations=own)
+
+    @property
+    def _reserved_keys(self) -> Keys:
+        return Keys(containing=frozenset(f"{domain}/" for domain in self.domains))
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         """One violation for each reserved label that the request adds or changes, by key; then keys without effect."""

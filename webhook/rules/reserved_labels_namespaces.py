@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.supply import in_play
 from webhook.decision import Violation
 from webhook.globs import Globs
+from webhook.rules.concern import Concern, Keys
 from webhook.rules.reserved_labels_own import mapping
 
 if TYPE_CHECKING:
@@ -16,8 +18,17 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.rules.protocol import Subject
 
+_LITERAL: Final = re.compile(r"[^*?[]*")
+"""What of a glob stands for itself before its first wildcard."""
 _GENERATED: Final = "xxxxx"
 """Stands for what the API server adds to a ``generateName``."""
+
+
+def namespace_concern(providers: Mapping[str, Provider]) -> Concern:
+    """Return what may make a Namespace one of a provider's own."""
+    globs = [glob for each in providers.values() for glob in each.system_namespaces.patterns]
+    labels = frozenset(label.key for each in providers.values() for label in each.system_namespace_labels)
+    return Concern(labels=Keys(labels), names=frozenset(_LITERAL.match(glob)[0] for glob in globs))  # type: ignore[index]
 
 
 def claims(

@@ -44,10 +44,12 @@ from webhook.kube.affinity import terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.review import NODES
 from webhook.rules import spot_placement_findings as findings
+from webhook.rules.concern import Concern
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement_findings import Plan
 from webhook.rules.spot_placement_nowhere import nowhere
 from webhook.rules.spot_placement_spec import SpotPlacementSpec
+from webhook.rules.targeting_concern import targeting_concern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,6 +87,10 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     tolerating: bool
     labels: tuple[Label, ...]
     providers: Mapping[str, Provider]
+
+    def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
+        """Return what makes a Pod target spot, or passes placement over."""
+        return targeting_concern(tolerating=self.tolerating) | Concern(node_name=True)
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Inject what the plan says."""

@@ -42,8 +42,10 @@ from webhook.globs import Globs
 from webhook.kube.volumes import on_the_node, writable_claim
 from webhook.kube.workload import Surroundings
 from webhook.rules import spot_suitability_findings as findings
+from webhook.rules.concern import Concern
 from webhook.rules.protocol import PODS_CREATE, PolicyKind, levels_of
 from webhook.rules.spot_suitability_spec import SpotSuitabilitySpec
+from webhook.rules.targeting_concern import targeting_concern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,6 +86,13 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     def parts(self) -> tuple[str, ...]:
         """The findings that are not off."""
         return tuple(f"findings.{name}" for name in self.levels)
+
+    def concern(self, group: str, resource: str) -> Concern:
+        """Return what makes a Pod target spot; of workloads also what drains nodes beside Karpenter."""
+        found = targeting_concern(tolerating=self.spec.tolerating_is_targeting)
+        if not self.karpenters or (group, resource) == ("", "pods"):
+            return found
+        return found | Concern(images=frozenset(self.spec.termination_handlers))
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """What speaks against running it on spot."""

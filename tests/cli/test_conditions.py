@@ -1,0 +1,298 @@
+"""The match conditions: what concerns a policy is asked about, what concerns none is not, and none of them fails."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import strategies
+from tests.admission import BUNDLE, NOW, cluster, defaulted, review
+from tests.selection import WEBHOOKS, called
+from tests.test_invariants_requests import embedded
+from webhook.context import Context, Phase
+from webhook.engine import decide
+from webhook.review import decode_review
+
+if TYPE_CHECKING:
+    from webhook.cluster.protocol import ClusterView
+
+JSON = dict[str, Any]
+
+CKS_POOLS = "compute.coreweave.com/nodepools"
+PATHS = [
+    (f"{workload.group}/{workload.resource}".lstrip("/"), path.text)
+    for workload in BUNDLE.index.workloads.values()
+    for path in workload.paths
+]
+KEYS = st.sampled_from(
+    (
+        *(
+            "spotgate.dev/capacity",
+            "spotgate.dev/node-pool",
+            "spotgate.dev/break-glass",
+            "spotgate.dev/capcity",
+            "spotgate.dev/keep",
+        ),
+        *("qos.coreweave.cloud/interruptable", "interruptible", "x.coreweave.com/y", "coreweave.com/y", "app"),
+    )
+)
+VALUES = st.sampled_from(("spot", "spot-preferred", "on-demand", "p0", "true", "false"))
+some = st.dictionaries(KEYS, VALUES, max_size=2)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> JSON:
+    pod = draw(strategies.pods(labels={}, annotations={}))
+    pod["metadata"] |= {"labels": draw(some), "annotations": draw(some)}
+    pod["spec"] |= draw(strategies.placements())
+    if draw(st.booleans()):
+        pod["spec"]["nodeName"] = "cpu-spot-0"
+    if draw(st.booleans()):
+        pod["spec"]["containers"][0]["image"] = "public.ecr.aws/aws-ec2/aws-node-termination-handler:v1"
+    return pod
+
+
+def request_of(body: bytes) -> JSON:
+    request: JSON = json.loads(body)["request"]
+    return request
+
+
+# That nobody judged it: what concerns no policy need not be judged.
+NOT_JUDGED = {"object/unreadable", "object/template-unreadable", "object/too-large"}
+
+
+def speaks(body: bytes, phase: Phase, view: ClusterView) -> bool:
+    """Does `decide` say anything of what it judges?"""
+    decision = decide(decode_review(body), BUNDLE.index, Context(phase=phase, now=NOW, view=view))
+    said = [each for each in decision.findings if each.id not in NOT_JUDGED]
+    return bool(said or decision.patch)
+
+
+def assert_asked(body: bytes, view: ClusterView, namespace_labels: JSON) -> None:
+    request = request_of(body)
+    names = called(request, namespace_labels)
+    for phase in Phase:
+        if speaks(body, phase, view):
+            assert [each for each in names if WEBHOOKS[each]["clientConfig"]["service"]["path"] == f"/{phase}"], request
+
+
+namespaces = st.sampled_from(({}, {}, {"spotgate.dev/capacity": "spot"}, {"spotgate.dev/capacity": "spto"}))
+views = strategies.node_pools()
+
+
+@settings(max_examples=60)
+@given(pods(), views, namespaces)
+def test_every_pod_that_a_policy_speaks_about_is_asked_about(pod: JSON, pools: list[JSON], labels: JSON) -> None:
+    assert_asked(review(defaulted(pod)), cluster(pools, labels), labels)
+
+
+@settings(max_examples=60)
+@given(pods(), pods(), views, namespaces)
+def test_every_update_of_a_pod_that_a_policy_speaks_about_is_asked_about(
+    pod: JSON, other: JSON, pools: list[JSON], labels: JSON
+) -> None:
+    old = {**pod, "metadata": pod["metadata"] | {"labels": other["metadata"]["labels"]}}
+    assert_asked(review(pod, operation="UPDATE", old=old), cluster(pools, labels), labels)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(PATHS), pods(), some, some, views, namespaces, st.integers(0, 4))
+def test_every_workload_that_a_policy_speaks_about_is_asked_about(
+    place: tuple[str, str], pod: JSON, labels: JSON, annotations: JSON, pools: list[JSON], namespace: JSON, count: int
+) -> None:
+    resource, path = place
+    thing = embedded(path, pod)
+    thing["metadata"] |= {"labels": labels, "annotations": annotations}
+    if "spec" in thing:
+        thing["spec"]["replicas"] = count
+    view = cluster(pools, namespace)
+    assert_asked(review(thing, resource, kind="Deployment"), view, namespace)
+    for old in (embedded(path, {}), {**thing, "metadata": {"name": "x"}}, _with_replicas(thing, 4)):
+        assert_asked(review(thing, resource, kind="Deployment", operation="UPDATE", old=old), view, namespace)
+
+
+def _with_replicas(thing: JSON, count: int) -> JSON:
+    return {**thing, "spec": thing["spec"] | {"replicas": count}} if "spec" in thing else thing
+
+
+# The API server has refused wrong types of its own kinds before it asks.
+CUSTOM = [
+    place
+    for place in PATHS
+    if place[0].partition("/")[0] not in {"apps", "batch", "replicationcontrollers", "podtemplates"}
+]
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(CUSTOM),
+    strategies.corrupted(pods()),
+    strategies.json_values(),
+    st.sampled_from(("CREATE", "UPDATE")),
+)
+def test_no_condition_fails_whatever_a_custom_resource_holds(
+    place: tuple[str, str], pod: JSON, value: Any, operation: str
+) -> None:
+    resource, path = place
+    for thing in (embedded(path, pod), embedded(path, value), {"metadata": {"name": "x"}, "spec": value}):
+        for old in (thing, {"metadata": {"name": "x"}, "spec": pod}):
+            called(request_of(review(thing, resource, operation=operation, old=old if operation == "UPDATE" else None)))
+
+
+pool = strategies.node_pool("p0")
+
+
+@settings(max_examples=60)
+@given(new=pool, old=pool, pools=views, alike=st.booleans())
+def test_every_change_of_a_pool_that_a_policy_speaks_about_is_asked_about(
+    *, new: JSON, old: JSON, pools: list[JSON], alike: bool
+) -> None:
+    if alike:
+        old = copy.deepcopy(new) | {"spec": new["spec"] | {"targetNodes": old["spec"]["targetNodes"]}}
+    assert_asked(review(new, CKS_POOLS, operation="UPDATE", old=old), cluster([old, *pools[1:]], {}), {})
+
+
+# What is not asked about
+
+
+PLAIN: JSON = {
+    "metadata": {"name": "x", "labels": {"app": "web"}, "annotations": {"team": "blue"}},
+    "spec": {
+        "containers": [{"name": "main", "image": "registry.example.com/app:1"}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+    },
+}
+DAEMON = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+OF_DAEMON_SET = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [DAEMON]}}}
+
+
+def asked(value: Any, resource: str = "pods", **more: Any) -> list[str]:
+    return called(request_of(review(value, resource, **more)))
+
+
+@pytest.mark.parametrize(
+    ("value", "resource", "more"),
+    [
+        pytest.param(PLAIN, "pods", {}, id="Pod"),
+        pytest.param(
+            {**PLAIN, "spec": PLAIN["spec"] | {"affinity": OF_DAEMON_SET}}, "pods", {}, id="Pod of a DaemonSet"
+        ),
+        *(pytest.param(embedded(path, PLAIN), resource, {}, id=f"{resource} {path}") for resource, path in PATHS),
+    ],
+)
+def test_what_concerns_no_policy_is_not_asked_about(value: JSON, resource: str, more: JSON) -> None:
+    assert asked(value, resource, **more) == []
+    assert asked(value, resource, operation="UPDATE", old=value) == []
+
+
+SPOT: JSON = {
+    "metadata": {"name": "x"},
+    "spec": {"replicas": 3, "template": {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, False),
+        ({"replicas": 30}, False),
+        ({"replicas": 2}, True),
+        ({"paused": True}, False),
+        ({"template": SPOT["spec"]["template"] | {"spec": {"priority": 1}}}, True),
+    ],
+)
+def test_an_update_of_a_workload_on_spot_is_asked_about_where_it_may_say_something_new(
+    change: JSON, *, expected: bool
+) -> None:
+    new = {**SPOT, "spec": {**SPOT["spec"], **change}}
+    assert bool(asked(new, "apps/deployments", operation="UPDATE", old=SPOT)) is expected
+
+
+def test_a_revision_that_a_controller_writes_is_not_asked_about() -> None:
+    new = {**SPOT, "metadata": {"name": "x", "annotations": {"deployment.kubernetes.io/revision": "2"}}}
+    assert asked(new, "apps/deployments", operation="UPDATE", old=SPOT) == []
+
+
+# Node pools
+
+
+def pool_of(spec: JSON, **metadata: Any) -> JSON:
+    return {"metadata": {"name": "x", **metadata}, "spec": spec}
+
+
+GUARDED, OPEN = "node-pools", "node-pool-updates"
+
+
+@pytest.mark.parametrize(
+    ("resource", "old", "new", "expected"),
+    [
+        # size field of each reader: growing passes while nobody answers, shrinking does not
+        (CKS_POOLS, {"targetNodes": 1}, {"targetNodes": 2}, [OPEN]),
+        (CKS_POOLS, {"targetNodes": 2}, {"targetNodes": 1}, [GUARDED]),
+        (CKS_POOLS, {"targetNodes": 1, "maxNodes": 3}, {"targetNodes": 2, "maxNodes": 2}, [GUARDED, OPEN]),
+        (CKS_POOLS, {"targetNodes": 1}, {}, [GUARDED]),
+        (CKS_POOLS, {}, {"targetNodes": 1}, [GUARDED]),
+        (CKS_POOLS, {"targetNodes": 1}, {"targetNodes": "2"}, [GUARDED]),
+        (CKS_POOLS, {"targetNodes": 1}, {"targetNodes": 2, "computeClass": "spot"}, [GUARDED, OPEN]),
+        (CKS_POOLS, {"targetNodes": 1, "computeClass": "spot"}, {"targetNodes": 2}, [GUARDED, OPEN]),
+        (CKS_POOLS, {"targetNodes": 1}, {"targetNodes": 1}, []),
+        ("cluster.x-k8s.io/machinepools", {"replicas": 1}, {"replicas": 2}, []),
+        ("cluster.x-k8s.io/machinepools", {"replicas": 2}, {"replicas": 0}, [GUARDED]),
+        ("eks.services.k8s.aws/nodegroups", {"scalingConfig": {"desiredSize": 1}}, {"scalingConfig": {"desiredSize": 2}}, [OPEN]),
+        ("eks.services.k8s.aws/nodegroups", {"scalingConfig": {"desiredSize": 2}}, {"scalingConfig": {"desiredSize": 1}}, [GUARDED]),
+        ("eks.services.k8s.aws/nodegroups", {"scalingConfig": {"desiredSize": 1}}, {"scalingConfig": 7}, [GUARDED]),
+        ("eks.services.k8s.aws/nodegroups", {"scalingConfig": {"desiredSize": 1, "minSize": 1}}, {"scalingConfig": {"desiredSize": 2, "minSize": 0}}, [GUARDED, OPEN]),
+    ],
+)  # fmt: skip
+def test_a_pool_is_guarded_unless_it_only_grows(resource: str, old: JSON, new: JSON, expected: list[str]) -> None:
+    assert asked(pool_of(new), resource, operation="UPDATE", old=pool_of(old)) == expected
+
+
+BREAK_GLASS = {"spotgate.dev/break-glass": "drill"}
+READ = {"cnrm.cloud.google.com/remove-default-node-pool": "true"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"finalizers": ["example.com/hold"]}, {}, []),
+        ({"finalizers": ["a"], "deletionTimestamp": "2026-11-22T00:00:00Z"}, {"deletionTimestamp": "2026-11-22T00:00:00Z"}, []),
+        ({}, {"annotations": {"karpenter.sh/nodepool-hash": "1"}}, []),
+        ({"annotations": {"karpenter.sh/nodepool-hash": "1"}}, {"annotations": {"karpenter.sh/nodepool-hash": "2"}}, []),
+        ({}, {"annotations": BREAK_GLASS}, [GUARDED]),
+        ({"annotations": BREAK_GLASS}, {"annotations": {"spotgate.dev/break-glass": "again"}}, [GUARDED]),
+        ({"annotations": BREAK_GLASS}, {}, []),
+        ({}, {"annotations": READ}, [GUARDED]),
+        ({"annotations": READ}, {}, [GUARDED]),
+        ({}, {"labels": {"team": "blue"}}, [GUARDED]),
+        ({}, {"ownerReferences": [{"uid": "1"}]}, [GUARDED]),
+        ({}, {"managedFields": [{"manager": "x"}], "resourceVersion": "2"}, []),
+    ],
+)  # fmt: skip
+def test_of_the_metadata_of_a_pool_what_is_read_is_guarded(old: JSON, new: JSON, expected: list[str]) -> None:
+    for resource in (CKS_POOLS, "karpenter.sh/nodepools", "container.cnrm.cloud.google.com/containerclusters"):
+        values = [{**pool_of({"targetNodes": 1}, **each), "status": {"n": n}} for n, each in enumerate((new, old))]
+        assert asked(values[0], resource, operation="UPDATE", old=values[1]) == expected
+
+
+def test_a_pool_that_is_made_or_deleted_is_guarded_and_not_from_those_who_clean_up() -> None:
+    gone = pool_of({"targetNodes": 1})
+    assert asked(gone, CKS_POOLS) == [GUARDED]
+    assert asked(None, CKS_POOLS, operation="DELETE", old=gone) == [GUARDED]
+    for name in ("namespace-controller", "generic-garbage-collector"):
+        user = f"system:serviceaccount:kube-system:{name}"
+        assert asked(None, CKS_POOLS, operation="DELETE", old=gone, user=user) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"), [(1, 2, []), (2, 1, [GUARDED]), (1, None, [GUARDED]), (None, 3, [])]
+)
+def test_scaling_down_is_guarded(old: int | None, new: int | None, expected: list[str]) -> None:
+    scales = [{"metadata": {"name": "x"}, "spec": {} if n is None else {"replicas": n}} for n in (new, old)]
+    assert asked(scales[0], CKS_POOLS, operation="UPDATE", old=scales[1], subresource="scale") == expected

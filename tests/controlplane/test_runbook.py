@@ -1,0 +1,64 @@
+"""docs/runbook.md: each of its commands works where the page says so."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.controlplane.cluster import Cluster, start_cluster
+from tests.controlplane.populate import populate
+from tests.controlplane.webhook import Webhook, install_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    with start_cluster(binaries) as running:
+        populate(running.kubectl)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spotgate(own: Cluster) -> Iterator[Webhook]:
+    with install_webhook(own) as installed:
+        yield installed
+
+
+def follow(section: str, webhook: Webhook) -> None:
+    kubectl = webhook.cluster.kubectl
+    path = f"{kubectl.program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path, "KUBECONFIG": str(kubectl.kubeconfig)}
+    for command in re.findall(r"^\$ (.*)$", SECTIONS[section], re.MULTILINE):
+        done = subprocess.run(
+            ["/bin/bash", "-o", "pipefail", "-c", command],
+            cwd=webhook.directory,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_the_commands_of_the_runbook_work_in_the_emergencies_that_they_are_for(spotgate: Webhook) -> None:
+    kubectl = spotgate.cluster.kubectl
+    refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100", "--dry-run=server")
+    assert "[on-demand-fallback]" in refused.stderr
+    follow("An emergency change while spotgate runs", spotgate)
+    spotgate.stop()
+    follow("Cold start", spotgate)
+    refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100-spot")
+    assert "failed calling webhook" in refused.stderr
+    follow("An emergency change while spotgate is down", spotgate)

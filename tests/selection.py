@@ -1,0 +1,80 @@
+"""Which webhooks of the shipped configurations the API server would call: their match conditions, evaluated here.
+
+The real API server is the judge (`tests/controlplane/test_conditions.py`); this one is quick.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
+
+from tests.admission import BUNDLE
+from webhook.cel import library
+from webhook.cel.library import CelCpp
+from webhook.cli.configurations import configurations
+from webhook.policy.match import resource_matches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.cel import Expression
+
+JSON = dict[str, Any]
+
+WEBHOOKS: Final = {
+    webhook["name"].removesuffix(".spotgate.dev"): webhook
+    for configuration in configurations(BUNDLE, {"service": {"name": "spotgate", "namespace": "spotgate-system"}})
+    for webhook in configuration["webhooks"]
+}
+_LANGUAGE: Final = CelCpp()
+
+
+@cache
+def _compiled(text: str) -> Expression:
+    with mock.patch.object(library, "LENGTH_AT_MOST", 100_000):  # of a policy; the API server has no such limit
+        return _LANGUAGE.compile(text, bool, {})
+
+
+def called(request: JSON, namespace_labels: Mapping[str, str] | None = None) -> list[str]:
+    """The webhooks that are called for the request of an AdmissionReview.
+
+    Raises:
+        EvaluationError: a condition fails, which it never may.
+    """
+    values = {
+        "object": request["object"],
+        "oldObject": request["oldObject"],
+        "request": {key: value for key, value in request.items() if value not in ("", None)},
+        "request.userInfo": request["userInfo"],
+        "namespaceObject": None,
+        "pools": [],
+    }
+    return [
+        name
+        for name, webhook in WEBHOOKS.items()
+        if _matches(webhook, request, namespace_labels or {})
+        and all(_compiled(each["expression"]).evaluate(_LANGUAGE.values(values)) for each in webhook["matchConditions"])
+    ]
+
+
+def _matches(webhook: JSON, request: JSON, namespace_labels: Mapping[str, str]) -> bool:
+    path = "/".join(filter(None, (request["resource"]["resource"], request["subResource"])))
+    return any(
+        request["operation"] in rule["operations"]
+        and request["resource"]["group"] in rule["apiGroups"]
+        and any(resource_matches(pattern, path) for pattern in rule["resources"])
+        and (request["namespace"] or rule.get("scope") != "Namespaced")
+        for rule in webhook["rules"]
+    ) and (not request["namespace"] or _selects(webhook, request["namespace"], namespace_labels))
+
+
+def _selects(webhook: JSON, namespace: str, labels: Mapping[str, str]) -> bool:
+    labels = {"kubernetes.io/metadata.name": namespace, **labels}
+    holds = {
+        "NotIn": lambda each: labels.get(each["key"]) not in each["values"],
+        "Exists": lambda each: each["key"] in labels,
+        "DoesNotExist": lambda each: each["key"] not in labels,
+    }
+    selector = webhook.get("namespaceSelector", {"matchExpressions": []})
+    return all(holds[each["operator"]](each) for each in selector["matchExpressions"])

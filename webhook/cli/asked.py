@@ -1,0 +1,115 @@
+"""What the policies of a bundle look at, as rules of webhooks: the index itself is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from webhook.policy.match import resource_matches
+from webhook.review import OPERATIONS, GroupVersionKind, GroupVersionResource, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.bundle import Bundle
+    from webhook.context import Phase
+    from webhook.index import Policy
+
+
+@dataclass(slots=True)
+class Asked:
+    """What policies ask of one resource.
+
+    Attributes:
+        direct: those that look at the object itself, by name.
+        projected: those that look at its pod templates.
+        guarded: some policy lets certain groups alone write the break-glass annotation.
+    """
+
+    operations: set[str] = field(default_factory=set)
+    versions: set[str] = field(default_factory=set)
+    direct: dict[str, Policy] = field(default_factory=dict)
+    projected: dict[str, Policy] = field(default_factory=dict)
+    guarded: bool = False
+
+
+Key = tuple[str, str]
+"""API group and resource, or resource/subresource."""
+Resources = dict[Key, Asked]
+
+
+def asked_of(bundle: Bundle, phase: Phase) -> Resources:
+    """Return what the policies look at in this phase.
+
+    Pod templates are only judged where they are written: they are mutated as the Pods they become.
+    """
+    found: Resources = {}
+    for operation, group, path in sorted(_named(bundle)):
+        route = bundle.index.route(phase, _request(operation, group, path))
+        if route is None or not (route.direct or phase == "validate"):
+            continue
+        asked = found.setdefault((group, path), Asked())
+        asked.operations.add(operation)
+        asked.versions.update(_versions(route.direct, operation, group, path))
+        asked.direct.update((policy.name, policy) for policy in route.direct)
+        asked.projected.update((policy.name, policy) for policy in route.projected)
+        asked.guarded |= bool(route.guards)
+        if route.projected or not route.direct:
+            asked.versions.add("*")
+    return found
+
+
+def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
+    """Return (operation, API group, resource) of everything that a policy or a pod template may be about."""
+    named = {
+        (operation, group, path)
+        for policy in bundle.policies
+        for rule in policy.rules
+        for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
+    }
+    return named | {(operation, *key) for key in bundle.index.workloads for operation in OPERATIONS}
+
+
+def _request(operation: str, group: str, path: str) -> Request:
+    resource, _, subresource = path.partition("/")
+    return Request(
+        uid="",
+        operation=operation,
+        kind=GroupVersionKind(),
+        resource=GroupVersionResource(group, "", resource),
+        sub_resource=subresource,
+    )
+
+
+def _versions(policies: Iterable[Policy], operation: str, group: str, path: str) -> Iterator[str]:
+    for policy in policies:
+        for rule in policy.rules:
+            if rule.names(operation, group, path):
+                yield from rule.api_versions
+
+
+def as_rules(resources: Mapping[Key, Asked], *, scope: str = "") -> list[dict[str, Any]]:
+    """Return the rules of a webhook for these resources.
+
+    Those of one group that are asked alike share a rule; it must not name `pods/exec` beside `pods/*`.
+    """
+    alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (group, path), asked in sorted(resources.items()):
+        operations = tuple(each for each in OPERATIONS if each in asked.operations)
+        versions = ("*",) if "*" in asked.versions else tuple(sorted(asked.versions))
+        alike.setdefault((group, versions, operations), []).append(path)
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": list(versions),
+            "resources": [path for path in paths if not _is_named_by_another(path, paths)],
+            "operations": list(operations),
+            **({"scope": scope} if scope else {}),
+        }
+        for (group, versions, operations), paths in alike.items()
+    ]
+
+
+def _is_named_by_another(path: str, paths: list[str]) -> bool:
+    return any(other != path and resource_matches(other, path) for other in paths)

@@ -1,0 +1,84 @@
+"""What may concern a rule: plain data, of which `webhook-config` renders the match conditions of the webhooks.
+
+A rule names a superset of what it speaks about, and never less: what it does not name, the API server never asks about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """Keys of labels, annotations or taints.
+
+    Attributes:
+        exact: these keys.
+        containing: every key that contains one of these texts.
+    """
+
+    exact: frozenset[str] = frozenset()
+    containing: frozenset[str] = frozenset()
+
+    def __or__(self, other: Keys) -> Keys:
+        return Keys(self.exact | other.exact, self.containing | other.containing)
+
+    def __bool__(self) -> bool:
+        return bool(self.exact or self.containing)
+
+
+class Concern(msgspec.Struct, frozen=True, kw_only=True):
+    """What of an object, or of the Pods that its templates become, a rule may speak about; any part is enough.
+
+    Attributes:
+        everything: whatever the object is.
+        labels: keys of its labels, and of labels that it gives to others.
+        annotations: keys of its annotations.
+        selectors: the nodeSelector or required node affinity of a Pod names a key that may tell spot from other nodes.
+        tolerations: a Pod tolerates taints of these keys.
+        all_tolerations: a Pod tolerates any taint, but those that every Pod tolerates by default.
+        images: the image name of a container contains one of these texts.
+        node_name: a Pod is created on a node of its own choice.
+        in_spot_namespaces: every Pod of a namespace that has a capacity label.
+        names: the name of a Namespace begins with one of these texts.
+        changes: fields of ``spec`` of a Pod whose change counts, beside its labels and annotations.
+    """
+
+    everything: bool = False
+    labels: Keys = Keys()
+    annotations: Keys = Keys()
+    selectors: bool = False
+    tolerations: Keys = Keys()
+    all_tolerations: bool = False
+    images: frozenset[str] = frozenset()
+    node_name: bool = False
+    in_spot_namespaces: bool = False
+    names: frozenset[str] = frozenset()
+    changes: frozenset[str] = frozenset()
+
+    def __or__(self, other: Concern) -> Concern:
+        return Concern(**{name: getattr(self, name) | getattr(other, name) for name in self.__struct_fields__})
+
+
+NOTHING: Final = Concern()
+EVERYTHING: Final = Concern(everything=True)
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A rule that says what may concern it. Of a rule that does not, everything that its policy matches does."""
+
+    def concern(self, group: str, resource: str) -> Concern:
+        """Return what may concern it of objects of this resource, and of the Pods that their templates become."""
+
+
+def concern_of(rules: Iterable[object], group: str, resource: str) -> Concern:
+    """Return what may concern any of the rules."""
+    found = NOTHING
+    for rule in rules:
+        found |= rule.concern(group, resource) if isinstance(rule, Selective) else EVERYTHING
+    return found
