@@ -273,13 +273,14 @@ async def test_a_replica_whose_certificate_is_not_trusted_waits_and_once_it_was_
         assert log.getvalue().count(b"certificate not trusted") == 2, "each time once"
 
 
-@pytest.mark.parametrize("nothing", [{}, ApiError.refused(403, "may not")])
+@pytest.mark.parametrize("nothing", [{}, ApiError.refused(403, "may not")], ids=["none", "forbidden"])
 async def test_where_no_caBundle_is_in_force_or_may_be_read_none_is_asked_for(
     certificate: ServingCertificate, volume: Path, nothing: dict[str, bytes] | ApiError
 ) -> None:
-    bundles = Bundles()
-    bundles.now = nothing
+    bundles = Bundles(one=AUTHORITY)
     async with watching(certificate, bundles) as log:
+        bundles.now = nothing
+        await bundles.next()
         assert (certificate.trusted, certificate.waits_for) == (None, "")
         mount(volume, "2", OTHER)
         await bundles.next()
@@ -288,12 +289,13 @@ async def test_where_no_caBundle_is_in_force_or_may_be_read_none_is_asked_for(
         assert log.getvalue().count(b"certificates are not held against caBundles") == isinstance(nothing, ApiError)
 
 
-async def test_while_the_api_server_can_not_be_reached_what_it_said_last_holds(
-    certificate: ServingCertificate, volume: Path
+@pytest.mark.parametrize("status", [0, 401, 429, 503])
+async def test_while_the_api_server_can_not_answer_what_it_said_last_holds(
+    certificate: ServingCertificate, volume: Path, status: int
 ) -> None:
     bundles = Bundles(one=AUTHORITY)
     async with watching(certificate, bundles):
-        bundles.now = ApiError("no answer")
+        bundles.now = ApiError("not now", status)
         mount(volume, "2", OTHER)
         await bundles.next()
         await bundles.next()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 
 from certs.context import server_context
@@ -108,8 +109,8 @@ class ServingCertificate:
         try:
             self._bundles = await bundles()
         except ApiError as error:
-            if error.status:  # else there was no answer, and the last one holds
-                self.waits_for, self.trusted = "", None
+            if error.status == HTTPStatus.FORBIDDEN:  # else the last answer holds
+                self._bundles, self.waits_for, self.trusted = {}, "", None
                 if self._is_news("bundles", str(error)):
                     log.info("certificates are not held against caBundles", problem=str(error))
             return
