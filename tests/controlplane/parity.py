@@ -18,6 +18,7 @@ import yaml
 
 from tests.controlplane.parity_answers import Answer, Refusal
 from webhook.kube.defaults import TEXTS
+from webhook.settling import NEVER_DENIED
 
 if TYPE_CHECKING:
     from tests.controlplane.parity_answers import Identity, Offline, Server
@@ -99,6 +100,8 @@ class Parity:
     def of(self, thing: JSON, identity: Identity, operation: str = "CREATE") -> None:
         """Compare what both say of a request. Raises AssertionError."""
         self.seen["all"] += 1
+        if thing["kind"] == "NodePool" and identity.user in NEVER_DENIED:
+            return  # not asked about: a stopped webhook must not stop those who clean up
         online = self.server.ask(thing, identity, operation)
         checked = self.offline.check(thing, identity, operation)
         if isinstance(online, Refusal):

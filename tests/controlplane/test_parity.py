@@ -20,7 +20,6 @@ from tests.controlplane.parity_changes import deployments, pools, ray_clusters, 
 from tests.controlplane.parity_cluster import having, pods_of, populated, runnable, there
 from tests.controlplane.parity_corpus import (
     ALICE,
-    NAMESPACE_CONTROLLER,
     ON_CALL,
     examples,
     golden,
@@ -83,9 +82,7 @@ def for_each(things: st.SearchStrategy[JSON], count: int, compare: Any) -> None:
     @settings(max_examples=count, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))
     @given(things, identities)
     def run(thing: JSON, identity: Identity) -> None:
-        # Of node pools nobody is asked about what those do who clean up: a stopped webhook must not stop them.
-        if thing["kind"] != "NodePool" or identity != NAMESPACE_CONTROLLER:
-            compare(thing, identity)
+        compare(thing, identity)
 
     run()
 
