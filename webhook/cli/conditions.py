@@ -48,9 +48,9 @@ def any_of(lines: Iterable[str]) -> str:
     return " ||\n".join(lines)
 
 
-def block(before: str, lines: Iterable[str], after: str = ")") -> str:
-    """Put expressions that are joined by ``||`` into brackets, on lines of their own."""
-    return f"{before}\n{indent(any_of(lines), '  ')}\n{after}"
+def block(before: str, lines: Iterable[str]) -> str:
+    """Join expressions by ``||`` and close a bracket that ``before`` has opened."""
+    return f"{before}\n{indent(any_of(lines), '  ')}\n)"
 
 
 def neutral_keys(providers: Iterable[Provider]) -> list[str]:

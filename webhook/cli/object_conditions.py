@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from webhook.cli.conditions import Looking, block, changed_metadata, changed_templates
+from webhook.cli.conditions import Looking, any_of, block, changed_metadata, changed_templates
 from webhook.cli.vap_cel import literal, quoted, selects
 from webhook.context import Phase
 from webhook.policy.terms import BREAK_GLASS
@@ -63,11 +63,11 @@ class ObjectConditions:
         if self._others:
             unless = [_IS_POD] if self._pods is not None else []
             unless += self._always()
-            found.append({"name": "changes", "expression": _any([*unless, *self._changed()])})
+            found.append({"name": "changes", "expression": any_of([*unless, *self._changed()])})
             concern = self._concern_of_others()
             if not (in_spot_namespace and concern.in_spot_namespaces):
                 found.append(
-                    {"name": "concerns", "expression": _any([*unless, "object == null", *self._concerns(concern)])}
+                    {"name": "concerns", "expression": any_of([*unless, "object == null", *self._concerns(concern)])}
                 )
         return found
 
@@ -153,10 +153,6 @@ class ObjectConditions:
         yield from Looking(concern, self._neutral, typed=True).metadata()
         if self._workloads:
             yield from looking.templates(self._workloads)
-
-
-def _any(lines: Iterable[str]) -> str:
-    return " ||\n".join(lines)
 
 
 def _reference(group: str, path: str) -> str:
