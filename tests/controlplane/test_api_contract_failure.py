@@ -99,8 +99,12 @@ def frozen(webhook: Webhook) -> Iterator[None]:
 def test_honor_timeout__all_that_is_shipped_waits_three_seconds_at_most(api: Api) -> None:
     assert {each["name"]: (each["timeoutSeconds"], each["failurePolicy"]) for each in installed(api)} == {
         "mutate.spotgate.dev": (3, "Ignore"),
+        "mutate-spot-namespaces.spotgate.dev": (3, "Ignore"),
         "node-pools.spotgate.dev": (3, "Fail"),
+        "node-pool-updates.spotgate.dev": (3, "Ignore"),
+        "namespaces.spotgate.dev": (3, "Ignore"),
         "workloads.spotgate.dev": (3, "Ignore"),
+        "spot-namespaces.spotgate.dev": (3, "Ignore"),
     }
 
 
