@@ -139,11 +139,18 @@ def test_I6_an_object_that_would_fill_the_memory_is_never_decoded(resource: str,
     assert [each.field for each in decision.findings if RESERVED in each.reason] == [f'metadata.labels["{RESERVED}"]']
 
 
+@pytest.mark.parametrize("spec", [{"nodeSelector": 5, "x": [{}] * 500_000}, [{}] * 500_000, 5])
+def test_I7_a_large_pod_that_can_not_be_read_is_refused_in_words(spec: object) -> None:
+    assert judged(pod(spec=spec, x=[{}] * 100_000)).denied
+
+
 def test_I6_a_reserved_label_is_denied_whatever_else_is_over_its_bound() -> None:
     decision = judged(pod(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
     assert decision.findings[0].outcome is Outcome.DENY
     assert RESERVED in decision.findings[0].reason
     assert over_bound(decision).outcome is Outcome.DENY
+    assert over_bound(decision).field == "spec.nodeSelector"
+    assert "most of it in spec.nodeSelector" in over_bound(decision).reason
 
 
 def test_I6_a_reserved_label_of_a_template_is_denied_whatever_else_is_over_its_bound() -> None:
