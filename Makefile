@@ -48,7 +48,7 @@ check: venv ## Lint, check formatting, types and layers
 	$(BIN)/lint-imports
 
 bench: venv ## Measure latency and throughput
-	$(BIN)/python bench/run.py
+	MALLOC_TRIM_THRESHOLD_=131072 $(BIN)/python bench/run.py
 
 bench-cluster: venv ## Measure at a real API server, beside a webhook in Go and the built-in policies
 	$(BIN)/python -m bench.cluster
