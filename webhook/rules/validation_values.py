@@ -34,15 +34,17 @@ def values_of(subject: Subject, context: Context, language: Language, *, pools: 
         shown = _shown(subject, context)
         if pools and context.view.pools is not None:
             shown["pools"] = _plain_pools(context.view.pools)
-        part_of = len(bytes(subject.request.object)) if subject.template else 0
+        part_of = len(subject.request.object) if subject.template else 0
         values = subject.memo[memo] = language.values(shown, subject.memo.get(other), part_of)
     return values
 
 
 def _shown(subject: Subject, context: Context) -> dict[str, Any]:
     request, view = subject.request, context.view
-    nul = _NUL in bytes(request.object) or _NUL in bytes(request.old_object)
     shown = subject.shown
+    # Not the whole object again for each of its pod templates.
+    written = (msgspec.json.encode(shown),) if subject.template else map(bytes, (request.object, request.old_object))
+    nul = any(_NUL in each for each in written)
     old = None if subject.template else subject.old_object
     user = request.user_info
     about = _about(subject)
