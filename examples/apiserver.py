@@ -115,11 +115,11 @@ class ApiServer:
         return self._ask("/validate", request, answer)
 
     def _ask(self, path: str, request: Request, answer: Answer) -> Answer:
+        """Ask the first that names it: selectors and conditions, which are not evaluated here, leave one at most."""
         for entry in self._entries:
-            if answer.denied_by or entry["clientConfig"]["service"]["path"] != path or not _names(entry, request):
-                continue
-            response = self.webhook.ask(path, review(replace(request, object=answer.object)))
-            answer = _answered(answer, entry["name"], response)
+            if entry["clientConfig"]["service"]["path"] == path and _names(entry, request):
+                response = self.webhook.ask(path, review(replace(request, object=answer.object)))
+                return _answered(answer, entry["name"], response)
         return answer
 
 
