@@ -1,7 +1,9 @@
-"""The tables of fields in docs/, of the models that read policy files: ``python -m tests.reference`` writes them anew.
+"""What the program itself says in docs/: ``python -m tests.reference`` writes it anew.
 
-A page is what a person wrote, but for what is between two marks: ``<!-- fields of ReservedLabels -->`` (or ``of every
-policy``) and ``<!-- end of fields -->``.
+A page is what a person wrote, but for what is between two marks. ``<!-- fields of ReservedLabels -->`` (or ``of every
+policy``) and ``<!-- end of fields -->`` hold the fields of the model that reads policy files;
+``<!-- findings of ReservedLabels -->`` and ``<!-- end of findings -->`` the ids of the kind's findings, of which
+``docs/findings.md`` has the whole text.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import yaml
 
 from webhook.bundle import policy_kinds
 from webhook.cli.policy_schema import policy_schema
+from webhook.findings import anchor_of, as_markdown, finding_texts
 from webhook.policy.common import PolicySpec
 
 if TYPE_CHECKING:
@@ -25,11 +28,23 @@ Schema = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
+FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"
 """What is told once, for all policy kinds."""
 
+_INTRODUCTION: Final = """\
+# Findings
+
+Every finding has an id, which stays the same whatever its wording: the policy kind in kebab case, and what was found. It is in
+all formats of `spotgate check`, in denials and warnings, in the audit annotations, in the log of `spotgate serve` and in its
+metric `spotgate_findings_total`, and `spotgate explain reserved-labels/reserved` prints the section about one.
+
+The examples are judged by the policies that ship with spotgate, unless a policy stands beside them. What the cluster has is
+passed with `--state`."""
+
 _SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
 _MARKED: Final = re.compile(r"(?<=<!-- fields of )([\w ]+)( -->\n).*?(?=<!-- end of fields -->)", re.DOTALL)
+_FINDINGS: Final = re.compile(r"(?<=<!-- findings of )(\w+)( -->\n).*?(?=<!-- end of findings -->)", re.DOTALL)
 _HEAD: Final = "\n| field of `spec` | type | default | |\n|---|---|---|---|\n"
 
 
@@ -40,7 +55,36 @@ def marked(page: Path) -> list[str]:
 
 def render(page: Path) -> str:
     """The page with its tables."""
-    return _MARKED.sub(lambda found: found[1] + found[2] + _table(found[1]), page.read_text())
+    text = _MARKED.sub(lambda found: found[1] + found[2] + _table(found[1]), page.read_text())
+    return _FINDINGS.sub(lambda found: found[1] + found[2] + _findings(policy_kinds()[found[1]].slug), text)
+
+
+def findings_page() -> str:
+    """Return ``docs/findings.md``."""
+    parts = [_INTRODUCTION]
+    kinds = {kind.slug: name for name, kind in policy_kinds().items()}
+    for slug, name in {**kinds, "object": ""}.items():
+        parts.append(f"## {name}\n\nIts page: [{name}](policies/{slug}.md)." if name else "## Of no policy kind")
+        parts += [f"### {each}\n\n{as_markdown(each)}" for each in _of(slug)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _findings(slug: str) -> str:
+    """The table of a kind's findings."""
+    rows = [
+        f"| [`{each}`](../findings.md#{anchor_of(each)}) | {finding_texts()[each].means} | {_setting(each)} |\n"
+        for each in _of(slug)
+    ]
+    return "\n| id | | lowered alone by |\n|---|---|---|\n" + "".join(rows) + "\n"
+
+
+def _of(slug: str) -> list[str]:
+    return [each for each in finding_texts() if each.startswith(f"{slug}/")]
+
+
+def _setting(finding_id: str) -> str:
+    setting = finding_texts()[finding_id].setting
+    return f"`{setting}`" if setting else ""
 
 
 def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
@@ -170,3 +214,4 @@ def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
 if __name__ == "__main__":
     for each in PAGES:
         each.write_text(render(each))
+    FINDINGS_PAGE.write_text(findings_page())

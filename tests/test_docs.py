@@ -6,11 +6,14 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 
 import webhook.rules
 from webhook import bundle
 from webhook.cli import main
+from webhook.findings import FindingText
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -24,7 +27,8 @@ def test_a_policy_kind_is_two_modules_that_are_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, rule = blocks("docs/adding-a-policy-kind.md", "python")
-    (policy,) = blocks("docs/adding-a-policy-kind.md", "yaml")
+    texts, policy = blocks("docs/adding-a-policy-kind.md", "yaml")
+    msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "priority_class_spec.py").write_text(model)
     (tmp_path / "rules" / "priority_class.py").write_text(rule)

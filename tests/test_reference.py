@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.reference import EVERY, PAGES, marked, render
-from webhook.bundle import SHIPPED, document_kinds, load_bundle
+from tests.reference import EVERY, FINDINGS_PAGE, PAGES, findings_page, marked, render
+from webhook.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
 from webhook.cli.policy_schema import spec_models
 from webhook.documents import read_documents
 from webhook.policy.loader import validate_document
@@ -31,6 +31,16 @@ EXAMPLES = [
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_tables_are_made_of_the_models(page: Path) -> None:
     assert page.read_text() == render(page), "run `python -m tests.reference`"
+
+
+def test_the_page_of_findings_is_made_of_their_texts() -> None:
+    assert FINDINGS_PAGE.read_text() == findings_page(), "run `python -m tests.reference`"
+
+
+@pytest.mark.parametrize("name", sorted(policy_kinds()))
+def test_the_page_of_a_policy_kind_lists_its_findings(name: str) -> None:
+    (page,) = (page for page in PAGES if page.stem == policy_kinds()[name].slug)
+    assert page.read_text().count(f"<!-- findings of {name} -->\n\n| id |") == 1
 
 
 def test_every_kind_has_one_table_and_what_all_policies_have_too() -> None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from webhook.cli.additions import Addition
 from webhook.cli.report import Judged, PolicyTitle, PolicyWarning, Report, Result, Unreadable
+from webhook.findings import finding_texts
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -44,6 +45,7 @@ def judged(draw: st.DrawFn) -> Judged:
         namespace=st.just(namespace),
         name=st.just(name),
         policy=names,
+        id=st.sampled_from(sorted(finding_texts())),
         outcome=st.sampled_from(["deny", "warn", "audit", "indeterminate"]),
         reason=texts,
         detail=texts,

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
 from webhook.cli import terminal
+from webhook.findings import finding_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -496,3 +497,39 @@ def test_a_pipe_does_not_wait_for_rich() -> None:
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, env={"PYTHONPATH": str(root)}
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# Findings
+
+
+@pytest.mark.parametrize("finding_id", sorted(finding_texts()))
+def test_the_text_of_a_finding_is_told_by_its_id(run: Run, finding_id: str) -> None:
+    done = run("explain", finding_id)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"{finding_id}\n{finding_texts()[finding_id].means}\n")
+
+
+def test_an_unknown_finding_is_an_error_that_says_which_there_are(run: Run) -> None:
+    done = run("explain", "reserved-labels/reservd")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(
+        "error: there is no file and no finding reserved-labels/reservd, did you mean `reserved-labels/reserved`?\n"
+    )
+    assert "\n  reserved-labels/misplaced-spotgate-key\n" in done.err
+    assert "eviction-strategy/" not in done.err
+
+
+def test_a_misspelt_kind_is_told_too(run: Run) -> None:
+    done = run("explain", "reserved-label/reserved")
+    assert done.code == 2
+    assert "did you mean `reserved-labels/reserved`?" in done.err
+    assert "\n  eviction-strategy/bypassed\n" in done.err
+
+
+@pytest.mark.parametrize("path", ["deploy/web", "reserved-labels"])
+def test_a_path_that_is_not_there_is_no_finding(run: Run, path: str) -> None:
+    assert "No such file or directory" in run("explain", path).err
+
+
+def test_a_file_of_that_name_is_a_file(run: Run, write: Write) -> None:
+    assert "Pod" in explain(run, write("reserved-labels/reserved", POD))

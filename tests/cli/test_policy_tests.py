@@ -99,6 +99,7 @@ def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Writ
             "expect": {
                 "outcome": "warned",
                 "policies": [],
+                "ids": ["spot-placement/no-pool-fits"],
                 "messages": ["reserved   domain\nexample.com", "no such text"],
                 "changed": True,
                 "object": {"metadata": {"name": "web", "labels": {"team": "b", "example.com/x": None}}, "spec": 1},
@@ -114,6 +115,7 @@ def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Writ
         f"policies/tests/mine.yaml:{lines['- name: case 0']}  FAILED  mine: case 0",
         f"{file}:{lines['outcome: warned']}: outcome: expected warned, got denied",
         f"{file}:{lines['policies: []']}: policies: expected none, got labels",
+        f"{file}:{lines['ids:']}: ids: expected spot-placement/no-pool-fits, got reserved-labels/reserved",
         f"{file}:{lines['- no such text']}: messages[1]: no finding says 'no such text'",
         f"{file}:{lines['changed: true']}: changed: the object is not changed",
         f'{file}:{lines["team: b"]}: object.metadata.labels.team: expected "b", got "a"',

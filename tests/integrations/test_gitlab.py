@@ -62,7 +62,7 @@ def test_job_fails_on_a_denial_and_makes_the_reports_that_it_names(shell: Shell,
     issues = json.loads((repo / reports["codequality"]).read_text())
     assert issues[0] == {
         "description": issues[0]["description"],
-        "check_name": "reserved-labels",
+        "check_name": "reserved-labels/reserved",
         "fingerprint": issues[0]["fingerprint"],
         "severity": "critical",
         "location": {"path": "ml-platform/evaluation.yaml", "lines": {"begin": 14}},

@@ -1,4 +1,4 @@
-"""``spotgate explain``: why each policy acts on an object or does not, and what a reclaim does to its Pods."""
+"""``spotgate explain``: why each policy acts on an object or does not, or what a finding means."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, CannotJudgeError
+from webhook.cli.explain_finding import named_finding, show_finding
 from webhook.cli.explanation import explanations
 from webhook.cli.inputs import judge
 from webhook.cli.options import add_inputs, add_operation, add_rendered
@@ -22,6 +23,8 @@ Say why each policy acts on an object, or does not: in the words of the policy f
 would inject, and a timeline of what a reclaim does to each Pod that targets spot, against the
 window that the provider gives. Of a node pool: what its provider's reader makes of it, and from
 which fields.
+Of the id of a finding, as reserved-labels/reserved: what it means, an example that has it, one that
+does not, and how to be exempt from it.
 """
 
 EPILOG: Final = """\
@@ -34,6 +37,7 @@ what the words mean:
   off         enforcement: off
 
 examples:
+  %(prog)s reserved-labels/reserved
   %(prog)s --state cluster/ deploy/trainer.yaml
   %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
   kubectl get job trainer -o yaml | %(prog)s --kubeconfig ~/.kube/config --operation CREATE -
@@ -61,7 +65,10 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Judge with a trace, and show it."""
+    """Judge with a trace, and show it; or show what a finding means."""
+    if finding := named_finding(options.paths):
+        show_finding(finding)
+        return FINE
     take_project_file(options)
     judged = judge(options, trace=True)
     explained = list(explanations(judged))

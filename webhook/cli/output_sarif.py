@@ -16,9 +16,9 @@ import msgspec
 
 from webhook import __version__
 from webhook.cli.fingerprints import fingerprints
-from webhook.cli.report import PolicyTitle
 from webhook.cli.repository import repository_paths
 from webhook.cluster.sources import STDIN
+from webhook.findings import as_markdown, finding_texts, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ JSON = dict[str, Any]
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS: Final = {"deny": "error", "warn": "warning", "indeterminate": "note", "audit": "note"}
-_BY_ENFORCEMENT: Final = {"deny": "error", "warn": "warning", "audit": "note", "off": "none"}
 _RESULTS_AT_MOST: Final = 25_000
 """A file with more is refused as a whole."""
 
@@ -37,12 +36,10 @@ _FINGERPRINT: Final = "spotgate/v1"
 
 
 def render(report: Report) -> str:
-    """One run; a rule for each id of a finding."""
-    titles = {title.name: title for title in report.policies}
-    own = PolicyTitle(name="spotgate", kind="Engine", enforcement="warn", about="Said by spotgate itself.")
-    found = {result.id: titles.get(result.policy, own) for result in report.results}
-    rules = [_rule(id_, title) for id_, title in found.items()]
-    numbers = {id_: number for number, id_ in enumerate(found)}
+    """Return one run, with a rule for each id that is found."""
+    found = list(dict.fromkeys(result.id for result in report.results))
+    rules = [_rule(finding_id) for finding_id in found]
+    numbers = {finding_id: number for number, finding_id in enumerate(found)}
     paths = repository_paths(report.files)
     results = [
         _result(result, numbers[result.id], fingerprint, paths[result.file])
@@ -69,20 +66,18 @@ def render(report: Report) -> str:
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
 
 
-def _rule(id_: str, policy: PolicyTitle) -> JSON:
-    level = _BY_ENFORCEMENT[policy.enforcement]
-    full = f"{policy.about} ({policy.kind}, enforcement: {policy.enforcement})"
+def _rule(finding_id: str) -> JSON:
+    text = finding_texts()[finding_id]
     return {
-        "id": id_,
-        "name": policy.kind,
-        "shortDescription": {"text": policy.about},
-        "fullDescription": {"text": full},
+        "id": finding_id,
+        "shortDescription": {"text": text.means},
+        "fullDescription": {"text": f"{text.means} {text.matters}"},
         "help": {
-            "text": f"{full} To see how it judges an object: spotgate explain FILE",
-            "markdown": f"{full}\n\nTo see how it judges an object: `spotgate explain FILE`",
+            "text": f"{text.matters} For an example and what to do: spotgate explain {finding_id}",
+            "markdown": as_markdown(finding_id),
         },
-        "defaultConfiguration": {"level": level, "enabled": level != "none"},
-        "properties": {"tags": ["kubernetes", "spot"], "enforcement": policy.enforcement},
+        "helpUri": page_of(finding_id),
+        "properties": {"tags": ["kubernetes", "spot"]},
     }
 
 

@@ -12,7 +12,7 @@ from webhook.documents import read_documents
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from webhook.decision import Finding
@@ -37,9 +37,12 @@ def differences(
     verdict = verdict_of(finding.outcome for finding in findings)
     if verdict is not expected.outcome:
         yield ("outcome",), f"expected {expected.outcome}, got {verdict}"
-    found = sorted({finding.policy for finding in findings})
-    if expected.policies is not None and sorted(set(expected.policies)) != found:
-        yield ("policies",), f"expected {_listed(sorted(set(expected.policies)))}, got {_listed(found)}"
+    for name, wanted, found in (
+        ("policies", expected.policies, {finding.policy for finding in findings}),
+        ("ids", expected.ids, {finding.id for finding in findings}),
+    ):
+        if wanted is not None and set(wanted) != found:
+            yield (name,), f"expected {_listed(wanted)}, got {_listed(found)}"
     messages = [_flat(finding.message()) for finding in findings]
     for number, text in enumerate(expected.messages):
         if not any(_flat(text) in message for message in messages):
@@ -109,8 +112,8 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "none"
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names))) or "none"
 
 
 def _json(value: object) -> str:

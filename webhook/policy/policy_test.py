@@ -95,6 +95,11 @@ class ExpectSpec(Model):
     policies: tuple[NonEmpty, ...] | None = Field(
         default=None, description="The policies that find something: these, and no other."
     )
+    ids: tuple[NonEmpty, ...] | None = Field(
+        default=None,
+        examples=[["reserved-labels/reserved"]],
+        description="The ids of what is found: these, and no other.",
+    )
     messages: tuple[NonEmpty, ...] = Field(
         default=(), description="Texts that are to be in a finding's message; white space does not matter."
     )

@@ -171,19 +171,17 @@ def _no_sleep(plan: Plan, pod: Pod) -> Violation:
     one = len(plan.sleepless) == 1
     give = f"give {'it' if one else 'them'}"
     if handler is None:
-        what = "pre-stop-impossible"
         reason = f"no preStop sleep of {seconds} s can be injected: {plan.no_handler}"
         why = ""
         fix = f"{give} a preStop hook of {'its' if one else 'their'} own that waits {seconds} s"
     else:
         command = ", ".join(handler.exec.command or ()) if handler.exec else ""
         hook = f"exec: {{command: [{command}]}}" if command else f"sleep: {{seconds: {seconds}}}"
-        what = "pre-stop-missing"
         reason = f"the preStop sleep of {seconds} s is missing"
         why = f" {_NOT_THERE}"
         fix = f"{give} `lifecycle: {{preStop: {{{hook}}}}}`"
     return Violation(
-        id=what,
+        id="pre-stop-impossible" if handler is None else "pre-stop-missing",
         reason=reason,
         field=f"spec.containers[{plan.sleepless[0]}].lifecycle.preStop",
         detail=f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",

@@ -1,0 +1,71 @@
+"""Every finding has a text with a failing and a mended example, and both are judged as the text says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import webhook
+from webhook.bundle import policy_kinds
+from webhook.cli import main
+from webhook.findings import finding_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(webhook.__file__).parent
+TEXTS = finding_texts()
+ID = re.compile(r"([a-z-]+/)?[a-z-]+")
+WITHOUT_EXAMPLE = {
+    "object/template-unreadable",  # `check` reports this and the next as what it cannot judge
+    "object/unreadable",
+    "object/too-large",  # an example would be too large, too
+    "spot-placement/too-many-terms",
+}
+
+
+def ids_in_code() -> Iterator[str]:
+    """Yield the ids that the modules of rules, and of all else that makes findings, write."""
+    slugs = {kind.compile.__module__.rpartition(".")[2]: kind.slug for kind in policy_kinds().values()}
+    for file in PACKAGE.rglob("*.py"):
+        slug = next((slug for module, slug in slugs.items() if file.stem.startswith(module)), "")
+        for call in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name | ast.Attribute):
+                continue
+            name = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
+            written = [each.value for each in call.keywords if each.arg == "id"]
+            written += call.args[:1] if name in {"finding", "_violation", "cls"} else []
+            for word in (each.value for value in written for each in ast.walk(value) if isinstance(each, ast.Constant)):
+                if isinstance(word, str) and (found := ID.fullmatch(word)) and (found[1] or slug):
+                    yield word if found[1] else f"{slug}/{word}"
+
+
+def test_every_finding_has_a_text_and_every_text_a_finding() -> None:
+    assert set(ids_in_code()) == set(TEXTS)
+
+
+@pytest.mark.parametrize("finding_id", sorted(TEXTS.keys() - WITHOUT_EXAMPLE))
+def test_the_failing_example_has_the_finding_and_the_mended_one_has_none(
+    finding_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TEXTS[finding_id]
+    slug = finding_id.partition("/")[0]
+
+    def found(manifests: str, flags: str) -> set[str]:
+        for name, written in (("object", manifests), ("state", text.state), ("policies", text.policies)):
+            (tmp_path / f"{name}.yaml").write_text(written)
+            if written and name != "object":
+                flags += f" --{name} {tmp_path / name}.yaml"
+        main(["check", "-o", "json", "--fail-on", "deny", *shlex.split(flags), str(tmp_path / "object.yaml")])
+        said = capsys.readouterr()
+        assert said.out, said.err
+        return {each["id"] for each in json.loads(said.out)["results"]}
+
+    assert {each for each in found(text.failing, text.flags) if each.startswith(slug)} == {finding_id}
+    assert not [each for each in found(text.mended, text.flags_when_mended) if each.startswith(slug)]

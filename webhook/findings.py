@@ -1,0 +1,110 @@
+"""What each finding means, for people, by its id: the text behind ``explain``, ``docs/findings.md`` and SARIF's rules.
+
+The texts of a policy kind lie beside its rule; those of findings that are of no kind are in ``object_findings.yaml``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PACKAGE: Final = Path(__file__).parent
+_PAGES: Final = "https://spotgate.dev/docs/findings"
+"""Where ``docs/findings.md`` is published."""
+
+_OF_A_KIND: Final = "Name in `exempt` of the policy, or in an Exemption, whom or what it is right for."
+_OF_NO_KIND: Final = "No policy decides this, and none can exempt from it."
+
+
+class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The text of one finding.
+
+    Attributes:
+        means: what it says of the object, in one sentence.
+        matters: what happens to who ignores it.
+        failing: manifests in which it is found.
+        mended: the same manifests without it.
+        state: manifests that the cluster has in both cases.
+        policies: that find it; empty: those that ship with spotgate.
+        flags: of ``spotgate check`` in both cases.
+        mended_flags: in the mended case, where they are others.
+        setting: the field of ``spec`` that lowers this finding alone.
+        exempt: how to be exempt from it beside that, where the policy's ``exempt`` is not the best way.
+    """
+
+    means: str
+    matters: str
+    failing: str = ""
+    mended: str = ""
+    state: str = ""
+    policies: str = ""
+    flags: str = ""
+    mended_flags: str | None = None
+    setting: str = ""
+    exempt: str = ""
+
+    @property
+    def flags_when_mended(self) -> str:
+        """The flags in the mended case."""
+        return self.flags if self.mended_flags is None else self.mended_flags
+
+
+@cache
+def finding_texts() -> Mapping[str, FindingText]:
+    """Return the text of every finding, by id."""
+    texts: dict[str, FindingText] = {}
+    for file in sorted([*_PACKAGE.glob("*_findings.yaml"), *_PACKAGE.glob("rules/*_findings.yaml")]):
+        slug = file.stem.removesuffix("_findings").replace("_", "-")
+        written = yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
+        found = msgspec.convert(written, dict[str, FindingText])
+        texts |= {f"{slug}/{what}": text for what, text in found.items()}
+    return texts
+
+
+def _with(flags: str) -> str:
+    return f" with `{flags}`" if flags else ""
+
+
+def exemption_from(finding_id: str) -> str:
+    """Return how to be exempt from the finding."""
+    text = finding_texts()[finding_id]
+    of_kind = not finding_id.startswith("object/")
+    ways = [
+        text.exempt,
+        f"`{text.setting}` in the policy lowers this finding alone." if text.setting else "",
+        _OF_A_KIND if of_kind else "" if text.exempt else _OF_NO_KIND,
+    ]
+    return " ".join(filter(None, ways))
+
+
+def as_markdown(finding_id: str) -> str:
+    """Return the text of the finding as Markdown, without a heading."""
+    text = finding_texts()[finding_id]
+    parts = [f"{text.means} {text.matters}"]
+    for name, manifests in (
+        ("Found by this policy", text.policies),
+        ("In the cluster", text.state),
+        ("Fails" + _with(text.flags), text.failing),
+        ("Passes" + _with(text.flags_when_mended), text.mended),
+    ):
+        if manifests:
+            parts.append(f"{name}:\n\n```yaml\n{manifests}```")
+    parts.append(f"To be exempt from it: {exemption_from(finding_id)}")
+    return "\n\n".join(parts)
+
+
+def page_of(finding_id: str) -> str:
+    """Return the address of the section about the finding."""
+    return f"{_PAGES}#{anchor_of(finding_id)}"
+
+
+def anchor_of(finding_id: str) -> str:
+    """Return the anchor that Markdown gives the heading of the section."""
+    return finding_id.replace("/", "")
