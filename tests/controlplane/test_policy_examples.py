@@ -262,4 +262,6 @@ def test_hardly_any_case_is_left_out() -> None:
     assert left_out == {
         "unknown node pools decide nothing": "nothing is unknown to a webhook that sees the cluster",
         "after its last day the exemption holds no longer": "it is today for an API server",
+        "a label that a person puts on a Node is noted": "a request on trial is not in the audit log",
+        "so it is when the Node is created": "a request on trial is not in the audit log",
     }
