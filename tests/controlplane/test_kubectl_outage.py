@@ -128,7 +128,7 @@ def test_node_pools_can_not_be_changed_and_it_is_said_who_did_not_answer(alice: 
             ("patch", f"{MACHINE_POOLS}/held", '{"spec":{"replicas":6}}', f"--namespace={HELD}"),
             id="MachinePool's spec",
         ),
-        pytest.param(("delete", "namespace", HELD, "--timeout=120s"), id="namespace with a pool"),
+        pytest.param(("delete", "namespace", HELD, "--timeout=90s"), id="namespace with a pool"),
     ],
 )
 def test_what_takes_no_fallback_away_is_done_while_it_is_down(command: tuple[str, ...], alice: Kubectl) -> None:
