@@ -7,7 +7,7 @@ SOURCES := webhook certs tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test test-cluster check bench bench-cluster chaos bench-peers lock
+.PHONY: help venv run serve cluster test test-cluster check golden bench bench-cluster chaos bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,13 @@ check: venv ## Lint, check formatting, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(SOURCES)
 	$(BIN)/lint-imports
+
+golden: venv ## Write anew what the program says: golden answers, reports and messages, tables of pages, the schema
+	$(BIN)/spotgate schema > policies/schema.json
+	$(BIN)/python -m tests.reference
+	$(BIN)/python -m tests.providers_page
+	$(BIN)/python -m tests.golden.regenerate
+	$(BIN)/python -m tests.integrations.repos
 
 bench: venv ## Measure latency and throughput
 	MALLOC_TRIM_THRESHOLD_=131072 $(BIN)/python bench/run.py

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import webhook
+from tests.golden import messages
 from webhook.bundle import policy_kinds
-from webhook.cli import main
 from webhook.findings import finding_texts
 
 if TYPE_CHECKING:
@@ -51,21 +49,17 @@ def test_every_finding_has_a_text_and_every_text_a_finding() -> None:
 
 
 @pytest.mark.parametrize("finding_id", sorted(TEXTS.keys() - WITHOUT_EXAMPLE))
-def test_the_failing_example_has_the_finding_and_the_mended_one_has_none(
-    finding_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_mended_one_has_none(finding_id: str) -> None:
     text = TEXTS[finding_id]
-    slug = finding_id.partition("/")[0]
+    kind = finding_id.partition("/")[0]
 
-    def found(manifests: str, flags: str) -> set[str]:
-        for name, written in (("object", manifests), ("state", text.state), ("policies", text.policies)):
-            (tmp_path / f"{name}.yaml").write_text(written)
-            if written and name != "object":
-                flags += f" --{name} {tmp_path / name}.yaml"
-        main(["check", "-o", "json", "--fail-on", "deny", *shlex.split(flags), str(tmp_path / "object.yaml")])
-        said = capsys.readouterr()
-        assert said.out, said.err
-        return {each["id"] for each in json.loads(said.out)["results"]}
+    found = messages.judge(text, text.failing, text.flags)
+    assert {each.id for each in found if each.id.startswith(f"{kind}/")} == {finding_id}
+    assert messages.message(finding_id, found) == messages.stored()[finding_id], "run `make golden`"
 
-    assert {each for each in found(text.failing, text.flags) if each.startswith(slug)} == {finding_id}
-    assert not [each for each in found(text.mended, text.flags_when_mended) if each.startswith(slug)]
+    mended = messages.judge(text, text.mended, text.flags_when_mended)
+    assert not [each.id for each in mended if each.id.startswith(f"{kind}/")]
+
+
+def test_every_example_has_its_message() -> None:
+    assert messages.stored().keys() == TEXTS.keys() - WITHOUT_EXAMPLE

@@ -210,7 +210,11 @@ def test_the_api_server_has_the_configurations_as_they_are_shipped(kubectl: Kube
 
 def defaulted(webhook: dict[str, Any]) -> dict[str, Any]:
     """With what the API server fills in."""
-    return {"namespaceSelector": {}} | webhook | {"objectSelector": {}, "rules": [{"scope": "*"} | rule for rule in webhook["rules"]]}
+    return (
+        {"namespaceSelector": {}}
+        | webhook
+        | {"objectSelector": {}, "rules": [{"scope": "*"} | rule for rule in webhook["rules"]]}
+    )
 
 
 def without_address(webhook: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Write the expected answers of the golden reviews and the golden reports anew: ``python tests/golden/regenerate.py``.
+"""Write the expected answers of the golden reviews, the golden reports and messages anew: ``make golden``.
 
 Needed after a change to a rule, a shipped policy, a wording, or a review. What it writes is only what spotgate answers
 now: read the diff, answer by answer, against what ``cases.yaml`` says that the case proves, before it is committed.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from tests.golden import formats
+from tests.golden import formats, messages
 from tests.golden.cases import HERE, judge, load_cases, readable, view_of
 from webhook.context import Phase
 
@@ -24,6 +24,7 @@ def regenerate() -> None:
         for phase in Phase:
             answer = readable(judge(case.review(phase), phase, view))
             case.expected_file(phase).write_text(json.dumps(answer, indent=1, ensure_ascii=False) + "\n")
+    messages.regenerate()
     for name in formats.FILES:
         formats.expected_file(name).write_text(formats.written(name))
 

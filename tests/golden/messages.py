@@ -1,0 +1,65 @@
+"""Golden wording: what is said of the failing example of each finding, in ``messages.txt``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.cli import main
+from webhook.decision import Finding, Outcome
+from webhook.findings import finding_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from webhook.findings import FindingText
+
+FILE: Final = Path(__file__).parent / "messages.txt"
+_HEAD: Final = "# "
+
+
+def judge(text: FindingText, manifests: str, flags: str) -> list[Finding]:
+    """Return what ``spotgate check`` finds in the manifests, in the surroundings of the text's examples."""
+    with TemporaryDirectory() as folder:
+        arguments = ["check", "-o", "json", *shlex.split(flags)]
+        for name, written in (("state", text.state), ("policies", text.policies), ("object", manifests)):
+            file = Path(folder) / f"{name}.yaml"
+            file.write_text(written)
+            if written:
+                arguments += [str(file)] if name == "object" else [f"--{name}", str(file)]
+        with redirect_stdout(StringIO()) as out:
+            code = main(arguments)
+        assert code < 2, (arguments, out.getvalue())
+        results = json.loads(out.getvalue().replace(f"{folder}/", ""))["results"]
+    return [_finding(each) for each in results]
+
+
+def message(finding_id: str, findings: Iterable[Finding]) -> str:
+    """Return what is said under this id."""
+    return "\n".join(f"{each.outcome} {each.message()}" for each in findings if each.id == finding_id)
+
+
+def stored() -> Mapping[str, str]:
+    """Return the golden messages, by id."""
+    parts = f"\n{FILE.read_text()}".split(f"\n{_HEAD}")[1:]
+    return {head: said.strip() for head, _, said in (part.partition("\n") for part in parts)}
+
+
+def regenerate() -> None:
+    """Write the golden messages anew."""
+    said = {
+        each: message(each, judge(text, text.failing, text.flags))
+        for each, text in finding_texts().items()
+        if text.failing
+    }
+    FILE.write_text("\n".join(f"{_HEAD}{each}\n\n{text}\n" for each, text in said.items()))
+
+
+def _finding(result: Mapping[str, Any]) -> Finding:
+    said = {key: result[key] for key in ("policy", "id", "reason", "detail", "field", "fix")}
+    return Finding(outcome=Outcome[result["outcome"].upper()], **said)
