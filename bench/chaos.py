@@ -104,7 +104,7 @@ def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]
         f"{fault.name}: {outcome}: {write}"
         for fault in faults
         for write, outcome in tallies[fault.name].examples
-        if outcome not in fault.may
+        if outcome not in fault.may | {Outcome.UNKNOWN}
     ]
 
 
