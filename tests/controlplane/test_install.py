@@ -89,7 +89,7 @@ def test_every_command_of_the_page_does_what_it_says(own: Cluster, folder: Path)
         configured.append((command, sum("rules" in webhook for webhook in webhooks)))
     rollout = next(number for number, (command, _) in enumerate(configured) if "rollout status" in command)
     assert {rules for _, rules in configured[: rollout + 1]} == {0}
-    assert {rules for _, rules in configured[rollout:]} == {0, 7}
+    assert {rules for _, rules in configured[rollout:]} == {0, WEBHOOKS}
     assert configured[-1][1] == 0
     own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
 
