@@ -82,9 +82,7 @@ def test_nothing_is_said_of(what: str, value: JSON) -> None:
 
 def test_both_labels_contradict_each_other() -> None:
     finding = one(said(labelled(INTERRUPTIBLE | GRACEFUL)))
-    assert finding.reason == (
-        "two eviction strategies contradict each other: which of them a node action follows is not defined"
-    )
+    assert finding.id == "eviction-strategy/contradiction"
     assert finding.field == 'metadata.labels["qos.coreweave.cloud/interruptable"]'
     assert yaml_of(finding) == LABELLED
 
@@ -210,7 +208,7 @@ def test_independent_jobs_are_interruptible() -> None:
 
 def test_a_grace_period_that_interruptible_pods_do_not_get() -> None:
     finding = one(said(labelled(INTERRUPTIBLE, terminationGracePeriodSeconds=181)))
-    assert finding.reason == ("a grace period of 181 s is not granted to interruptible Pods: what is not saved is lost")
+    assert finding.id == "eviction-strategy/grace-period"
     assert finding.field == "spec.terminationGracePeriodSeconds"
     assert yaml_of(finding) == LABELLED
 

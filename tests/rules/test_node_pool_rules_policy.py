@@ -46,7 +46,7 @@ def test_a_policy_that_says_nothing_judges_what_is_the_same_for_every_provider(t
 
     (unreadable,) = judge(CKS, pool(targetNodes="3", computeClass="sopt"), rule=rule)
     assert unreadable.outcome is WARN
-    assert unreadable.reason == "NodePool example-nodepool can't be read in full"
+    assert unreadable.id == "unreadable"
     assert (
         "spec.computeClass is 'sopt', not one of spot, default; spec.targetNodes is not an integer" in unreadable.detail
     )
@@ -170,7 +170,7 @@ def test_a_check_that_fails_on_a_value_is_said_once(tmp_path: Path) -> None:
     rule = rule_of(tmp_path, CHECKED)
     value = {"spec": {"template": {"spec": {"requirements": []}}, "name": 5}}
     (finding,) = judge(KARPENTER, value, rule=rule)
-    assert finding.reason == "a check of spec.name can't be made: spec.name can't be read as it is"
+    assert finding.id == "check-failed"
     assert finding.field == "spec.name"
     assert finding.detail == "`starts_with(spec.name, 'a')` fails on what is there."
     assert finding.unknown

@@ -488,7 +488,7 @@ def test_a_gpu_pool_whose_class_can_not_be_read_may_be_spot_and_needs_a_fallback
 def test_a_class_that_can_not_be_read_is_a_warning_where_there_is_a_fallback(odd_class: object) -> None:
     odd = pool("h100-odd", computeClass=odd_class)
     (violation,) = judge(odd, None, [ON_DEMAND])
-    assert violation.reason == "can't tell whether NodePool h100-odd is spot and needs an on-demand fallback"
+    assert violation.id == "unreadable-capacity"
     assert (violation.field, violation.outcome) == ("spec.computeClass", Outcome.WARN)
     assert violation.fix == "write one of: spot, default"
     assert not judge(changed(odd, targetNodes=3), odd, [])

@@ -129,7 +129,7 @@ def test_what_leads_the_work_of_others_belongs_on_demand(value: JSON, name: str,
 
 def test_a_bare_pod_is_gone_for_good() -> None:
     finding = one(pod(metadata={"labels": SPOT}))
-    assert finding.reason == "nothing makes this Pod again: when its spot node is reclaimed, it is gone for good"
+    assert finding.id == "spot-suitability/bare-pod"
     assert yaml_of(finding)["kind"] == "Job"
 
 
@@ -142,9 +142,7 @@ def test_a_bare_pod_is_gone_for_good() -> None:
 )
 def test_a_stateful_singleton_belongs_on_demand(value: JSON) -> None:
     finding = one(value)
-    assert finding.reason == (
-        "its only replica holds state: a reclaim stops it until its volume is attached to another node"
-    )
+    assert finding.id == "spot-suitability/stateful-singleton"
     assert yaml_of(finding) == in_template(ON_DEMAND)
 
 
@@ -184,9 +182,7 @@ def test_who_chose_spot_without_the_label_is_told_to_remove_that() -> None:
 
 def test_a_service_without_a_readiness_probe() -> None:
     finding = one(service(containers=[{"name": "sidecar"}, {"name": "app", "ports": [{"containerPort": 9000}]}]))
-    assert finding.reason == (
-        "no container has a readiness probe: after a reclaim, Pods get requests before they can answer"
-    )
+    assert finding.id == "spot-suitability/readiness-probe"
     assert finding.field == "spec.template.spec.containers[1].readinessProbe"
     (container,) = yaml_of(finding)["spec"]["template"]["spec"]["containers"]
     assert (container["name"], container["readinessProbe"]["httpGet"]["port"]) == ("app", 9000)
@@ -197,9 +193,7 @@ def test_a_service_without_a_readiness_probe() -> None:
 
 def test_a_service_that_no_budget_covers() -> None:
     finding = one(service(), UNCOVERED)
-    assert finding.reason == (
-        "no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once"
-    )
+    assert finding.id == "spot-suitability/disruption-budget-missing"
     budget = yaml_of(finding)
     assert (budget["metadata"], budget["spec"]["selector"]) == (
         {"name": "web", "namespace": NAMESPACE},
@@ -229,7 +223,7 @@ def test_a_budget_in_another_namespace_covers_nothing_here() -> None:
 
 def test_unknown_budgets_are_said_to_be_unknown_and_not_missing() -> None:
     (finding,) = said(service(), CLUSTER)
-    assert finding.reason == "it is not known whether a PodDisruptionBudget covers its Pods"
+    assert finding.id == "spot-suitability/disruption-budget-unknown"
     assert finding.outcome is Outcome.WARN
     assert "ServiceAccount" in finding.fix
     (finding,) = said(service(), CLUSTER, offline=True)
@@ -260,14 +254,14 @@ def test_a_budget_that_blocks_every_eviction(bound: JSON, replicas: int, *, bloc
 def test_a_budget_blocks_the_pods_of_jobs_too() -> None:
     job = workload("Job", "batch/v1", of=spot(), parallelism=4)
     finding = one(job, with_budgets({"selector": {}, "maxUnavailable": 0}))
-    assert finding.reason == ("PodDisruptionBudget budget-0 blocks every eviction: a reclaim kills the Pods unprepared")
+    assert finding.id == "spot-suitability/disruption-budget-blocks"
     assert yaml_of(finding) == {"spec": {"maxUnavailable": 1}}
     assert said(job, with_budgets({"selector": {}, "minAvailable": 4})) == []
 
 
 def test_two_budgets_block_each_other() -> None:
     view = with_budgets({"selector": {}, "maxUnavailable": 1}, {"selector": {}, "minAvailable": 1})
-    assert one(service(), view).reason == "2 PodDisruptionBudgets cover its Pods: a reclaim kills them unprepared"
+    assert one(service(), view).id == "spot-suitability/disruption-budget-several"
 
 
 # Taken for protection
