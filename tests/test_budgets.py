@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from webhook import bounds
-from webhook.bundle import load_bundle
+from webhook.bundle import SHIPPED, load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import ENGINE, NOTHING, Outcome
 from webhook.engine import VIOLATIONS_AT_MOST, decide
@@ -17,15 +17,22 @@ from webhook.review import decode_review
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from webhook.decision import Decision, Finding
+    from webhook.index import Index
 
 INDEX = load_bundle().index
 RESERVED = "qos.coreweave.cloud/interruptible"
 
 
 def judged(
-    obj: bytes, resource: str = "pods", group: str = "", phase: Phase = Phase.VALIDATE, **changes: Any
+    obj: bytes,
+    resource: str = "pods",
+    group: str = "",
+    phase: Phase = Phase.VALIDATE,
+    index: Index = INDEX,
+    **changes: Any,
 ) -> Decision:
     request = {
         "uid": "u",
@@ -39,7 +46,7 @@ def judged(
     }
     envelope = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     body = json.dumps(envelope).encode().replace(b'"OBJECT"', obj)
-    return decide(decode_review(body), INDEX, Context(phase=phase, now=utc_now()))
+    return decide(decode_review(body), index, Context(phase=phase, now=utc_now()))
 
 
 def pod(**parts: Any) -> bytes:
@@ -210,3 +217,20 @@ def test_I7_invalid_utf8_inside_an_object_is_refused_in_words(phase: Phase, reso
     else:
         assert decision.malformed
         assert "not valid UTF-8" in decision.findings[0].reason
+
+
+def test_I6_what_a_team_s_own_expressions_go_over_has_a_smaller_bound(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("""apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: named}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE]}]}
+  validations: [{expression: "has(object.spec)", message: no spec}]
+""")
+    variables = [{"name": f"VARIABLE_{number}", "value": "x"} for number in range(25_000)]
+    value = pod(spec={"containers": [{"name": "main", "image": "x", "env": variables}]})
+    assert not judged(value).findings
+    finding = over_bound(judged(value, index=load_bundle([SHIPPED, policy]).index))
+    assert finding.outcome is Outcome.DENY
+    assert "the 4 MiB that are judged" in finding.reason

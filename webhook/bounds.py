@@ -19,9 +19,9 @@ DECODED_AT_MOST: Final = 16 * _MIB
 """Bytes that an object may take as Python values. A request has two objects, and its body may have 7 MiB. An ordinary
 object takes 8 times its JSON, so this is one of 2 MiB, which etcd does not take (1.5 MiB)."""
 
-POOL_DECODED_AT_MOST: Final = 4 * _MIB
-"""The same of a node pool, over which expressions go item by item, at 2 us each. One that lists 4,000 nodes in its
-status takes 3 MiB."""
+READ_AT_MOST: Final = 4 * _MIB
+"""The same where expressions go over the object item by item, at 2 us each: those of a node pool's reader, or a team's
+own. A pool that lists 4,000 nodes in its status takes 3 MiB, a Pod with 5,000 environment variables 2 MiB."""
 
 _OF_CONTAINER: Final = 200
 _OF_QUOTE: Final = 32

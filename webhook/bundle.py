@@ -239,6 +239,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
         template_outcome=kind.template_outcome,
         unknown_outcome=kind.unknown_outcome,
         counts_replicas=kind.counts_replicas,
+        expressions=kind.expressions,
         any_size=kind.any_size,
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.bounds import DECODED_AT_MOST, POOL_DECODED_AT_MOST, Counts, OverBoundError
+from webhook.bounds import DECODED_AT_MOST, READ_AT_MOST, Counts, OverBoundError
 from webhook.context import Phase
 from webhook.decision import ENGINE, NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
@@ -112,7 +112,7 @@ class _Evaluation:
         self.context = context
         self.recording = Recording() if context.trace else None
         self.trace: Trace = self.recording or SILENCE
-        self.subject = Judged(request, self.trace, POOL_DECODED_AT_MOST if route.pool else DECODED_AT_MOST)
+        self.subject = Judged(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}

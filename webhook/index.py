@@ -60,6 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         unknown_outcome: the most a finding about something unknown may become on the server.
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
         guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
+        expressions: a team's own expressions go over the whole object.
         any_size: it judges labels, also those of an object that is too large to be judged otherwise.
     """
 
@@ -80,6 +81,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     unknown_outcome: Outcome
     counts_replicas: bool = False
     guards_namespaces: bool = False
+    expressions: bool = False
     any_size: bool = False
 
     def matches(self, operation: str, group: str, path: str) -> bool:
@@ -179,7 +181,7 @@ class Route(msgspec.Struct, frozen=True):
         guards: policies with ``breakGlass`` that look at the object, whatever is done with it.
         needs: what all of them together ask of the cluster.
         particular: some policy names API versions, names or a scope, so each request must be compared with it.
-        pool: the object is a node pool.
+        expressions: expressions go over the object: a team's own, or those of a node pool's reader.
     """
 
     direct: tuple[Policy, ...]
@@ -188,7 +190,7 @@ class Route(msgspec.Struct, frozen=True):
     guards: tuple[Policy, ...]
     needs: Needs
     particular: bool
-    pool: bool
+    expressions: bool
     _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
 
     def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
@@ -343,5 +345,5 @@ class Index:
             guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
             any(policy.particular for policy in chosen),
-            (group, path) in self._pools,
+            (group, path) in self._pools or any(policy.expressions for policy in chosen),
         )

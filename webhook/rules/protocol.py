@@ -259,6 +259,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         unknown_outcome: the most a finding about something unknown may become on the server.
         counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
         guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
+        expressions: a team's own expressions go over the whole object, and take longer the larger it is.
         any_size: it judges labels, also those of an object that is too large to be judged otherwise.
         pods_alone: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
             that change Pods.
@@ -276,6 +277,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     unknown_outcome: Outcome = Outcome.WARN
     counts_replicas: bool = False
     guards_namespaces: bool = False
+    expressions: bool = False
     any_size: bool = False
     pods_alone: bool = False
     writes: tuple[str, ...] = ()

@@ -191,4 +191,5 @@ KIND: Final = PolicyKind(
     compile=_compile,
     rules=_no_default,
     template_outcome=Outcome.DENY,
+    expressions=True,
 )
