@@ -76,7 +76,7 @@ def of_a_bare_pod(thing: dict[str, Any], namespace: str) -> str:
 
 _BARE_POD = """\
 [spot-suitability] nothing makes this Pod again: when its spot node is reclaimed, it is gone for good (at
-    metadata.ownerReferences)
+    metadata.ownerReferences) [spot-suitability/bare-pod]
   It has no controller. A Job starts work anew that ends by itself, a Deployment what always runs.
   Fix: let a Job or a Deployment make it, of this Pod's metadata and spec:
     apiVersion: batch/v1
