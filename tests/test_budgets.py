@@ -233,4 +233,4 @@ spec:
     assert not judged(value).findings
     finding = over_bound(judged(value, index=load_bundle([SHIPPED, policy]).index))
     assert finding.outcome is Outcome.DENY
-    assert "the 4 MiB that are judged" in finding.reason
+    assert "more than the 4 that are judged" in finding.reason
