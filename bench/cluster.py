@@ -27,7 +27,7 @@ from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.webhook import WebhookError
-from webhook.capacity.targeting import CAPACITY_LABEL
+from webhook.capacity.placement.target import CAPACITY_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,7 +20,7 @@ from bench.decisions import example_cases, flatness, latency, pod_cases
 from bench.hostile import attacks, hostile
 from bench.serving import serving
 from webhook.bundle import load_bundle
-from webhook.cluster.files import FileState
+from webhook.manifests.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

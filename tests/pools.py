@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
-from webhook.capacity.provider import Label, Provider
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.provider import Label, Provider
 from webhook.cluster.protocol import ClusterView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.capacity.requirements import Requirements
+    from webhook.capacity.providers.requirements import Requirements
 
 CKS = shipped_provider("cks")
 POOL_LABEL = CKS.pool_label

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from webhook.policy.facts import CapacityProviderSpec
+from webhook.capacity.providers.schema import CapacityProviderSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from webhook.policy.pools import GraceWindowSpec, NodePoolReaderSpec
+    from webhook.capacity.providers.reader_schema import GraceWindowSpec, NodePoolReaderSpec
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "providers.md"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from webhook.bundle import policy_kinds
-from webhook.cli.policy_schema import policy_schema
+from webhook.cli.export.policy_schema import policy_schema
 from webhook.findings import anchor_of, as_markdown, finding_texts
 from webhook.policy.common import PolicySpec
 

@@ -12,7 +12,7 @@ from unittest import mock
 from tests.admission import BUNDLE
 from webhook.cel import library
 from webhook.cel.library import CelCpp
-from webhook.cli.configurations import configurations
+from webhook.cli.export.configurations import configurations
 from webhook.policy.match import resource_matches
 
 if TYPE_CHECKING:

@@ -23,15 +23,16 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for found, text in BLOCK.findall((ROOT / page).read_text()) if found == language]
 
 
-def test_a_policy_kind_is_two_modules_that_are_found_by_looking(
+def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, rule = blocks("docs/adding-a-policy-kind.md", "python")
+    model, rule, face = blocks("docs/adding-a-policy-kind.md", "python")
     texts, policy = blocks("docs/adding-a-policy-kind.md", "yaml")
     msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
-    (tmp_path / "rules").mkdir()
-    (tmp_path / "rules" / "priority_class_spec.py").write_text(model)
-    (tmp_path / "rules" / "priority_class.py").write_text(rule)
+    folder = tmp_path / "rules" / "priority_class"
+    folder.mkdir(parents=True)
+    for name, text in (("spec", model), ("rule", rule), ("__init__", face)):
+        (folder / f"{name}.py").write_text(text)
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "team.yaml").write_text(policy)
     monkeypatch.setattr(webhook.rules, "__path__", [*webhook.rules.__path__, str(tmp_path / "rules")])
@@ -48,7 +49,7 @@ def test_a_policy_kind_is_two_modules_that_are_found_by_looking(
         )
     finally:
         bundle.policy_kinds.cache_clear()
-        for module in ("webhook.rules.priority_class", "webhook.rules.priority_class_spec"):
+        for module in [name for name in sys.modules if name.startswith("webhook.rules.priority_class")]:
             sys.modules.pop(module, None)
     assert exit_code == 1
     printed = capsys.readouterr().out

@@ -30,9 +30,9 @@ WITHOUT_EXAMPLE = {
 
 def ids_in_code() -> Iterator[str]:
     """Yield the ids that the modules of rules, and of all else that makes findings, write."""
-    slugs = {kind.compile.__module__.rpartition(".")[2]: kind.slug for kind in policy_kinds().values()}
+    slugs = {kind.slug.replace("-", "_"): kind.slug for kind in policy_kinds().values()}
     for file in PACKAGE.rglob("*.py"):
-        slug = next((slug for module, slug in slugs.items() if file.stem.startswith(module)), "")
+        slug = slugs.get(file.parent.name, "")
         for call in ast.walk(ast.parse(file.read_text())):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name | ast.Attribute):
                 continue

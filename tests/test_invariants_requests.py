@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from tests import scheduler, strategies
 from tests.admission import BUNDLE, NOW, Admission, answered, cluster, defaulted, response, review
-from webhook.cli.judging import Judge
-from webhook.cli.kinds import Kinds
-from webhook.cluster.manifests import Manifest
+from webhook.cli.judging.judge import Judge
+from webhook.cli.judging.kinds import Kinds
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
+from webhook.enforcement import BUILT_IN_CONTROLLERS
 from webhook.engine import decide
 from webhook.kube.defaults import default_workload
+from webhook.manifests.objects import Manifest
 from webhook.review import UserInfo, decode_review
-from webhook.settling import BUILT_IN_CONTROLLERS
 
 JSON = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from webhook.bundle import OWN_NAMESPACE, SHIPPED, load_bundle
-from webhook.capacity.provider import sizers_by_resource
+from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.cli import main
 from webhook.policy.document import policy_files
 from webhook.server.limits import LIMITS

@@ -11,7 +11,7 @@ import yaml
 
 from tests.providers_page import ORDER, PAGE, ROOT, render
 from webhook.bundle import load_bundle
-from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.cli import main
 from webhook.policy.errors import PolicyErrors
 

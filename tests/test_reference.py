@@ -11,7 +11,7 @@ import yaml
 
 from tests.reference import EVERY, FINDINGS_PAGE, PAGES, findings_page, marked, render
 from webhook.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
-from webhook.cli.policy_schema import spec_models
+from webhook.cli.export.policy_schema import spec_models
 from webhook.documents import read_documents
 from webhook.policy.loader import validate_document
 

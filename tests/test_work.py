@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tests.test_budgets import MANY, keys
 from webhook import bounds
 from webhook.bundle import load_bundle
-from webhook.capacity import targeting
-from webhook.cluster.files import FileState
+from webhook.capacity.placement import target as targeting
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
 from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.manifests.state import FileState
 from webhook.response import respond
 from webhook.review import decode_review
-from webhook.rules.node_pool_rules_budgets import BUDGETS_AT_MOST
+from webhook.rules.node_pool_rules.budgets import BUDGETS_AT_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import os
 import pkgutil
 from functools import cache
@@ -18,15 +19,16 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
+import webhook.policy
 import webhook.rules
-from webhook.capacity.compile import compile_provider
+from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.schema import CapacityProviderSpec, WorkloadTemplatesSpec
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.policy.common import ExemptionSpec
 from webhook.policy.document import EXEMPTION, FACTS, passed_over, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
-from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
 from webhook.policy.loader import load_documents
 from webhook.policy.match import Exemption, Matcher
 from webhook.policy.terms import Enforcement
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from webhook.capacity.provider import Provider
-    from webhook.capacity.reader import PoolReader
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.reader import PoolReader
     from webhook.policy.common import ExemptSpec, PolicySpec, ResourceRuleSpec
     from webhook.policy.document import PolicyDocument
 
@@ -54,13 +56,21 @@ OWN_NAMESPACE: Final = "spotgate-system"
 
 @cache
 def policy_kinds() -> Mapping[str, PolicyKind]:
-    """Every policy kind there is: the ``KIND`` of each module in `webhook.rules`, by name."""
-    kinds: dict[str, PolicyKind] = {}
-    for module in pkgutil.iter_modules(webhook.rules.__path__):
-        kind = getattr(importlib.import_module(f"webhook.rules.{module.name}"), "KIND", None)
-        if isinstance(kind, PolicyKind):
-            kinds[kind.name] = kind
-    return dict(sorted(kinds.items()))
+    """Return every policy kind by name: the ``KIND`` of each folder in `webhook.rules`."""
+    folders = [each.name for each in pkgutil.iter_modules(webhook.rules.__path__) if each.ispkg]
+    kinds: list[PolicyKind] = [importlib.import_module(f"webhook.rules.{name}").KIND for name in folders]
+    return {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.name)}
+
+
+def example_files() -> dict[str, Path]:
+    """Return the example of every kind of document, by kind. The pages in docs/ show the same."""
+    others = Path(webhook.policy.__file__).with_name("examples").glob("*.yaml")
+    of_kinds = {name: _folder(kind) / "example.yaml" for name, kind in policy_kinds().items()}
+    return dict(sorted(({file.stem: file for file in others} | of_kinds).items()))
+
+
+def _folder(kind: PolicyKind) -> Path:
+    return Path(inspect.getfile(kind.compile)).parent
 
 
 def document_kinds() -> dict[str, type[BaseModel]]:

@@ -20,6 +20,7 @@ from webhook.bounds import DECODED_AT_MOST, READ_AT_MOST, Counts, OverBoundError
 from webhook.context import Phase
 from webhook.decision import ENGINE, NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
 from webhook.documents import field_path
+from webhook.enforcement import Settling, Undecided
 from webhook.kube.affinity import Answer
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
@@ -29,7 +30,6 @@ from webhook.patch import Recorder, pointer
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null
 from webhook.rules.protocol import NO_NEEDS
-from webhook.settling import Settling, Undecided
 from webhook.subject import Judged
 
 if TYPE_CHECKING:

@@ -60,8 +60,8 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def finding_texts() -> Mapping[str, FindingText]:
     """Return the text of every finding, by id."""
     texts: dict[str, FindingText] = {}
-    for file in sorted([*_PACKAGE.glob("*_findings.yaml"), *_PACKAGE.glob("rules/*_findings.yaml")]):
-        slug = file.stem.removesuffix("_findings").replace("_", "-")
+    of_kinds = {file.parent.name.replace("_", "-"): file for file in sorted(_PACKAGE.glob("rules/*/findings.yaml"))}
+    for slug, file in {"object": _PACKAGE / "object_findings.yaml", **of_kinds}.items():
         written = yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
         found = msgspec.convert(written, dict[str, FindingText])
         texts |= {f"{slug}/{what}": text for what, text in found.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.supply import in_play
+from webhook.capacity.placement.supply import in_play
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
 from webhook.globs import Globs
@@ -22,7 +22,7 @@ from webhook.rules.protocol import NO_NEEDS, Mutator, Particulars, Validator
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Outcome
     from webhook.kube.templates import Workload

@@ -9,8 +9,8 @@ import string
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from webhook.capacity.provider import pool_resources
-from webhook.capacity.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
+from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
+from webhook.capacity.providers.provider import pool_resources
 from webhook.globs import Globs, is_glob
 from webhook.kube.resources import (
     GONE,

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhook.bundle import load_bundle
-from webhook.capacity.pool import CapacityType, Gpu
-from webhook.capacity.query import Query
-from webhook.capacity.sizes import joined
+from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.sizes import joined
 
 if TYPE_CHECKING:
-    from webhook.capacity.reader import PoolReader
-    from webhook.capacity.sizes import Sizer
+    from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.providers.sizes import Sizer
 
 READERS = load_bundle().readers
 SIZERS = tuple(reader.sizer for reader in READERS if reader.sizer is not None)

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.budget import Budgets
-from webhook.capacity.pool import CapacityType, Pool
-from webhook.capacity.targeting import Target
+from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.target import Target
+from webhook.capacity.providers.pool import CapacityType, Pool
 
 if TYPE_CHECKING:
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
 
 CKS = shipped_provider("cks")
 GKE = replace(CKS, name="gke", title="GKE", grace_budget=15, safety_margin=0)

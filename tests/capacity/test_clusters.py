@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.clusters import cluster_of, same_cluster
-from webhook.capacity.fallback import Cover, Fallbacks
-from webhook.capacity.sizes import joined, sizes_in
+from webhook.capacity.placement.fallback import Cover, Fallbacks
+from webhook.capacity.providers.clusters import cluster_of, same_cluster
+from webhook.capacity.providers.sizes import joined, sizes_in
 
 if TYPE_CHECKING:
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.providers.pool import Pool
 
 PROVIDERS = {name: shipped_provider(name) for name in ("aks", "eks", "gke")}
 READERS = {reader.kind: reader for provider in PROVIDERS.values() for reader in provider.readers}

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tests.pools import ALL
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.fallback import Cover, Fallbacks, Need, Require, Worse
-from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.placement.fallback import Cover, Fallbacks, Need, Require, Worse
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 
 REQUIRES: tuple[Require, ...] = ("any", "standard", "gpu", "same-type")
 

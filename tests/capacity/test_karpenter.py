@@ -9,7 +9,7 @@ import yaml
 from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 
 (READER,) = shipped_provider("karpenter").readers
 

@@ -14,15 +14,15 @@ from tests.capacity.test_targeting import expression, pod_of
 from tests.pools import cks_pool, other_pool, view_of
 from tests.rules.conftest import shipped_provider, subject_of
 from tests.rules.placement import SPOT, placed, rule
-from webhook.capacity.budget import Budgets
-from webhook.capacity.targeting import NotTargeting, Target, target_of
+from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.cluster.protocol import ClusterView
 from webhook.cluster.view import cluster_view, node_facts
 from webhook.kube.affinity import Answer, admits, terms_of
 from webhook.kube.pod import Pod, PodSpec, decode_pod
 
 if TYPE_CHECKING:
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.providers.pool import Pool
 
 NAMES = ("aks", "cks", "eks", "gke", "karpenter")
 ALL = {name: shipped_provider(name) for name in NAMES}

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 
 if TYPE_CHECKING:
-    from webhook.capacity.reader import PoolReader
+    from webhook.capacity.providers.reader import PoolReader
 
 READERS: dict[str, PoolReader] = {
     reader.kind: reader for name in ("gke", "eks", "aks") for reader in shipped_provider(name).readers

@@ -10,13 +10,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.capacity.compile import compile_provider
-from webhook.capacity.pool import CapacityType, Gpu, Pool, Taint
-from webhook.capacity.query import Query, problem_with
-from webhook.policy.facts import CapacityProviderSpec
+from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.query import Query, problem_with
+from webhook.capacity.providers.schema import CapacityProviderSpec
 
 if TYPE_CHECKING:
-    from webhook.capacity.reader import PoolReader
+    from webhook.capacity.providers.reader import PoolReader
 
 CKS = Path(__file__).parents[2] / "policies" / "providers" / "cks.yaml"
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.pool import CapacityType, Gpu
-from webhook.capacity.requirements import OPERATORS, Requirements, read_requirements
+from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.requirements import OPERATORS, Requirements, read_requirements
 
 KARPENTER = shipped_provider("karpenter")
 (READER,) = KARPENTER.readers

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pools import ALL, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
-from webhook.capacity.pool import CapacityType, Pool
-from webhook.capacity.provider import Label
-from webhook.capacity.selector import select
-from webhook.capacity.supply import supply_of
+from webhook.capacity.placement.selector import select
+from webhook.capacity.placement.supply import supply_of
+from webhook.capacity.providers.pool import CapacityType, Pool
+from webhook.capacity.providers.provider import Label
 
 if TYPE_CHECKING:
     from webhook.kube.pod import Requirement

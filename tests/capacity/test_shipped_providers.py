@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from webhook.bundle import load_bundle
-from webhook.capacity.budget import Budgets
-from webhook.capacity.provider import readers_by_resource
-from webhook.capacity.targeting import NotTargeting, Target, target_of
+from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.target import NotTargeting, Target, target_of
+from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.pod import Pod, decode_pod
 
 if TYPE_CHECKING:
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.providers.pool import Pool
 
 PROVIDERS = load_bundle().providers
 READERS = readers_by_resource(PROVIDERS.values())

@@ -9,12 +9,12 @@ import yaml
 from msgspec.structs import replace
 
 from tests.rules.conftest import PROVIDERS, shipped_provider
-from webhook.capacity.compile import compile_provider
-from webhook.capacity.pool import Pool, Size
-from webhook.capacity.provider import Provider, readers_by_resource, sizers_by_resource
-from webhook.capacity.query import Query
-from webhook.capacity.sizes import joined, merged, sizes_in, unsized
-from webhook.policy.facts import CapacityProviderSpec
+from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.pool import Pool, Size
+from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.schema import CapacityProviderSpec
+from webhook.capacity.providers.sizes import joined, merged, sizes_in, unsized
 
 EKS, GKE, AKS, KARPENTER = map(shipped_provider, ("eks", "gke", "aks", "karpenter"))
 (SIZERS,) = sizers_by_resource([EKS, GKE, AKS]).values()

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from tests.pools import ALL, CKS, EKS, GKE, KARPENTER, ONLY_CKS, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.conftest import owned_by
-from webhook.capacity import targeting
-from webhook.capacity.pool import CapacityType, Gpu, Pool
-from webhook.capacity.query import Query
-from webhook.capacity.supply import supply_of
-from webhook.capacity.targeting import NotTargeting, Target, kept, target_of
+from webhook.capacity.placement import target as targeting
+from webhook.capacity.placement.supply import supply_of
+from webhook.capacity.placement.target import NotTargeting, Target, kept, target_of
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.query import Query
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.pod import Pod, decode_pod
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.pool import CapacityType, Gpu, Pool
-from webhook.capacity.query import Query
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.query import Query
 
 READERS = {
     reader.kind: reader for name in ("gke", "eks", "aks", "karpenter") for reader in shipped_provider(name).readers

@@ -19,7 +19,7 @@ from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.decision import SILENCE
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
-from webhook.rules.validation_values import values_of
+from webhook.rules.validation.values import values_of
 from webhook.subject import Judged
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the command line is to `webhook.cli.inputs`, in a process without threads: reports each object in a line.
+"""What the command line is to `webhook.cli.judging.inputs`, in a process without threads: reports each object in a line.
 
 ``PROCESSES`` is how many the machine has cores for, ``DO`` what happens while an object is reported: ``die``, or
 ``wait`` for as many ``SECONDS``.
@@ -10,11 +10,12 @@ import sys
 import time
 from argparse import ArgumentParser
 
-from webhook.cli import check, inputs, parallel
+from webhook.cli.commands import check
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.judging import Judgement, path_of
-from webhook.cli.project import take_project_file
-from webhook.cluster.manifests import Manifest
+from webhook.cli.judging import inputs, parallel
+from webhook.cli.judging.judge import Judgement, path_of
+from webhook.cli.judging.project import take_project_file
+from webhook.manifests.objects import Manifest
 
 
 def report(manifest: Manifest, judgement: Judgement) -> str:

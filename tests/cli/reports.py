@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from webhook.cli.additions import Addition
-from webhook.cli.report import Judged, PolicyTitle, PolicyWarning, Report, Result, Unreadable
+from webhook.cli.output.additions import Addition
+from webhook.cli.output.report import Judged, PolicyTitle, PolicyWarning, Report, Result, Unreadable
 from webhook.findings import finding_texts
 
 HOSTILE = (

@@ -12,7 +12,7 @@ import yaml
 
 from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 from webhook.cli import options
-from webhook.cli.judging import path_of
+from webhook.cli.judging.judge import path_of
 from webhook.documents import field_path
 
 if TYPE_CHECKING:

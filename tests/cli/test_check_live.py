@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import POD
-from webhook.cli import live_state
+from webhook.cli.judging import live_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
-from webhook.cli import fix, inputs
+from webhook.cli.commands import fix
+from webhook.cli.judging import inputs
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 from tests.cli.conftest import POD, POLICIES, SPOT_POD, SPOT_POOL
 from tests.cli.test_output import FINDING, judged
-from webhook.cli import output_github, output_policyreport, output_sarif
-from webhook.cli.report import Report
-from webhook.cli.reporting import team_of
+from webhook.cli.output import github as output_github
+from webhook.cli.output import policyreport as output_policyreport
+from webhook.cli.output import sarif as output_sarif
+from webhook.cli.output.report import Report
+from webhook.cli.output.reporting import team_of
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:

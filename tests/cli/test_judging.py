@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from webhook.bundle import Bundle, load_bundle
-from webhook.cli.judging import Judge, Judgement
-from webhook.cli.kinds import Kinds
-from webhook.cluster.files import view_of
-from webhook.cluster.manifests import Manifest
+from webhook.cli.judging.judge import Judge, Judgement
+from webhook.cli.judging.kinds import Kinds
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
+from webhook.manifests.objects import Manifest
+from webhook.manifests.state import view_of
 from webhook.review import UserInfo
 
 POOLS: Final = [

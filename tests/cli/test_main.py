@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from webhook import __version__, cli
-from webhook.cli import COMMANDS, check
+from webhook.cli import COMMANDS
+from webhook.cli.commands import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable

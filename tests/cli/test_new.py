@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.reference import PAGES, marked
-from webhook.cli.policy_schema import spec_models
+from webhook.cli.export.policy_schema import spec_models
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run

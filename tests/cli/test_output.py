@@ -13,8 +13,8 @@ import pytest
 
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
-from webhook.cli import output_table
-from webhook.cli.report import Judged, Patch, Report, Result
+from webhook.cli.output import table as output_table
+from webhook.cli.output.report import Judged, Patch, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from tests.cli.policy_tests import (
     expecting,
     policy_test,
 )
-from webhook.cli.policy_tests_expectations import differences, golden_difference
+from webhook.cli.policy_tests.expectations import differences, golden_difference
 from webhook.decision import Verdict
 from webhook.policy.policy_test import ExpectSpec
 

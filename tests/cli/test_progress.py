@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, sys
-from webhook.cli import main, parallel
+from webhook.cli import main
+from webhook.cli.judging import parallel
 os.sched_getaffinity = lambda _: set(range(int(os.environ["PROCESSES"])))
 parallel.WORTH = int(os.environ["WORTH"])
 sys.exit(main(["check", "-o", "json", "d"]))

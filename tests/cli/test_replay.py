@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from webhook.bundle import load_bundle
-from webhook.cluster.files import FileState
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
+from webhook.manifests.state import FileState
 from webhook.response import respond
 from webhook.review import decode_review
 from webhook.server.recording import encode_line

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from tests.cli.reports import HOSTILE, reports
 from tests.cli.test_output import FINDING, judged
 from tests.golden import formats
-from webhook.cli import main, output_html
-from webhook.cli.report import Judged, Report, Result
+from webhook.cli import main
+from webhook.cli.output import html as output_html
+from webhook.cli.output.report import Judged, Report, Result
 from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:

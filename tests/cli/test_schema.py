@@ -11,7 +11,7 @@ from jsonschema import Draft7Validator
 
 from tests.reference import resolved
 from webhook.bundle import SHIPPED, document_kinds, load_bundle
-from webhook.cli.policy_schema import editor_schema, spec_models
+from webhook.cli.export.policy_schema import editor_schema, spec_models
 from webhook.documents import read_documents
 from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors

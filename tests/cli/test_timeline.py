@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.bundle import load_bundle
-from webhook.capacity.budget import Budget
-from webhook.capacity.pool import CapacityType, Gpu, Pool
-from webhook.capacity.provider import Timeline as Reclaim
-from webhook.cli import timeline_svg, timeline_text
+from webhook.capacity.placement.budget import Budget
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.provider import Timeline as Reclaim
+from webhook.cli.explain import timeline_svg, timeline_text
+from webhook.cli.explain.timeline import AS_WRITTEN, Timeline, clock, ticks, timeline_of
 from webhook.cli.terminal import plain
-from webhook.cli.timeline import AS_WRITTEN, Timeline, clock, ticks, timeline_of
 from webhook.kube.pod import Pod, decode_pod
 
 if TYPE_CHECKING:
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
 
 PROVIDERS = load_bundle().providers
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,10 +13,10 @@ import pytest
 
 from webhook.bundle import load_bundle
 from webhook.cluster.api import Api, ApiError
-from webhook.cluster.files import view_of
 from webhook.cluster.live import LiveState
-from webhook.cluster.manifests import read_manifests
 from webhook.cluster.mirror import Pace
+from webhook.manifests.objects import read_manifests
+from webhook.manifests.state import view_of
 from webhook.server.log import configure_logging
 
 if TYPE_CHECKING:

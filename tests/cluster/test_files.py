@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.bundle import load_bundle
-from webhook.capacity.pool import CapacityType
-from webhook.cluster.files import FileState, StateErrors, view_of
-from webhook.cluster.manifests import read_manifests
+from webhook.capacity.providers.pool import CapacityType
+from webhook.manifests.objects import read_manifests
+from webhook.manifests.state import FileState, StateErrors, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterState, ClusterView
 
 PROVIDER = """\

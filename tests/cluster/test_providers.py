@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from webhook.bundle import load_bundle
-from webhook.cluster.files import FileState
+from webhook.manifests.state import FileState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from webhook.bundle import SHIPPED, load_bundle
-from webhook.capacity.compile import compile_provider
+from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Pace
-from webhook.policy.facts import CapacityProviderSpec
 from webhook.server.log import configure_logging
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.controlplane.cluster import Cluster
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
 
 PROVIDERS = {"cks": load_bundle().providers["cks"]}

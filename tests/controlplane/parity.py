@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.controlplane.parity_answers import Answer, Refusal
+from webhook.enforcement import NEVER_DENIED
 from webhook.kube.defaults import TEXTS
-from webhook.settling import NEVER_DENIED
 
 if TYPE_CHECKING:
     from tests.controlplane.parity_answers import Identity, Offline, Server

@@ -16,12 +16,12 @@ import orjson
 
 from webhook.cli import main
 from webhook.cli.exits import CANNOT_JUDGE
-from webhook.cli.judging import defaulted
-from webhook.cluster.files import DEFAULT_NAMESPACE
-from webhook.cluster.manifests import read_manifests
+from webhook.cli.judging.judge import defaulted
 from webhook.context import Phase
 from webhook.decision import Decision, Finding, Outcome
 from webhook.kube.resources import resource_of
+from webhook.manifests.objects import read_manifests
+from webhook.manifests.state import DEFAULT_NAMESPACE
 from webhook.response import respond
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.controlplane.other_webhook import serve
 from tests.controlplane.registration import MUTATING, VALIDATING
 from tests.controlplane.webhook import WebhookError
 from webhook.bundle import load_bundle
-from webhook.cli.configurations import configurations
+from webhook.cli.export.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

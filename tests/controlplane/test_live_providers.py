@@ -11,14 +11,14 @@ from tests.controlplane.cluster import start_cluster
 from tests.controlplane.live import admin, following, until
 from tests.controlplane.populate import CRDS, wait_for_crds
 from webhook.bundle import load_bundle
-from webhook.cluster.files import FileState
+from webhook.manifests.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.controlplane.cluster import Cluster
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.providers.pool import Pool
     from webhook.cluster.protocol import ClusterView
 
 STATES = CRDS.parents[1] / "golden" / "state"

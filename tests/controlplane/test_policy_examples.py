@@ -24,12 +24,12 @@ from tests.controlplane.webhook import (
     start_on_free_ports,
 )
 from webhook.bundle import load_bundle
-from webhook.cli.kinds import Kinds
-from webhook.cli.policy_tests import read_tests
-from webhook.cli.policy_tests_case import Case
-from webhook.cli.policy_tests_expectations import differences
-from webhook.cluster.manifests import read_manifests
+from webhook.cli.judging.kinds import Kinds
+from webhook.cli.policy_tests.case import Case
+from webhook.cli.policy_tests.expectations import differences
+from webhook.cli.policy_tests.run import read_tests
 from webhook.decision import Verdict
+from webhook.manifests.objects import read_manifests
 from webhook.policy.policy_test import ExpectSpec
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tests.controlplane.cluster import Cluster
     from tests.controlplane.parity_answers import Server
-    from webhook.cluster.manifests import Manifest
+    from webhook.manifests.objects import Manifest
 
 JSON = dict[str, Any]
 

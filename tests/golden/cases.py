@@ -19,9 +19,9 @@ import orjson
 import yaml
 
 from webhook.bundle import load_bundle
-from webhook.cluster.files import FileState
 from webhook.context import ASSUMED_VERSION, UNKNOWN, Context, Phase
 from webhook.engine import decide
+from webhook.manifests.state import FileState
 from webhook.response import respond
 from webhook.review import decode_review
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from webhook.capacity.providers.schema import CapacityProviderSpec, WorkloadTemplatesSpec
 from webhook.policy.common import KindGlob, PolicySpec
 from webhook.policy.document import PolicyDocument, passed_over, policy_files
-from webhook.policy.facts import CapacityProviderSpec, WorkloadTemplatesSpec
 from webhook.policy.loader import load_documents
 
 if TYPE_CHECKING:

@@ -10,17 +10,17 @@ import jsonpatch
 import msgspec
 import yaml
 
-from webhook.capacity.compile import compile_provider
+from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import SILENCE, Trace
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod, decode_pod
 from webhook.kube.workload import Surroundings, surroundings_of
 from webhook.patch import Recorder
-from webhook.policy.facts import CapacityProviderSpec
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
 
 PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
 

@@ -10,7 +10,7 @@ from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.kube.pod import Pod
 from webhook.review import GroupVersionResource
-from webhook.rules.node_pool_rules import NodePoolRules
+from webhook.rules.node_pool_rules.rule import NodePoolRules
 
 if TYPE_CHECKING:
     from webhook.decision import Outcome, Violation

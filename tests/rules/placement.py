@@ -10,13 +10,13 @@ from tests.rules.conftest import owned_by, patched, subject_of
 from webhook.context import Context, Phase
 from webhook.decision import Outcome
 from webhook.rules.protocol import Facts
-from webhook.rules.spot_placement import KIND, SpotPlacement
+from webhook.rules.spot_placement.rule import KIND, SpotPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.capacity.pool import Pool
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Violation
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests import strategies
 from tests.rules.conftest import owned_by, patched, request_for, shipped_provider, subject_of
-from webhook.capacity.pool import Taint
+from webhook.capacity.providers.pool import Taint
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
 from webhook.decision import Outcome, Recording, Violation
@@ -19,13 +19,13 @@ from webhook.kube.containers import hook_sleeps
 from webhook.kube.pod import decode_pod
 from webhook.policy.errors import SpecError
 from webhook.review import GroupVersionResource
-from webhook.rules import spot_placement
-from webhook.rules.graceful_termination import KIND, GracefulTermination
+from webhook.rules.graceful_termination.rule import KIND, GracefulTermination
 from webhook.rules.protocol import PODS_CREATE, Facts, Mutator, Validator
+from webhook.rules.spot_placement import rule as spot_placement
 
 if TYPE_CHECKING:
     from tests.rules.conftest import FakeSubject
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.providers.pool import Pool
     from webhook.kube.edit import PodEditor
 
 JSON = dict[str, Any]

@@ -24,7 +24,7 @@ from tests.rules.nodepools import (
     told,
 )
 from webhook.decision import Outcome, Recording
-from webhook.rules.node_pool_rules_checks import FieldRule
+from webhook.rules.node_pool_rules.checks import FieldRule
 
 DENY, WARN = Outcome.DENY, Outcome.WARN
 

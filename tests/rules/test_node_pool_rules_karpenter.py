@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.nodepools import JSON, KARPENTER, judge, shipped, told
-from webhook.capacity.requirements import read_requirements
+from webhook.capacity.providers.requirements import read_requirements
 from webhook.decision import Outcome
-from webhook.rules.node_pool_rules_budgets import judge_budgets
-from webhook.rules.node_pool_rules_karpenter import Diversity, diversity_of
+from webhook.rules.node_pool_rules.budgets import judge_budgets
+from webhook.rules.node_pool_rules.karpenter import Diversity, diversity_of
 
 DENY, WARN = Outcome.DENY, Outcome.WARN
 AWS = "karpenter.k8s.aws"

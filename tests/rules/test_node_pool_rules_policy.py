@@ -12,8 +12,8 @@ from tests.rules.nodepools import CKS, JSON, KARPENTER, TAINT, judge, pool, told
 from webhook.bundle import load_bundle
 from webhook.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
-from webhook.rules.node_pool_rules import NodePoolRules
-from webhook.rules.node_pool_rules_checks import Text, shown
+from webhook.rules.node_pool_rules.checks import Text, shown
+from webhook.rules.node_pool_rules.rule import NodePoolRules
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies" / "node-pool-rules.md"
 DENY, WARN = Outcome.DENY, Outcome.WARN

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.conftest import FakeSubject, request_for, shipped_provider
-from webhook.capacity.compile import compile_provider
-from webhook.capacity.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Recording, Violation
 from webhook.kube.pod import Pod
 from webhook.policy.errors import SpecError
-from webhook.policy.facts import CapacityProviderSpec
 from webhook.review import GroupVersionResource
-from webhook.rules.on_demand_fallback import KIND, OnDemandFallback
-from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
+from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
+from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts
 
 POLICIES = Path(__file__).parents[2] / "policies"

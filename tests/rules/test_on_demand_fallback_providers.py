@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.rules.conftest import FakeSubject, request_for, shipped_provider
-from webhook.capacity.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.sizes import joined, sizes_in
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.sizes import joined, sizes_in
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Violation
 from webhook.kube.pod import Pod
 from webhook.review import GroupVersionResource
-from webhook.rules.on_demand_fallback import KIND, OnDemandFallback
-from webhook.rules.on_demand_fallback_spec import OnDemandFallbackSpec
+from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
+from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts
 
 if TYPE_CHECKING:
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.providers.pool import Pool
 
 PROVIDERS = {name: shipped_provider(name) for name in ("cks", "karpenter", "gke", "eks", "aks")}
 FACTS = Facts(PROVIDERS)

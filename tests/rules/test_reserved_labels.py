@@ -23,8 +23,8 @@ from webhook.policy.errors import SpecError
 from webhook.policy.terms import BREAK_GLASS, Enforcement
 from webhook.review import GroupVersionKind, GroupVersionResource
 from webhook.rules.protocol import Facts
-from webhook.rules.reserved_labels import KIND, ReservedLabels
-from webhook.rules.reserved_labels_spec import ReservedLabelsSpec
+from webhook.rules.reserved_labels.rule import KIND, ReservedLabels
+from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {

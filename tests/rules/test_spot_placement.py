@@ -28,11 +28,11 @@ from tests.rules.placement import (
     required,
     rule,
 )
-from webhook.capacity.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.policy.errors import SpecError
 from webhook.rules.protocol import PODS_CREATE, Facts, Mutator, Validator
-from webhook.rules.spot_placement import KIND
+from webhook.rules.spot_placement.rule import KIND
 
 
 def test_a_gpu_pod_gets_the_tolerations_and_the_label_of_the_gpu_spot_pool() -> None:

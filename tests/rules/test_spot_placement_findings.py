@@ -27,12 +27,12 @@ from tests.rules.placement import (
     rule,
     said,
 )
-from webhook.capacity.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.cluster.protocol import ClusterView
 from webhook.decision import Outcome, Recording
 
 if TYPE_CHECKING:
-    from webhook.capacity.pool import Pool
+    from webhook.capacity.providers.pool import Pool
 
 NODE_POOL = 'metadata.annotations["spotgate.dev/node-pool"]'
 CAPACITY = 'metadata.labels["spotgate.dev/capacity"]'

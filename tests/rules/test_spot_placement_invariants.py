@@ -20,8 +20,8 @@ from tests.rules.placement import (
     required,
     rule,
 )
-from webhook.capacity.pool import CapacityType, Gpu
-from webhook.capacity.targeting import Target, target_of
+from webhook.capacity.placement.target import Target, target_of
+from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Answer, admits, terms_of
 from webhook.kube.pod import decode_pod
 from webhook.kube.tolerations import HARD_EFFECTS, covers, tolerates
@@ -29,8 +29,8 @@ from webhook.kube.tolerations import HARD_EFFECTS, covers, tolerates
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.capacity.pool import Pool
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod
 

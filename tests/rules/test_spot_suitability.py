@@ -31,8 +31,8 @@ from webhook.context import Context, Phase, utc_now
 from webhook.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.protocol import Facts
-from webhook.rules.spot_suitability import KIND as POLICY_KIND
-from webhook.rules.spot_suitability import SpotSuitability
+from webhook.rules.spot_suitability.rule import KIND as POLICY_KIND
+from webhook.rules.spot_suitability.rule import SpotSuitability
 
 if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView

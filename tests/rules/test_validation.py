@@ -29,9 +29,9 @@ from webhook.decision import SILENCE, Finding, Outcome
 from webhook.engine import decide, needs
 from webhook.policy.errors import PolicyErrors
 from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
-from webhook.rules.validation_compiler import Compiler
-from webhook.rules.validation_spec import ValidationSpec
-from webhook.rules.validation_values import values_of
+from webhook.rules.validation.compiler import Compiler
+from webhook.rules.validation.spec import ValidationSpec
+from webhook.rules.validation.values import values_of
 from webhook.subject import Judged
 
 JSON = dict[str, Any]

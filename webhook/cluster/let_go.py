@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from webhook.bounds import OverBoundError
-from webhook.capacity.pool import CapacityType
-from webhook.capacity.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.sizes import resized, sizes_in
+from webhook.capacity.providers.pool import CapacityType
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.sizes import resized, sizes_in
 from webhook.review import MalformedObjectError, decode_object, is_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from webhook.capacity.pool import Pool
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.review import Request
 

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.sizes import joined
+from webhook.capacity.providers.sizes import joined
 from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.resources import (
@@ -31,8 +31,8 @@ from webhook.cluster.view import cluster_view
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.capacity.pool import Pool, Size
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.pool import Pool, Size
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import Source

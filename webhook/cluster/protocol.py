@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from webhook.capacity.pool import Pool  # noqa: TC001 - msgspec reads the annotations of recorded views
+from webhook.capacity.providers.pool import Pool  # noqa: TC001 - msgspec reads the annotations of recorded views
 from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from webhook.capacity.sizes import joined
+from webhook.capacity.providers.sizes import joined
 from webhook.cluster.api import ApiError
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools, api_server_version, unread
 from webhook.cluster.view import cluster_view
@@ -15,7 +15,7 @@ from webhook.cluster.view import cluster_view
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import Key, Source, T

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 import msgspec
 
-from webhook.capacity.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.sizes import sizes_in
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.sizes import sizes_in
 from webhook.cluster.api import ApiError
 from webhook.cluster.source import Source
 from webhook.cluster.view import namespace_labels, node_facts, version_of
@@ -18,9 +18,9 @@ from webhook.kube import disruption
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from webhook.capacity.pool import Pool, Size
-    from webhook.capacity.provider import Provider, ResourceReader
-    from webhook.capacity.sizes import Sizer
+    from webhook.capacity.providers.pool import Pool, Size
+    from webhook.capacity.providers.provider import Provider, ResourceReader
+    from webhook.capacity.providers.sizes import Sizer
     from webhook.cluster.api import Api
     from webhook.cluster.source import ObjectMeta
     from webhook.cluster.view import NodeFacts

@@ -1,6 +1,6 @@
 """From a cluster's objects to what rules know of it: the same whether files or an API server gave them.
 
-A node pool's part is done by its `webhook.capacity.reader.PoolReader`.
+A node pool's part is done by its `webhook.capacity.providers.reader.PoolReader`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from webhook.kube.resources import NAMESPACE_NAME_LABEL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from webhook.capacity.pool import Pool
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
     from webhook.kube.disruption import DisruptionBudget
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")

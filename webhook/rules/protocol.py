@@ -17,7 +17,7 @@ from webhook.review import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from webhook.capacity.provider import Provider
+    from webhook.capacity.providers.provider import Provider
     from webhook.context import Context
     from webhook.decision import Trace, Violation
     from webhook.kube.edit import PodEditor

@@ -1,8 +1,8 @@
-"""What makes a Pod one that targets spot, as `webhook.capacity.targeting` finds it, for the API server to look at."""
+"""What makes a Pod one that targets spot, as `capacity.placement.target` finds it, for the API server to look at."""
 
 from __future__ import annotations
 
-from webhook.capacity.targeting import CAPACITY_LABEL, NODE_POOL_ANNOTATION
+from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION
 from webhook.rules.concern import Concern, Keys
 
 

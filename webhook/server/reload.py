@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from watchfiles import awatch
 
-from webhook.cluster.files import StateErrors
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
 from webhook.lint import warnings
+from webhook.manifests.state import StateErrors
 from webhook.policy.document import files_below
 from webhook.policy.errors import PolicyErrors
 from webhook.response import respond

@@ -13,9 +13,9 @@ from certs.files import CertificateFiles
 from certs.self_signed import self_signed
 from certs.verify import CertificateProblem
 from webhook.bundle import SHIPPED, load_bundle
-from webhook.cluster.files import FileState, StateErrors
 from webhook.cluster.protocol import ClusterView, UnusableCredentialsError
 from webhook.context import UNKNOWN, utc_now
+from webhook.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
 from webhook.server.callers import Callers

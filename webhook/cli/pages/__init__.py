@@ -18,8 +18,8 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from webhook.cli.explain.timeline_svg import STYLE
 from webhook.cli.terminal import printable
-from webhook.cli.timeline_svg import STYLE
 
 _HERE: Final = Path(__file__).parent
 

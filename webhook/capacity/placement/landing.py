@@ -1,0 +1,168 @@
+"""Which spot nodes a Pod can land on, and why not on the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.providers.pool import Gpu
+from webhook.kube.containers import requests_any
+from webhook.kube.tolerations import tolerates
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from webhook.capacity.placement.supply import SpotNodes, Supply
+    from webhook.capacity.providers.pool import Pool, Taint
+    from webhook.capacity.providers.provider import Provider
+    from webhook.kube.affinity import Term
+    from webhook.kube.pod import Pod
+
+EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
+"""Said only of pools that would take the Pod otherwise."""
+_NO_GPU: Final = "it has no GPUs, and the Pod requests some"
+_GPU: Final = "it has GPUs, and the Pod requests none"
+
+
+class Landing(msgspec.Struct, frozen=True):
+    """Where a Pod can land.
+
+    Attributes:
+        nodes: the spot nodes of those pools; and of providers whose pools can't be seen, where no pool is one, or where
+            the cluster shows that they have spot nodes.
+        refused: the other spot pools, each with why the Pod can't land there.
+        gpu: it requests GPUs; None: a resource claim may be for one.
+    """
+
+    nodes: tuple[SpotNodes, ...]
+    refused: tuple[tuple[Pool, str], ...]
+    gpu: bool | None
+
+
+def land(
+    pod: Pod,
+    terms: tuple[Term, ...],
+    named: str | None,
+    supply: Supply,
+    in_play: tuple[Provider, ...],
+    spot_shown: frozenset[str],
+) -> Landing:
+    """Where a Pod that targets spot can land.
+
+    Args:
+        pod: the Pod.
+        terms: its own constraints.
+        named: the pool that its annotation names; None: it names none.
+        supply: what there is.
+        in_play: the providers whose nodes count.
+        spot_shown: names of those whose spot Nodes the cluster shows.
+    """
+    gpu = _wants_gpu(pod, in_play)
+    names = {provider.name for provider in in_play}
+    found: list[SpotNodes] = []
+    unsuited: list[SpotNodes] = []
+    refused: list[tuple[Pool, str]] = []
+    for nodes in supply.spot:
+        pool = nodes.pool
+        if pool is None or pool.provider not in names or (named is not None and not pool.is_named(named)):
+            continue
+        wasted = gpu is False and nodes.gpu is Gpu.YES
+        if because := nodes.closed or _unable(pod, nodes, gpu=gpu):
+            refused.append((pool, because))
+        elif not nodes.admitted(terms, nodes.absent):
+            refused.append((pool, _GPU if wasted else EXCLUDED))
+        elif wasted:
+            unsuited.append(nodes)
+        else:
+            found.append(nodes)
+    if unsuited:
+        selected = _named(terms, named, found, unsuited, supply)
+        found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
+        refused += [(nodes.pool, _GPU) for nodes in unsuited if nodes.pool and nodes not in selected]
+    if named is None:
+        found += _unseen(terms, names & spot_shown if found else names, supply, beside_pools=bool(found))
+    return Landing(tuple(found), tuple(refused), gpu)
+
+
+def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, beside_pools: bool) -> list[SpotNodes]:
+    """The spot nodes of these providers, whose pools nobody sees.
+
+    Beside pools that are seen they are not taken to have the labels of those: where a Pod demands one, it means them.
+    """
+    given = supply.given if beside_pools else frozenset()
+    return [
+        nodes for nodes in supply.unseen if nodes.provider.name in names and nodes.admitted(terms, nodes.absent | given)
+    ]
+
+
+def kept_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
+    """Do a Pod's own constraints demand what tells spot from other capacity, and admit no other nodes than these?"""
+    return (
+        all(term.demands(supply.telling) for term in terms)
+        and not any(other.admitted(terms, supply.telling) for other in supply.other)
+        and all(each in nodes or not each.admitted(terms, supply.telling) for each in supply.spot)
+        and all(_spot_alone(term, each) for each in nodes if each.pool is None for term in terms)
+    )
+
+
+def _spot_alone(term: Term, unseen: SpotNodes) -> bool:
+    """Of a provider's nodes, which nobody sees, does this term admit spot ones at most?"""
+    return demands_spot(term, unseen.provider) or not unseen.admitted((term,), unseen.absent)
+
+
+def demands_spot(term: Term, provider: Provider) -> bool:
+    """Does it demand a spot label of this provider, so that no other of its nodes is admitted?"""
+    for label in provider.spot_labels:
+        for each in term.requirements:
+            if each.key != label.key:
+                continue
+            if each.operator == "Exists" and label.spot_only:
+                return True
+            values = set(each.values or ())
+            if each.operator == "In" and label.value in values and (label.spot_only or len(values) == 1):
+                return True
+    return False
+
+
+def gpu_only(pod: Pod, nodes: SpotNodes) -> Taint | None:
+    """The taint that keeps a Pod off these nodes unless it requests GPUs, and that it does not tolerate itself."""
+    for taint in nodes.gpu_only:
+        if not any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
+            return taint
+    return None
+
+
+def _wants_gpu(pod: Pod, in_play: Iterable[Provider]) -> bool | None:
+    """Does it request GPUs? None: a claim of its own may be for one; that is no proof."""
+    for provider in in_play:
+        if requests_any(pod, provider.gpu_resources):
+            return True
+    return None if pod.spec.resourceClaims else False
+
+
+def _unable(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
+    """Why GPUs, or the lack of them, keep the Pod off these nodes, as a phrase; empty where they do not."""
+    if gpu:
+        return _NO_GPU if nodes.gpu is Gpu.NO else ""
+    guard = gpu_only(pod, nodes)
+    return f"its taint {guard} keeps Pods off that request no GPUs" if guard is not None else ""
+
+
+def _named(
+    terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unsuited: list[SpotNodes], supply: Supply
+) -> list[SpotNodes]:
+    """Nodes with GPUs that a Pod without names all the same: by annotation, in its own selector, or by a label.
+
+    A label that pools give their nodes names them only if it is on none that fits: it may well be on all spot pools.
+    """
+    if named is not None:
+        return unsuited
+
+    def selects(nodes: SpotNodes, keys: frozenset[str]) -> bool:
+        return any(term.demands(keys) and nodes.admitted((term,), supply.telling) for term in terms)
+
+    by_name = [nodes for nodes in unsuited if selects(nodes, frozenset((nodes.provider.pool_label,)))]
+    if by_name or any(selects(nodes, supply.given) for nodes in fit):
+        return by_name
+    return [nodes for nodes in unsuited if selects(nodes, supply.given)]

@@ -1,0 +1,98 @@
+"""What selects some spot nodes and nothing else: the requirements on node labels that keep a Pod there."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from webhook.capacity.providers.pool import CapacityType
+from webhook.kube.pod import Requirement
+from webhook.kube.tolerations import is_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.capacity.placement.supply import Nodes, SpotNodes, Supply
+    from webhook.capacity.providers.provider import Label
+
+_REMEMBERED: Final = 64
+"""Answers kept at hand: there are as many as kinds of Pods (with GPUs, without, for one pool ...)."""
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def select(
+    chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[Label, ...]
+) -> tuple[tuple[Requirement, ...], ...]:
+    """Requirements, all ``In``, that admit the chosen nodes and no others that are known.
+
+    Those of one item must all hold, and one of the items. There are several only where nodes of several providers have
+    no label in common: one for each provider.
+
+    The first of these that does: the provider's spot label; a label named in the policy; a label that all of their
+    pools give their nodes and no other pool gives; the pool-name label. A pool of both capacities also needs the spot
+    label, as its on-demand nodes have all its other labels. Empty: nothing tells the chosen ones apart.
+
+    Args:
+        chosen: at least one.
+        supply: what there is.
+        named: labels that the policy names.
+    """
+    outside = [*supply.other, *(nodes for nodes in supply.spot if nodes not in chosen)]
+    if in_common := _select(chosen, outside, supply, named):
+        return (in_common,)
+    by_provider: dict[str, list[SpotNodes]] = {}
+    for nodes in chosen:
+        by_provider.setdefault(nodes.provider.name, []).append(nodes)
+    if len(by_provider) == 1:
+        return ()
+    each = tuple(_select(tuple(nodes), outside, supply, named) for nodes in by_provider.values())
+    return each if all(each) else ()
+
+
+def _select(
+    chosen: tuple[SpotNodes, ...], outside: list[Nodes], supply: Supply, named: tuple[Label, ...]
+) -> tuple[Requirement, ...]:
+    """What must hold together to admit all of the chosen and nothing outside; empty: nothing does that."""
+    inside = [nodes.labels for nodes in chosen]
+    base: tuple[Requirement, ...] = ()
+    spot_labels = chosen[0].provider.spot_labels
+    if spot_labels:
+        spot = _equals(spot_labels[0].key, spot_labels[0].value)
+        if _tells_apart(spot, inside, outside):
+            return (spot,)
+        if any(nodes.pool is not None and nodes.pool.capacity is CapacityType.BOTH for nodes in chosen):
+            base = (spot,)
+            outside = [nodes for nodes in outside if nodes.may_be(spot)]
+    for requirement in _candidates(chosen, inside, supply, named):
+        if _tells_apart(requirement, inside, outside) and all(_has(each, labels) for each in base for labels in inside):
+            return (*base, requirement)
+    return ()
+
+
+def _candidates(
+    chosen: tuple[SpotNodes, ...], inside: Sequence[Mapping[str, str]], supply: Supply, named: tuple[Label, ...]
+) -> Iterator[Requirement]:
+    for label in named:
+        yield _equals(label.key, label.value)
+    for key, value in sorted(inside[0].items()):
+        if key in supply.given:
+            yield _equals(key, value)
+    key = chosen[0].provider.pool_label
+    yield Requirement(key, "In", tuple(sorted({labels.get(key, "") for labels in inside})))
+
+
+def _equals(key: str, value: str) -> Requirement:
+    return Requirement(key, "In", (value,))
+
+
+def _has(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    return labels.get(requirement.key) in (requirement.values or ())
+
+
+def _tells_apart(requirement: Requirement, inside: Sequence[Mapping[str, str]], outside: Sequence[Nodes]) -> bool:
+    """Do all inside have it, and none outside? What the API server would refuse tells nothing apart."""
+    return (
+        all(_has(requirement, labels) for labels in inside)
+        and not any(nodes.may_be(requirement) for nodes in outside)
+        and all(is_label(requirement.key, value) for value in requirement.values or ())
+    )

@@ -1,0 +1,255 @@
+"""The spot capacity of a cluster: which nodes are spot, what they are marked with, and what tells them from others.
+
+Worked out once for each state of the node pools, so that a Pod is only compared with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.caching import identity_cache
+from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
+from webhook.kube.affinity import Answer
+from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from webhook.capacity.providers.pool import Pool, Taint
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.requirements import Requirements
+    from webhook.cluster.protocol import ClusterView
+    from webhook.kube.affinity import Term
+    from webhook.kube.pod import Requirement, Toleration
+
+_REMEMBERED: Final = 4
+"""States of node pools kept at hand: the newest, and those of requests under way."""
+
+EVERY_NODE_HAS: Final = frozenset(
+    {
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "node.kubernetes.io/windows-build",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+    }
+)
+"""Labels that say what a node is, not whether it is spot.
+
+Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
+"""
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Nodes of one kind, as far as anybody knows their labels.
+
+    Attributes:
+        labels: those that they have.
+        requirements: what others may be.
+    """
+
+    labels: Mapping[str, str]
+    requirements: Requirements = NO_REQUIREMENTS
+
+    def admitted(self, terms: Iterable[Term], absent: frozenset[str]) -> bool:
+        """May one of these terms admit such nodes?
+
+        Args:
+            terms: a Pod's own constraints.
+            absent: keys of labels that nodes do not have unless something says that they may.
+        """
+        absent -= self.requirements.labels.keys()
+        return any(
+            term.admits(self.labels, absent) is not Answer.NO and self.requirements.admits(term.requirements)
+            for term in terms
+        )
+
+    def may_be(self, requirement: Requirement) -> bool:
+        """May such nodes meet an ``In``? Where nobody says that they have the label, they have not."""
+        values = requirement.values or ()
+        if (value := self.labels.get(requirement.key)) is not None:
+            return value in values
+        return requirement.key in self.requirements.labels and any(
+            map(self.requirements.of(requirement.key).admits, values)
+        )
+
+
+class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
+    """The spot nodes of a pool; or all of a provider's, where its pools can't be seen.
+
+    Attributes:
+        provider: whose they are.
+        pool: None where the provider's own labels and taints stand for its pools.
+        gpu: whether they have GPUs.
+        absent: keys of labels that they do not have, as only other providers mark nodes by them.
+        closed: why no Pod is placed there, as a phrase; empty where that is not so.
+        gpu_only: taints that keep Pods off that request no GPUs.
+        tolerations: of their taints, but for the next.
+        gpu_tolerations: of the taints that are for Pods that request GPUs.
+    """
+
+    provider: Provider
+    pool: Pool | None
+    gpu: Gpu
+    absent: frozenset[str]
+    closed: str
+    gpu_only: tuple[Taint, ...]
+    tolerations: tuple[Toleration, ...]
+    gpu_tolerations: tuple[Toleration, ...]
+
+
+class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The capacity of one cluster, in one state. Pools that describe another cluster are left out.
+
+    Attributes:
+        known: the node pools are known.
+        pools: all of them.
+        providers: names of those whose they are.
+        spot: the spot nodes of each pool that has any that Pods can be kept to.
+        unseen: spot nodes of providers that label them, and have no pool here. Where the pools are unknown, only of
+            those whose pools are not in the cluster that they describe: what taints others have nobody can tell.
+        other: all kinds of nodes that are not spot, or are not known to be.
+        given: keys of labels that spot pools give their nodes; not those that describe the machine.
+        telling: keys that tell spot from other capacity. A node not known to have such a label does not have it.
+        taints: those that only spot nodes have, each with the name of its provider.
+    """
+
+    known: bool
+    pools: tuple[Pool, ...]
+    providers: frozenset[str]
+    spot: tuple[SpotNodes, ...]
+    unseen: tuple[SpotNodes, ...]
+    other: tuple[Nodes, ...]
+    given: frozenset[str]
+    telling: frozenset[str]
+    taints: tuple[tuple[Taint, str], ...]
+
+
+def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
+    """The capacity that a view shows, to those who know these providers."""
+    return _supply(view.pools, providers)
+
+
+def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[str]:
+    """Return the names of the providers whose pools or Nodes the cluster shows."""
+    return view.providers | supply_of(view, providers).providers
+
+
+@identity_cache(maxsize=_REMEMBERED)
+def _supply(all_pools: tuple[Pool, ...] | None, providers: Mapping[str, Provider]) -> Supply:
+    pools = tuple(pool for pool in all_pools or () if not pool.cluster and pool.provider in providers)
+    marks = {provider.name: _marks(provider) for provider in providers.values()}
+    every_mark = frozenset().union(*marks.values())
+
+    def nodes(provider: Provider, pool: Pool | None) -> SpotNodes:
+        return _spot_nodes(provider, pool, every_mark - marks[provider.name])
+
+    spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
+    known = all_pools is not None
+    seen = {pool.provider for pool in pools}
+    described = {key for each in providers.values() for reader in each.readers for key in reader.known_labels}
+    given = frozenset(key for pool in spot for key in pool.labels) - described - EVERY_NODE_HAS - every_mark
+    return Supply(
+        known=known,
+        pools=pools,
+        providers=frozenset(seen),
+        spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=_identity)),
+        unseen=tuple(
+            nodes(provider, None)
+            for provider in providers.values()
+            if provider.spot_labels and provider.name not in seen and (known or not _is_seen_here(provider))
+        ),
+        other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
+        given=given,
+        telling=given | every_mark,
+        taints=tuple(_spot_taints(pools, providers)),
+    )
+
+
+def can_be_spot(pool: Pool, provider: Provider) -> bool:
+    """Has it spot nodes that Pods can be kept to? One of both capacities has where its provider labels spot nodes."""
+    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.spot_labels))
+
+
+def _is_seen_here(provider: Provider) -> bool:
+    """Are its node pools objects of the cluster whose nodes they describe?"""
+    return any(reader.cluster is None for reader in provider.readers)
+
+
+def _marks(provider: Provider) -> frozenset[str]:
+    """Keys of the labels by which a provider names a node's pool, and marks it as spot."""
+    return frozenset((provider.pool_label, *(label.key for label in provider.spot_labels)))
+
+
+def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str]) -> SpotNodes:
+    labels = {label.key: label.value for label in provider.spot_labels}
+    taints = provider.spot_taints
+    if pool is not None:
+        labels = {**pool.labels, **labels}
+        taints = (*pool.taints, *taints)
+    forbidden = [taint for taint in taints if any(each.matches(taint) for each in provider.forbidden_taints)]
+    allowed = [taint for taint in taints if taint not in forbidden]
+    gpu = [taint for taint in allowed if any(each.matches(taint) for each in provider.gpu_taints)]
+    return SpotNodes(
+        provider=provider,
+        pool=pool,
+        gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
+        labels=labels,
+        requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
+        absent=absent,
+        closed=_closed(pool, forbidden),
+        gpu_only=tuple(taint for taint in gpu if taint.effect in HARD_EFFECTS),
+        tolerations=_tolerations(taint for taint in allowed if taint not in gpu),
+        gpu_tolerations=_tolerations(gpu),
+    )
+
+
+def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
+    """The nodes of a pool that are not spot: they have no spot label, or another value of it."""
+    marked = {
+        label.key: LabelValues(present=False) if label.spot_only else LabelValues(excluded=frozenset((label.value,)))
+        for label in provider.spot_labels
+    }
+    return Nodes(labels=pool.labels, requirements=(pool.requirements or NO_REQUIREMENTS).narrowed(marked))
+
+
+def _closed(pool: Pool | None, forbidden: list[Taint]) -> str:
+    if pool is not None and pool.closed:
+        return pool.closed
+    if pool is not None and pool.superchip:
+        return f"its instance type, {pool.instance_type}, is never spot"
+    hard = next((taint for taint in forbidden if taint.effect in HARD_EFFECTS), None)
+    return f"its taint {hard} must never be tolerated" if hard is not None else ""
+
+
+def _tolerations(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
+    found = dict.fromkeys(toleration for taint in taints if (toleration := toleration_for(taint)) is not None)
+    return tuple(found)
+
+
+def _spot_taints(pools: tuple[Pool, ...], providers: Mapping[str, Provider]) -> Iterable[tuple[Taint, str]]:
+    """The providers' own spot taints, and those that only spot pools declare."""
+    for provider in providers.values():
+        for taint in provider.spot_taints:
+            yield taint, provider.name
+    elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
+    for pool in pools:
+        provider = providers[pool.provider]
+        for taint in pool.taints if pool.spot else ():
+            patterns = (*provider.gpu_taints, *provider.forbidden_taints)
+            if taint not in elsewhere and not any(pattern.matches(taint) for pattern in patterns):
+                yield taint, provider.name
+
+
+def _identity(pool: Pool) -> tuple[str, str, str, str]:
+    return pool.identity

@@ -1,0 +1,182 @@
+"""From a ``CapacityProvider`` document to a `Provider`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from webhook.capacity.placement.fallback import Need
+from webhook.capacity.providers.grace import Grace, PoolGrace, Window
+from webhook.capacity.providers.limits import Least
+from webhook.capacity.providers.machines import TYPE_LABEL, Kinds, Machines
+from webhook.capacity.providers.pool import CapacityType, Taint
+from webhook.capacity.providers.provider import Label, Provider, TaintPattern, Timeline
+from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.reader import Accelerators, Capacity, PoolReader, Unusable
+from webhook.capacity.providers.sizes import Sizer
+from webhook.decision import Outcome
+from webhook.globs import Globs
+from webhook.kube.quantity import amount_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from webhook.capacity.providers.reader_schema import NodePoolReaderSpec
+    from webhook.capacity.providers.schema import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
+
+
+def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
+    """Compile a provider and its readers."""
+    machines = _machines(spec)
+    return Provider(
+        name=name,
+        title=spec.title,
+        spot_labels=_spot_labels(spec.spot_node_labels),
+        spot_taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.spot_node_taints),
+        taints_declared_pools=any(taint.declared_pools for taint in spec.spot_node_taints),
+        pool_label=spec.pool_name_label,
+        forbidden_taints=_patterns(spec.never_tolerate),
+        gpu_taints=_patterns(spec.gpu.taints),
+        taints_gpus=any(taint.automatic for taint in spec.gpu.taints),
+        gpu_resources=Globs(spec.gpu.resources),
+        hands_off_schedulers=Globs(spec.hands_off_schedulers),
+        hands_off_selectors=frozenset(spec.hands_off_selectors),
+        system_namespaces=Globs(spec.system_namespaces.names),
+        system_namespace_labels=_labels(spec.system_namespaces.labels),
+        timeline=Timeline(
+            spec.interruption.cordon_seconds,
+            spec.interruption.drain_seconds,
+            spec.interruption.removal_seconds,
+        ),
+        grace_budget=spec.grace_period.budget_seconds,
+        safety_margin=spec.grace_period.safety_margin_seconds,
+        fallback=tuple(Need(each.require, Outcome[each.outcome.upper()], each.because) for each in spec.fallback),
+        readers=tuple(_reader(name, spec, reader, machines) for reader in spec.node_pools),
+    )
+
+
+def _labels(specs: Sequence[LabelSpec]) -> tuple[Label, ...]:
+    return tuple(Label(label.key, label.value) for label in specs)
+
+
+def _spot_labels(specs: Sequence[SpotLabelSpec]) -> tuple[Label, ...]:
+    return tuple(Label(label.key, label.value, label.spot_only) for label in specs)
+
+
+def _patterns(specs: Sequence[TaintPatternSpec]) -> tuple[TaintPattern, ...]:
+    return tuple(TaintPattern(taint.key, taint.value, taint.effect) for taint in specs)
+
+
+def _query(text: str | None) -> Query | None:
+    return None if text is None else Query(text)
+
+
+def _machines(spec: CapacityProviderSpec) -> Machines:
+    types = Kinds(gpu=Globs(spec.instance_types.gpu), cpu=Globs(spec.instance_types.cpu))
+    labels = {TYPE_LABEL: types}
+    for label in spec.machine_labels:
+        labels[label.key] = Kinds(Globs(label.gpu), Globs(label.cpu)) if label.gpu or label.cpu else types
+    return Machines(
+        types=types,
+        never_spot=Globs(spec.instance_types.never_spot),
+        labels=tuple(labels.items()),
+        gpu_labels=Globs(spec.gpu.labels),
+        domains=frozenset(each.key.partition("/")[0] for each in spec.machine_labels),
+        other_labels=frozenset(spec.other_machine_labels),
+    )
+
+
+def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec, machines: Machines) -> PoolReader:
+    capacity, accelerators, size = spec.capacity, spec.accelerators, spec.size
+    return PoolReader(
+        provider=name,
+        pool_label=provider.pool_name_label,
+        this_cluster=provider.this_cluster,
+        machines=machines,
+        group=spec.group,
+        versions=spec.versions,
+        kind=spec.kind,
+        resource=spec.resource,
+        namespaced=spec.namespaced,
+        scale=spec.scale,
+        when=_query(spec.when),
+        capacity=Capacity(
+            query=Query(capacity.from_ or spec.requirements or ""),
+            label=capacity.label or "",
+            values={value.casefold(): CapacityType(meant) for value, meant in capacity.values.items()},
+            default=CapacityType(capacity.default),
+            words=tuple(capacity.values),
+            on_demand=next((value for value, meant in capacity.values.items() if meant == "on-demand"), ""),
+            flag={value.casefold() for value in capacity.values} <= {"true", "false"},
+        ),
+        pool_name=_query(spec.pool_name),
+        instance_type=_query(spec.instance_type),
+        requirements=_query(spec.requirements),
+        accelerators=Accelerators(
+            type=_query(accelerators.type), count=_query(accelerators.count), when=_query(accelerators.when)
+        ),
+        desired=_query(size.desired),
+        autoscaling=_query(size.autoscaling),
+        maximum=_query(size.maximum),
+        limits=_query(size.limits),
+        least=Least(
+            machine=_amounts(size.least.machine),
+            gpu_machine=_amounts(size.least.gpu_machine),
+            gpu_resources=Globs(provider.gpu.resources),
+            counted=size.least.counted,
+        ),
+        unlimited=size.unlimited,
+        sizer=_sizer(spec, provider.this_cluster),
+        taints=_query(spec.taints),
+        taint_texts=spec.taint_texts,
+        taint_effects=spec.taint_effects,
+        labels=_query(spec.labels),
+        known_labels={key: Query(text) for key, text in spec.known_labels.items()},
+        zones=_query(spec.zones),
+        grace=_grace(provider, spec),
+        cluster=_query(spec.cluster),
+        cluster_namespace=_query(spec.cluster_namespace),
+        cluster_path=_query(spec.cluster_path),
+        unusable=tuple(Unusable(Query(item.when), item.because, item.passing) for item in spec.unusable),
+    )
+
+
+def _amounts(quantities: Mapping[str, int | str]) -> dict[str, Decimal]:
+    return {resource: amount_of(quantity) or Decimal(0) for resource, quantity in quantities.items()}
+
+
+def _sizer(spec: NodePoolReaderSpec, this_cluster: str) -> Sizer | None:
+    by = spec.size.sized_by
+    if by is None:
+        return None
+    return Sizer(
+        group=by.group,
+        versions=by.versions,
+        kind=by.kind,
+        resource=by.resource,
+        scale=by.scale,
+        pool_kind=spec.kind,
+        pool=Query(by.pool),
+        desired=Query(by.desired),
+        autoscaling=_query(by.autoscaling),
+        cluster=_query(by.cluster),
+        this_cluster=this_cluster,
+    )
+
+
+def _grace(provider: CapacityProviderSpec, spec: NodePoolReaderSpec) -> Grace:
+    usual = provider.grace_period
+    return Grace(
+        usual=PoolGrace(usual.budget_seconds, usual.safety_margin_seconds),
+        windows=tuple(
+            Window(
+                when=_query(window.when),
+                seconds=window.budget_seconds,
+                total=_query(window.from_),
+                reserved=_query(window.reserved),
+                margin=window.safety_margin_seconds,
+            )
+            for window in spec.grace_period.windows
+        ),
+        limit=_query(spec.grace_period.limit),
+    )

@@ -1,0 +1,258 @@
+"""The part of a ``CapacityProvider`` document that says how node pools are read."""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeVar, get_args
+
+from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_validator, model_validator
+
+from webhook.capacity.providers.query import problem_with
+from webhook.kube.quantity import amount_of
+from webhook.policy.common import Flag, Model, NonEmpty, Seconds
+from webhook.policy.fields import ApiGroup, KindName, LabelKey  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.meanings import Meanings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_RESOURCE: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+"""A plural, as the API server has it (a DNS-1035 label)."""
+
+
+def distinct(name: Callable[[T], str] = str) -> AfterValidator:
+    """Of a list: no two items have the same name."""
+
+    def check(items: tuple[T, ...]) -> tuple[T, ...]:
+        names = [name(item) for item in items]
+        if twice := next((each for number, each in enumerate(names) if each in names[:number]), None):
+            raise ValueError(f"{twice} is there twice")
+        return items
+
+    return AfterValidator(check)
+
+
+def check_margin(margin: int, budget: int | None) -> int:
+    """A safety margin, which leaves something of the time to stop."""
+    if budget is not None and margin >= budget:
+        raise ValueError(f"a margin of {margin} s leaves nothing of the budget of {budget} s")
+    return margin
+
+
+def _check_query(text: str) -> str:
+    if said := problem_with(text):
+        raise ValueError(f"not a JMESPath expression: {said}")
+    return text
+
+
+def _check_quantity(quantity: int | str) -> int | str:
+    if amount_of(quantity) is None:
+        raise ValueError(f"{quantity!r} is not a quantity; write a number, or one with a unit, as 512Mi")
+    return quantity
+
+
+def _check_resource(resource: str) -> str:
+    if not _RESOURCE.fullmatch(resource):
+        raise ValueError(f"{resource!r} is no resource; write the plural in lower case, as nodepools")
+    return resource
+
+
+Quantity = Annotated[StrictInt | str, AfterValidator(_check_quantity)]
+ResourceName = Annotated[str, AfterValidator(_check_resource)]
+Query = Annotated[str, AfterValidator(_check_query)]
+CapacityName = Annotated[
+    Literal["spot", "on-demand", "both"],
+    Meanings(
+        {
+            "spot": "nodes that can be taken back",
+            "on-demand": "nodes that stay, reserved ones too",
+            "both": "the one or the other, as there is capacity",
+        }
+    ),
+]
+EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class CapacityReaderSpec(Model):
+    """Which capacity a pool's field names, or its requirements admit."""
+
+    from_: Query | None = Field(default=None, alias="from", description="JMESPath of the field.")
+    label: LabelKey | None = Field(
+        default=None, description="Instead: the node label on which the pool has requirements."
+    )
+    values: dict[str, CapacityName] = Field(description="What its values mean; letter case does not matter.")
+    default: CapacityName = Field(description="What an absent or empty field means.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Self:
+        if (self.from_ is None) is not bool(self.label):
+            raise ValueError("write either `from` or `label`")
+        return self
+
+
+class AcceleratorsReaderSpec(Model):
+    """Where a pool says that its nodes have GPUs, apart from their instance type."""
+
+    type: Query | None = Field(default=None, description="JMESPath of the accelerator's name.")
+    count: Query | None = Field(default=None, description="JMESPath of how many each node has.")
+    when: Query | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
+
+
+class SizedBySpec(Model):
+    """Another resource that says how many nodes a pool should have; it is in the pool's namespace."""
+
+    group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
+    versions: tuple[NonEmpty, ...] = Field(min_length=1, description="API versions.")
+    kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
+    resource: ResourceName = Field(description="Plural resource name.")
+    scale: Flag = Field(default=False, description="It has the scale subresource.")
+    pool: Query = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
+    desired: Query = Field(description="JMESPath of the number of nodes.")
+    autoscaling: Query | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
+    cluster: Query | None = Field(
+        default=None, description="JMESPath of the cluster that both belong to, where the pool itself may not say it."
+    )
+
+
+class LeastSpec(Model):
+    """What a machine has at least: limits below that leave no nodes."""
+
+    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> how much.")
+    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs, the same.")
+    counted: dict[NonEmpty, NonEmpty] = Field(
+        default={}, description="Labels that count a machine's resource, for pools with requirements: key -> resource."
+    )
+
+
+class SizeReaderSpec(Model):
+    """How large a pool is, and may become."""
+
+    desired: Query | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
+    sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
+    autoscaling: Query | None = Field(default=None, description="JMESPath of a flag: the autoscaler sizes it.")
+    maximum: Query | None = Field(default=None, description="JMESPath of the most nodes the autoscaler may give it.")
+    unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
+    limits: Query | None = Field(
+        default=None,
+        description="JMESPath of a map: resource -> the most that all its nodes have together. Zero leaves no nodes; "
+        "zero of a GPU resource leaves no GPUs.",
+    )
+    least: LeastSpec = Field(default=LeastSpec(), description="What a machine has at least of what `limits` names.")
+
+    @model_validator(mode="after")
+    def _says_the_size(self) -> Self:
+        if self.desired is None and self.sized_by is None:
+            raise ValueError("write `desired`, or `sizedBy`")
+        return self
+
+
+class UnusableSpec(Model):
+    """A condition under which a pool gives no nodes."""
+
+    when: Query = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
+    because: NonEmpty = Field(description="What a person is told.")
+    passing: Flag = Field(default=False, description="It passes by itself: spot Pods can wait for the pool's nodes.")
+
+
+class GraceWindowSpec(Model):
+    """The time that a pool's Pods have to stop, where it is not the provider's."""
+
+    when: Query | None = Field(default=None, description="JMESPath; where it holds.")
+    budget_seconds: Seconds | None = Field(default=None, description="The time.")
+    from_: Query | None = Field(
+        default=None, alias="from", description="JMESPath of the time instead: seconds, or a duration (90s, 1h30m)."
+    )
+    reserved: Query | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
+    note: str = Field(default="", description="For people: since which version.")
+
+    @field_validator("safety_margin_seconds")
+    @classmethod
+    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
+        return check_margin(margin, info.data.get("budget_seconds"))
+
+    @model_validator(mode="after")
+    def _says_the_time(self) -> Self:
+        if (self.from_ is None) is (self.budget_seconds is None):
+            raise ValueError("write either `from` or `budgetSeconds`")
+        return self
+
+
+class PoolGraceSpec(Model):
+    """What a pool itself says of the time that its Pods have to stop."""
+
+    windows: tuple[GraceWindowSpec, ...] = Field(
+        default=(), description="Instead of the provider's gracePeriod; the first that holds."
+    )
+    limit: Query | None = Field(
+        default=None, description="JMESPath of the most that a Pod gets in any case: seconds, or a duration."
+    )
+
+
+class NodePoolReaderSpec(Model):
+    """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
+
+    group: ApiGroup = Field(examples=["example.com"], description="API group.")
+    versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
+    kind: KindName = Field(examples=["NodePool"], description="Kind.")
+    resource: ResourceName = Field(examples=["nodepools"], description="Plural resource name.")
+    namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
+    scale: Flag = Field(default=False, description="It has the scale subresource.")
+    when: Query | None = Field(
+        default=None, description="Holds for the objects it reads, where another provider reads the same resource."
+    )
+    requirements: Query | None = Field(
+        default=None,
+        description="A list of {key, operator, values} that the labels of its nodes meet: instance type, zone and GPUs "
+        "are taken from it where nothing else says them.",
+    )
+    capacity: CapacityReaderSpec = Field(
+        examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
+        description="Where it says whether its nodes are spot.",
+    )
+    instance_type: Query | None = Field(
+        default=None, description="An instance type, or a list of them, of which the provider takes which it likes."
+    )
+    accelerators: AcceleratorsReaderSpec = Field(
+        default=AcceleratorsReaderSpec(),
+        description="Where it says that its nodes have GPUs, beside the instance type.",
+    )
+    size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
+    pool_name: Query | None = Field(
+        default=None, description="The value of the label that names a node's pool; default: the name of the resource."
+    )
+    cluster: Query | None = Field(
+        default=None, description="The cluster that the pool belongs to, where it may be another than it is stored in."
+    )
+    cluster_namespace: Query | None = Field(
+        default=None, description="The namespace of that name; default: the pool's own."
+    )
+    cluster_path: Query | None = Field(
+        default=None, description="The provider's own path of the cluster, by which others may name it too."
+    )
+    taints: Query | None = Field(default=None, description="A list of {key, value, effect}.")
+    taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
+    taint_effects: dict[NonEmpty, EffectName] = Field(
+        default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
+    )
+    labels: Query | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    known_labels: dict[LabelKey, Query] = Field(
+        default={},
+        description="Labels that its nodes get without being listed: key -> expression of the value.",
+    )
+    zones: Query | None = Field(default=None, description="A zone, or a list of them.")
+    grace_period: PoolGraceSpec = Field(
+        default=PoolGraceSpec(), description="What it says itself of the time that its Pods have to stop."
+    )
+    unusable: Annotated[tuple[UnusableSpec, ...], distinct(attrgetter("when"))] = Field(
+        default=(), description="Conditions under which it gives no nodes; any of them."
+    )
+
+    @model_validator(mode="after")
+    def _has_requirements(self) -> Self:
+        if self.capacity.label and self.requirements is None:
+            raise ValueError("`capacity.label` needs `requirements`")
+        return self

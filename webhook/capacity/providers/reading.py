@@ -1,0 +1,304 @@
+"""Reading a node-pool resource into the normalised `Pool`, as its ``CapacityProvider`` document says.
+
+A pool with missing fields or wrong types is read as far as it goes; what could not be read is in ``Pool.problems``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.capacity.providers.answers import Answers
+from webhook.capacity.providers.clusters import cluster_of
+from webhook.capacity.providers.limits import within_limits
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.query import at
+from webhook.capacity.providers.requirements import read_requirements
+from webhook.capacity.providers.taints import read_taints
+from webhook.kube.quantity import amount_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.providers.grace import PoolGrace
+    from webhook.capacity.providers.pool import Taint
+    from webhook.capacity.providers.query import Query
+    from webhook.capacity.providers.reader import Capacity, PoolReader
+    from webhook.capacity.providers.requirements import Requirements
+
+_SHOWN: Final = 60
+"""How much of a value that makes no sense is repeated."""
+
+
+class Reading(Answers):
+    """One object that is being read, and the problems that come up."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
+        super().__init__(value)
+        self._reader = reader
+
+    def pool(self) -> Pool:
+        """The pool that it declares. Never raises for what is in it."""
+        reader, value = self._reader, self._value
+        metadata = value.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        name = _text(metadata.get("name")) or _text(metadata.get("generateName"))
+        namespace = _text(metadata.get("namespace"))
+        labels = self._labels(name)
+        requirements = self._requirements(labels)
+        types = self._instance_types(requirements)
+        capacity = self._capacity(requirements)
+        gpu_type, gpu_count, gpu = self._gpu(types, requirements)
+        gpu, limited = self._limited(gpu, requirements)
+        status, says, passes = self._status()
+        blocks = (
+            (limited, reader.limits, False),
+            (self._impossible(requirements), reader.requirements, False),
+            (status, says, passes),
+        )
+        blocked, where, passing = next((each for each in blocks if each[0]), ("", None, False))
+        grace = self._grace()
+        cluster, cluster_path = self._cluster(namespace, name)
+        autoscaling, taints = self._flag(reader.autoscaling), self._taints()
+        return Pool(
+            provider=reader.provider,
+            kind=reader.kind,
+            name=name,
+            namespace=namespace,
+            pool_name=labels.get(reader.pool_label, ""),
+            capacity=capacity,
+            gpu=gpu,
+            gpu_type=gpu_type,
+            gpu_count=gpu_count,
+            instance_type=", ".join(types),
+            machines=reader.machines.described(requirements) if requirements is not None else (),
+            superchip=reader.machines.superchip(types),
+            autoscaling=autoscaling,
+            desired=self._number(reader.desired),
+            maximum=self._number(reader.maximum),
+            unlimited=reader.unlimited,
+            blocked=blocked,
+            passing=passing,
+            unread=f"nobody can read its {self._unread}" if self._unread else "",
+            held_by=where.place(value) if where is not None else self._unread,
+            taints=taints,
+            requirements=requirements,
+            labels=labels,
+            zones=self._zones(requirements),
+            grace_seconds=grace.seconds if grace is not None else None,
+            safety_margin_seconds=grace.margin if grace is not None else None,
+            cluster=cluster,
+            cluster_path=cluster_path,
+            is_cluster=reader.is_cluster,
+            deleting=bool(metadata.get("deletionTimestamp")),
+            problems=tuple(self._problems),
+        )
+
+    def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
+        query = self._reader.requirements
+        if query is None:
+            return None
+        found = read_requirements(self._ask(query), query.field, labels)
+        self._problems += found.problems
+        return found
+
+    def _instance_types(self, requirements: Requirements | None) -> tuple[str, ...]:
+        query = self._reader.instance_type
+        if query is None:
+            return tuple(sorted(requirements.of(TYPE_LABEL).values or ())) if requirements is not None else ()
+        if self._out_of_reach(query):
+            return ()
+        found = self._answer(query)[0]
+        several = found if isinstance(found, list) else [found]
+        types = tuple(sorted(each for each in several if isinstance(each, str) and each))
+        where = query.place(self._value)
+        if not found:
+            self._note(f"{where} {'is missing' if at(self._value, where) is None else 'names no instance type'}")
+        elif not types:
+            self._note(f"{where} is not a string")
+        elif len(types) < len(several):
+            self._note(f"{where} has items that are no strings")
+        return types if len(types) == len(several) else ()
+
+    def _capacity(self, requirements: Requirements | None) -> CapacityType:
+        capacity = self._reader.capacity
+        if capacity.label and requirements is not None:
+            return self._required_capacity(capacity, requirements)
+        if self._out_of_reach(capacity.query):
+            return CapacityType.UNKNOWN
+        written = self._answer(capacity.query)[0]
+        if written is None or (written == "" and not capacity.flag):
+            return capacity.default
+        meant = capacity.values.get(str(written).casefold()) if isinstance(written, bool | str) else None
+        if meant is not None:
+            return meant
+        where = capacity.query.place(self._value)
+        self._note(f"{where} is {_shown(written)}, not one of {', '.join(capacity.words)}")
+        return CapacityType.UNKNOWN
+
+    def _required_capacity(self, capacity: Capacity, requirements: Requirements) -> CapacityType:
+        if requirements.is_unreadable(capacity.label):
+            return CapacityType.UNKNOWN
+        if capacity.label not in requirements.labels:
+            return capacity.default
+        values = requirements.of(capacity.label)
+        for odd in sorted((values.values or frozenset()).difference(capacity.values)):
+            problem = f"{capacity.query.field} has {capacity.label} {odd[:_SHOWN]!r}, not one of "
+            self._note(problem + ", ".join(capacity.words))
+        found = {meant for value, meant in capacity.values.items() if values.admits(value)}
+        if not found:
+            return CapacityType.UNKNOWN
+        return found.pop() if len(found) == 1 else CapacityType.BOTH
+
+    def _gpu(self, types: tuple[str, ...], requirements: Requirements | None) -> tuple[str, int | None, Gpu]:
+        """The accelerator, how many, and whether there are any."""
+        reader = self._reader
+        where = reader.accelerators
+        kind, count = self._ask(where.type), self._number(where.count)
+        unread = self._unread_accelerators(kind, count)
+        if kind is not None and not isinstance(kind, str):
+            self._note(f"{where.type.field if where.type else ''} is not a string")
+        named = kind if isinstance(kind, str) and count != 0 else ""
+        if named or (count or 0) > 0 or self._ask(where.when):
+            return named, count, Gpu.YES
+        if unread or (kind is not None and not isinstance(kind, str)):
+            return "", count, Gpu.UNKNOWN
+        if requirements is not None and reader.instance_type is None:
+            return "", count, reader.machines.required(requirements)
+        # Of the types that a pool lists the provider takes which it likes, whatever the Pods ask for.
+        found = reader.machines.classify(types)
+        return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
+
+    def _unread_accelerators(self, kind: object, count: int | None) -> bool:
+        """Does it say something of accelerators that nobody can read?"""
+        where = self._reader.accelerators
+        queries = [query for query in (where.type, where.count, where.when) if query is not None]
+        if any(self._out_of_reach(query) for query in queries):
+            return True
+        unread = [query for query, found in ((where.type, kind), (where.count, count)) if query and found is None]
+        if count == 0:
+            return False
+        fields = [query.field for query in unread if query.written(self._value) not in (None, [])]
+        for field in fields:
+            self._note(f"{field} has no accelerators with a type and a count")
+        return bool(fields)
+
+    def _limited(self, gpu: Gpu, requirements: Requirements | None) -> tuple[Gpu, str]:
+        """What is left of the GPUs within the pool's limits, and why these leave no nodes at all."""
+        query = self._reader.limits
+        limits = self._ask_in_doubt(query)
+        if query is None or limits is None:
+            return gpu, ""
+        if not isinstance(limits, dict):
+            self._doubt(query, f"{query.field} is not a map")
+            return gpu, ""
+        amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
+        odd = [resource for resource, amount in amounts.items() if amount is None]
+        self._doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
+        known = {resource: amount for resource, amount in amounts.items() if amount is not None}
+        return within_limits(known, gpu, self._reader.least, requirements)
+
+    def _impossible(self, requirements: Requirements | None) -> str:
+        key = requirements.impossible if requirements is not None else ""
+        return f"no node can meet its requirements on {key}" if key else ""
+
+    def _status(self) -> tuple[str, Query | None, bool]:
+        """Why it says that it gets no nodes, where, and whether that passes; what does not is said first."""
+        held = [each for each in self._reader.unusable if self._ask_in_doubt(each.when)]
+        found = min(held, key=lambda each: each.passing, default=None)
+        return (found.because, found.when, found.passing) if found is not None else ("", None, False)
+
+    def _taints(self) -> tuple[Taint, ...]:
+        reader, query = self._reader, self._reader.taints
+        found = self._ask_in_doubt(query)
+        if query is None or found is None:
+            return ()
+        taints, problems = read_taints(found, query.place(self._value), reader.taint_effects, texts=reader.taint_texts)
+        self._doubt(query, *problems)
+        return taints
+
+    def _labels(self, name: str) -> dict[str, str]:
+        reader = self._reader
+        labels: dict[str, str] = {}
+        found = self._ask(reader.labels)
+        if isinstance(found, dict):
+            labels |= {key: item for key, item in found.items() if isinstance(item, str)}
+            where = reader.labels.field if reader.labels else ""
+            self._problems += [f"{where}[{key!r}] is not a string" for key in found if key not in labels]
+        elif reader.labels is not None and found is not None:
+            self._problems.append(f"{reader.labels.field} is not a map")
+        for key, query in reader.known_labels.items():
+            if isinstance(item := self._answer(query)[0], str):
+                labels[key] = item
+        if reader.pool_name is not None:
+            given = self._ask(reader.pool_name)
+            name = given if isinstance(given, str) else ""
+            if not isinstance(given, str | None):
+                self._note(f"{reader.pool_name.place(self._value)} is not a string")
+        if name:
+            labels[reader.pool_label] = name
+        return labels
+
+    def _zones(self, requirements: Requirements | None) -> frozenset[str]:
+        if self._reader.zones is None:
+            return (requirements.of(ZONE_LABEL).values or frozenset()) if requirements is not None else frozenset()
+        found = self._ask(self._reader.zones)
+        if found is None or isinstance(found, str):
+            return frozenset((found,)) if found else frozenset()
+        if not isinstance(found, list):
+            self._problems.append(f"{self._reader.zones.field} is not a list")
+            return frozenset()
+        zones = frozenset(zone for zone in found if isinstance(zone, str))
+        if not all(isinstance(zone, str) for zone in found):
+            self._problems.append(f"{self._reader.zones.field} has items that are no strings")
+        return zones
+
+    def _grace(self) -> PoolGrace | None:
+        grace = self._reader.grace
+        for window in grace.windows:
+            self._ask(window.when)
+            self._ask(window.total)
+            self._ask(window.reserved)
+        self._ask(grace.limit)
+        return grace.of(self._value, self._problems)
+
+    def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
+        """The cluster that it belongs to, as `cluster_of` has it; empty: this one, or the pool does not say.
+
+        Where that can't be read it is in a cluster of its own: it is nobody's fallback, and has none.
+        """
+        query = self._reader.cluster
+        if query is None:
+            return "", ""
+        unknown = f"{namespace}/? of {name}", ""
+        if self._out_of_reach(query):
+            return unknown
+        found = self._answer(query)[0]
+        if found is None:
+            return "", ""
+        if not isinstance(found, str) or not found.strip("/"):
+            where = query.place(self._value)
+            self._note(f"{where} is {'no name of a cluster' if isinstance(found, str) else 'not a string'}")
+            return unknown
+        other = self._ask(outside := self._reader.cluster_namespace)
+        if outside is not None and not isinstance(other, str | None):
+            self._note(f"{outside.field} is not a string")
+            return unknown
+        cluster, path = cluster_of(found, other or namespace, self._reader.this_cluster)
+        if cluster and isinstance(own := self._ask(self._reader.cluster_path), str):
+            path = cluster_of(own, namespace, self._reader.this_cluster)[1]
+            cluster = cluster if path else ""
+        return cluster, path
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shown(value: object) -> str:
+    """A value that makes no sense, as a phrase."""
+    if isinstance(value, bool | str):
+        return repr(value)[:_SHOWN]
+    return "a list or map" if isinstance(value, list | dict) else "a number"

@@ -1,0 +1,320 @@
+"""The documents that hold facts instead of rules: ``CapacityProvider`` and ``WorkloadTemplates``.
+
+A team corrects or adds a provider, a node-pool kind or a workload kind by editing YAML; no Python knows one by name.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter, itemgetter
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
+
+from webhook.capacity.providers.reader_schema import (
+    EffectName,
+    NodePoolReaderSpec,
+    ResourceName,
+    check_margin,
+    distinct,
+)
+from webhook.kube.resources import resource_of
+from webhook.kube.templates import TemplatePath
+from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
+from webhook.policy.fields import ApiGroup, KindName, LabelKey, LabelValue, check_kind
+from webhook.policy.meanings import Meanings
+
+
+def _check_template_path(text: str) -> str:
+    TemplatePath(text)
+    return text
+
+
+TemplatePathText = Annotated[str, AfterValidator(_check_template_path)]
+RequireName = Annotated[
+    Literal["any", "standard", "gpu", "same-type"],
+    Meanings(
+        {
+            "any": "any on-demand pool; most clusters come with one, so this hardly ever denies",
+            "standard": "an on-demand pool without GPUs",
+            "gpu": "an on-demand pool with GPUs",
+            "same-type": "an on-demand pool of the same instance type",
+        }
+    ),
+]
+
+
+def _lower(globs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each.casefold() for each in globs)
+
+
+def _named(taint: TaintSpec | TaintPatternSpec) -> str:
+    return taint.key + (f"={taint.value}" if taint.value else "") + (f":{taint.effect}" if taint.effect else "")
+
+
+def _read(reader: NodePoolReaderSpec) -> str:
+    return f"{reader.resource} of {reader.group}" + (f" when {reader.when}" if reader.when else "")
+
+
+def _not_gpu(cpu: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    if both := next((each for each in cpu if each in info.data.get("gpu", ())), None):
+        raise ValueError(f"{both} is in `gpu`, too: machines have GPUs, or they have none")
+    return cpu
+
+
+FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower), distinct()]
+"""Globs for which letter case does not matter."""
+
+
+class LabelSpec(Model):
+    """A label."""
+
+    key: LabelKey = Field(description="Label key.")
+    value: LabelValue = Field(description="Label value.")
+
+
+class SpotLabelSpec(LabelSpec):
+    """A label that every spot node has."""
+
+    note: str = Field(default="", description="For people: since which version, and where it does not hold.")
+    spot_only: Flag = Field(
+        default=False, description="Nodes that are not spot have no label of this key, whatever its value."
+    )
+
+
+class TaintSpec(Model):
+    """A taint."""
+
+    key: LabelKey = Field(description="Taint key.")
+    value: LabelValue = Field(default="", description="Taint value.")
+    effect: EffectName = Field(description="What it does to Pods that do not tolerate it.")
+    note: str = Field(default="", description="For people: since which version, and where it does not hold.")
+
+
+class SpotTaintSpec(TaintSpec):
+    """A taint that spot nodes get from the provider."""
+
+    declared_pools: Flag = Field(
+        default=True,
+        description="Pools that somebody declares get it, too, not only those that the provider makes itself.",
+    )
+
+
+class TaintPatternSpec(Model):
+    """A pattern for taints: the key, and value and effect where they are given."""
+
+    key: LabelKey = Field(description="Taint key.")
+    value: LabelValue = Field(default="", description="Taint value; default: any.")
+    effect: EffectName | Literal[""] = Field(default="", description="Taint effect; default: any.")
+
+
+class GpuTaintSpec(TaintPatternSpec):
+    """A taint that keeps other Pods off GPU nodes."""
+
+    automatic: Flag = Field(
+        default=False, description="The provider puts it on every node with GPUs itself, whoever declares the pool."
+    )
+
+
+class GpuSpec(Model):
+    """How GPUs are requested, and guarded."""
+
+    resources: tuple[Glob, ...] = Field(default=(), description="Extended resources that are GPUs (globs).")
+    taints: Annotated[tuple[GpuTaintSpec, ...], distinct(_named)] = Field(
+        default=(),
+        description="Taints that keep other Pods off GPU nodes; tolerated only for Pods that request GPUs.",
+    )
+    labels: tuple[Glob, ...] = Field(
+        default=(), description="Keys of labels that only nodes with GPUs have (globs); for pools with requirements."
+    )
+
+
+class InstanceTypesSpec(Model):
+    """What an instance type says. One that is in no list is unknown, and for the fallback rule treated as GPU.
+
+    Letter case does not matter.
+    """
+
+    gpu: FoldedGlobs = Field(default=(), description="Instance types with GPUs (globs).")
+    cpu: Annotated[FoldedGlobs, AfterValidator(_not_gpu)] = Field(
+        default=(), description="Instance types without (globs)."
+    )
+    never_spot: FoldedGlobs = Field(default=(), description="Instance types that can't be spot (globs).")
+
+
+class MachineLabelSpec(Model):
+    """A node label that names the type, family or category of a machine; for pools with requirements."""
+
+    key: LabelKey = Field(description="Label key.")
+    gpu: FoldedGlobs = Field(default=(), description="Values of machines with GPUs (globs).")
+    cpu: Annotated[FoldedGlobs, AfterValidator(_not_gpu)] = Field(
+        default=(), description="Values of machines without (globs). Neither list: instanceTypes."
+    )
+
+
+class TimelineSpec(Model):
+    """What happens to a reclaimed node, in seconds after the notice."""
+
+    cordon_seconds: Seconds = Field(description="No new Pods come to the node.")
+    drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
+    removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
+
+    @field_validator("drain_seconds", "removal_seconds")
+    @classmethod
+    def _in_order(cls, seconds: int, info: ValidationInfo) -> int:
+        earlier = max(info.data.items(), key=itemgetter(1), default=("", 0))
+        if seconds < earlier[1]:
+            raise ValueError(f"{seconds} s is before {to_camel(earlier[0])}, {earlier[1]} s after the notice")
+        return seconds
+
+
+class GracePeriodSpec(Model):
+    """What an ordinary Pod gets to stop."""
+
+    budget_seconds: Seconds = Field(
+        examples=[120], description="Seconds between SIGTERM (or preStop) and removal, at most."
+    )
+    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
+
+    @field_validator("safety_margin_seconds")
+    @classmethod
+    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
+        return check_margin(margin, info.data.get("budget_seconds"))
+
+
+class SystemNamespacesSpec(Model):
+    """Namespaces of the provider's own; spotgate never touches what is in them."""
+
+    names: tuple[Glob, ...] = Field(default=(), description="By name (globs).")
+    labels: Annotated[tuple[LabelSpec, ...], distinct(lambda label: f"{label.key}={label.value}")] = Field(
+        default=(), description="By label; any of these."
+    )
+
+
+class FallbackSpec(Model):
+    """What a GPU spot pool needs beside it."""
+
+    require: RequireName = Field(description="What must be beside them.")
+    outcome: Literal["deny", "warn"] = Field(description="What comes of a pool that lacks it.")
+    because: NonEmpty = Field(description="What happens without, as a sentence.")
+
+
+class CapacityProviderSpec(Model):
+    """The facts about one provider of capacity that can vanish."""
+
+    title: NonEmpty = Field(examples=["Example Cloud"], description="Its name for people.")
+    spot_node_labels: Annotated[tuple[SpotLabelSpec, ...], distinct(attrgetter("key"))] = Field(
+        default=(), description="Labels that every spot node gets from the provider, the preferred one first."
+    )
+    spot_node_taints: Annotated[tuple[SpotTaintSpec, ...], distinct(_named)] = Field(
+        default=(), description="Taints that every spot node gets from the provider."
+    )
+    pool_name_label: LabelKey = Field(
+        examples=["example.com/node-pool"], description="Key of the label that names a node's pool."
+    )
+    never_tolerate: Annotated[tuple[TaintPatternSpec, ...], distinct(_named)] = Field(
+        default=(), description="Taints for which no toleration is ever injected."
+    )
+    gpu: GpuSpec = Field(default=GpuSpec(), description="How GPUs are requested, and guarded.")
+    instance_types: InstanceTypesSpec = Field(
+        default=InstanceTypesSpec(), description="Which instance types have GPUs, and which can't be spot."
+    )
+    machine_labels: Annotated[tuple[MachineLabelSpec, ...], distinct(attrgetter("key"))] = Field(
+        default=(),
+        description="Node labels that name the type, family or category of a machine, beside "
+        "node.kubernetes.io/instance-type.",
+    )
+    other_machine_labels: Annotated[tuple[LabelKey, ...], distinct()] = Field(
+        default=(),
+        description="Other node labels that describe machines, in the domains of machineLabels. What is in neither, "
+        "nor in gpu.labels, is misspelt, or newer than these. Default: nobody has listed them.",
+    )
+    hands_off_schedulers: tuple[Glob, ...] = Field(
+        default=(), description="schedulerName of Pods that are left alone (globs)."
+    )
+    hands_off_selectors: tuple[LabelKey, ...] = Field(
+        default=(), description="Keys of node labels; Pods that select by them are left alone."
+    )
+    system_namespaces: SystemNamespacesSpec = Field(
+        default=SystemNamespacesSpec(), description="The provider's own namespaces; nothing in them is ever touched."
+    )
+    interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
+    grace_period: GracePeriodSpec = Field(description="What an ordinary Pod on a reclaimed node gets to stop.")
+
+    @field_validator("grace_period")
+    @classmethod
+    def _ends_in_time(cls, grace: GracePeriodSpec, info: ValidationInfo) -> GracePeriodSpec:
+        timeline: TimelineSpec | None = info.data.get("interruption")
+        if timeline is None:
+            return grace
+        left = timeline.removal_seconds - timeline.drain_seconds
+        if grace.budget_seconds > left:
+            raise ValueError(f"a budget of {grace.budget_seconds} s is more than the {left} s from drain to removal")
+        return grace
+
+    fallback: Annotated[tuple[FallbackSpec, ...], distinct(attrgetter("require"))] = Field(
+        default=(),
+        description="What its GPU spot pools need beside them, where an OnDemandFallback does not say it for this "
+        "provider; default: what that policy requires of all.",
+    )
+    this_cluster: str = Field(
+        default="",
+        description="Name of the cluster that the policies are for, as node pools name theirs (`cluster`); with its "
+        "namespace where several have that name. Pools of other clusters place no Pods here.",
+    )
+    node_pools: Annotated[tuple[NodePoolReaderSpec, ...], distinct(_read)] = Field(
+        default=(), description="Readers, one for each kind."
+    )
+
+
+class PodOwnerSpec(Model):
+    """The controller that a workload's Pods name as their owner."""
+
+    api_version: NonEmpty = Field(examples=["apps/v1"], description="Its apiVersion.")
+    kind: KindName = Field(examples=["ReplicaSet"], description="Its kind.")
+
+
+class CarriedLabelsSpec(Model):
+    """Labels in a workload that end up on what its controller makes, beside those of its pod templates."""
+
+    path: TemplatePathText = Field(description="Field path of the map of labels, as in `templates`.")
+    of: ResourceName = Field(default="pods", description="Plural resource name of what gets them.")
+
+
+class WorkloadSpec(Model):
+    """Where the pod templates of one kind of workload are."""
+
+    group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
+    kind: KindName = Field(examples=["Training"], description="Kind.")
+    resource: ResourceName = Field(examples=["trainings"], description="Plural resource name.")
+    templates: tuple[TemplatePathText, ...] = Field(
+        examples=[["spec.template"]],
+        min_length=1,
+        description="Field paths; '[*]' is every item of a list, '.*' every member of a map.",
+    )
+    labels: tuple[CarriedLabelsSpec, ...] = Field(
+        default=(), description="Further labels that it gives to Pods, or to the Jobs that it makes."
+    )
+    pod_owner: PodOwnerSpec | None = Field(default=None, description="Who owns the Pods; default: the workload itself.")
+
+    @field_validator("kind")
+    @classmethod
+    def _is_there(cls, kind: str, info: ValidationInfo) -> str:
+        group: str | None = info.data.get("group")
+        if group is not None:
+            check_kind(f"{kind}.{group}".rstrip("."))
+        return kind
+
+    @field_validator("resource")
+    @classmethod
+    def _is_of_kind(cls, resource: str, info: ValidationInfo) -> str:
+        known = resource_of(info.data.get("group", "*"), info.data.get("kind", ""))
+        if known is not None and resource != known.plural:
+            raise ValueError(f"the resource of kind {known.kind} is `{known.plural}`, got {resource!r}")
+        return resource
+
+
+class WorkloadTemplatesSpec(Model):
+    """Where pod templates sit inside which resources."""
+
+    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="Kinds of workload.")

@@ -1,0 +1,51 @@
+"""The taints in a pool's resource, in whatever way its provider writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.capacity.providers.pool import Taint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TAINT: Final = re.compile(r"([^=:]+)(?:=([^:]*))?:([^:]+)")
+"""A taint as kubectl writes it: ``key=value:Effect`` or ``key:Effect``."""
+
+_SHOWN: Final = 60
+"""How much of an unknown effect is repeated."""
+
+
+def read_taints(
+    found: object, field: str, effects: Mapping[str, str], *, texts: bool
+) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
+    """The taints in a list, and what could not be read of it.
+
+    Args:
+        found: the list.
+        field: where it is.
+        effects: effect as it is written -> as Kubernetes has it.
+        texts: they are written ``key=value:Effect``; else they are ``{key, value, effect}``.
+    """
+    if not isinstance(found, list):
+        return (), (f"{field} is not a list",)
+    read = [(_taint(item, effects, texts=texts), index) for index, item in enumerate(found)]
+    taints = tuple(each for each, _ in read if isinstance(each, Taint))
+    return taints, tuple(f"{field}[{index}] {each}" for each, index in read if isinstance(each, str))
+
+
+def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str:  # noqa: ANN401 - JSON
+    """A taint, or what is wrong with it."""
+    key = value = effect = None
+    if isinstance(item, dict):
+        key, value, effect = item.get("key"), item.get("value"), item.get("effect")
+    elif texts and isinstance(item, str) and (written := _TAINT.fullmatch(item)):
+        key, value, effect = written[1], written[2], written[3]
+    if not isinstance(key, str) or not isinstance(effect, str):
+        return "has no key and effect"
+    if (meant := effects.get(effect)) is None:
+        return f"has effect {effect[:_SHOWN]!r}, not one of {', '.join(effects)}"
+    if not isinstance(value, str | None):
+        return "has a value that is not a string"
+    return Taint(key, value or "", meant)

@@ -1,0 +1,83 @@
+"""``spotgate explain``: why each policy acts on an object or does not, or what a finding means."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.exits import CANNOT_JUDGE, FINE, CannotJudgeError
+from webhook.cli.explain.explanation import explanations
+from webhook.cli.explain.finding import named_finding, show_finding
+from webhook.cli.explain.timeline import Timeline
+from webhook.cli.judging.inputs import judge
+from webhook.cli.judging.project import take_project_file
+from webhook.cli.options import add_inputs, add_operation, add_rendered
+from webhook.cli.terminal import complain
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Say why each policy acts on an object, or does not: in the words of the policy files, with what it
+would inject, and a timeline of what a reclaim does to each Pod that targets spot, against the
+window that the provider gives. Of a node pool: what its provider's reader makes of it, and from
+which fields.
+Of the id of a finding, as reserved-labels/reserved: what it means, an example that has it, one that
+does not, and how to be exempt from it.
+"""
+
+EPILOG: Final = """\
+what the words mean:
+  changes     it injects fields, shown with `+`
+  denies, warns, records (enforcement: audit), can't tell (something is unknown)
+  passes      it looked, and has nothing to say
+  exempts     an entry of its `exempt` lets the object through
+  skips       its `match`, or one of its `matchConditions`, leaves the object out
+  off         enforcement: off
+
+examples:
+  %(prog)s reserved-labels/reserved
+  %(prog)s --state cluster/ deploy/trainer.yaml
+  %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
+  kubectl get job trainer -o yaml | %(prog)s --kubeconfig ~/.kube/config --operation CREATE -
+
+exit codes:
+  0  explained, whatever the verdict is
+  2  something can't be read or judged, or, with -o svg, there is no timeline to draw
+"""
+
+FORMATS: Final = ("text", "svg", "html")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=FORMATS,
+        default="text",
+        help="text, svg: the timelines as a picture, html: all of it in one file; default: %(default)s",
+    )
+    add_operation(parser)
+    add_inputs(parser)
+    add_rendered(parser)
+
+
+def run(options: Namespace) -> int:
+    """Judge with a trace, and show it; or show what a finding means."""
+    if finding := named_finding(options.paths):
+        show_finding(finding)
+        return FINE
+    take_project_file(options)
+    judged = judge(options, trace=True)
+    explained = list(explanations(judged))
+    if options.output != "svg" or any(isinstance(line, Timeline) for each in explained for line in each.timelines):
+        import_module(f"webhook.cli.explain.{options.output}").show(explained)
+    elif not judged.problems:
+        raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
+    if judged.problems:
+        sys.stdout.flush()
+        complain(*map(str, sorted(judged.problems)))
+        return CANNOT_JUDGE
+    return FINE

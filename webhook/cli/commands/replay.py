@@ -1,0 +1,102 @@
+"""``spotgate replay``: recorded reviews through other policies, before those are rolled out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli import terminal
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
+from webhook.cli.replay.changes import Policies, changes_of_plain, changes_of_recorded
+from webhook.cli.replay.output import as_json, as_lines
+from webhook.cli.replay.reading import read_reviews
+from webhook.manifests.state import FileState, StateErrors
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+    from webhook.cli.replay.changes import Change
+
+DESCRIPTION: Final = """\
+Judge recorded reviews by other policies, and say which verdicts and patches change.
+
+Reads what `spotgate serve --record` wrote, and AdmissionReviews as the API server sends them. A
+recorded review is judged with the cluster, the Kubernetes versions and the time of its recording.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s recordings/ --policies policies/
+  %(prog)s recordings/ --policies policies/ --against ../main/policies/ -o json
+  %(prog)s review.json --policies policies/ --against ../main/policies/ --state cluster/
+
+exit codes:
+  0  nothing changes
+  1  something does
+  2  some reviews can't be judged (the others are), or policies or state can't be used
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("files", metavar="FILE", nargs="+", help="files, folders; - is standard input")
+    add_policies(parser)
+    parser.add_argument(
+        "--against",
+        metavar="PATH",
+        type=Path,
+        action="append",
+        default=[],
+        help="compare with what these policies answer; can be given again; default: with what was answered when the "
+        "review was recorded",
+    )
+    parser.add_argument(
+        "--state",
+        metavar="PATH",
+        type=Path,
+        action="append",
+        default=[],
+        help="manifests of the cluster; files or folders; can be given again; default: as it was recorded, for other "
+        "reviews unknown",
+    )
+    add_kubernetes_version(parser)
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table, for people")
+
+
+def run(options: Namespace) -> int:
+    """Judge the reviews again."""
+    new = _policies(options.policies, options)
+    old = _policies(options.against, options) if options.against else None
+    problems: list[Problem] = []
+    changes: list[Change] = []
+    reviews = 0
+    for review in read_reviews(options.files, problems):
+        if review.recorded is not None:
+            changes += changes_of_recorded(review, review.recorded, new, old)
+        elif old is not None:
+            changes += changes_of_plain(review, new, old)
+        else:
+            text = "says nothing of how it was answered; name the policies to compare with: --against"
+            problems.append(Problem(review.file, review.line, 1, "", text))
+            continue
+        reviews += 1
+    if options.output == "json":
+        print(as_json(changes, reviews, problems))
+    else:
+        terminal.show(as_lines(changes, reviews))
+    if problems:
+        terminal.complain(*map(str, problems))
+        return CANNOT_JUDGE
+    return FOUND if changes else FINE
+
+
+def _policies(paths: Sequence[Path], options: Namespace) -> Policies:
+    bundle = read_policies(paths)
+    try:
+        view = FileState(options.state, bundle.providers).view() if options.state else None
+    except StateErrors as errors:
+        raise CannotJudgeError(str(errors)) from None
+    return Policies(bundle, view, options.kubernetes_version)

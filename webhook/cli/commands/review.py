@@ -1,0 +1,120 @@
+"""``spotgate review``: one AdmissionReview in, the answer out, byte for byte what the server sends."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.exits import FINE, CannotJudgeError
+from webhook.cli.judging.judge import path_of
+from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
+from webhook.context import UNKNOWN, Context, Phase, utc_now
+from webhook.documents import DocumentError, read_documents
+from webhook.engine import decide
+from webhook.manifests.state import FileState, StateErrors
+from webhook.response import respond
+from webhook.review import BadReviewError, decode_review
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from webhook.bundle import Bundle
+    from webhook.cluster.protocol import ClusterView
+
+_BYTE: Final = re.compile(r"\(byte (\d+)\)$")
+_FIELD: Final = re.compile(r"`(?:\$\.)?((?:apiVersion|kind|request)\b[^`]*)`")
+
+DESCRIPTION: Final = """\
+Answer one AdmissionReview as the webhook does.
+
+Reads the JSON that the API server would send, and writes what it would get back: byte for byte
+the body of the HTTP response, with no newline at its end. Whether the request is allowed is in
+there, not in the exit code.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --phase mutate review.json
+  %(prog)s --state cluster/ - < review.json
+
+exit codes:
+  0  the review was answered: allowed, denied or patched
+  2  FILE is no AdmissionReview, or policies or state can't be used
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("file", metavar="FILE", help="the AdmissionReview, JSON; - is standard input")
+    parser.add_argument(
+        "--phase",
+        choices=[str(phase) for phase in Phase],
+        default=str(Phase.VALIDATE),
+        help="which of the two webhooks answers: mutate gives patches, validate (the default) gives findings",
+    )
+    add_policies(parser)
+    parser.add_argument(
+        "--state",
+        metavar="PATH",
+        type=Path,
+        action="append",
+        default=[],
+        help="manifests of the cluster: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
+        "given again; default: the cluster is unknown, as to a webhook that can't reach it",
+    )
+    add_kubernetes_version(parser)
+
+
+def run(options: Namespace) -> int:
+    """Answer the review."""
+    data = _read(options.file)
+    try:
+        request = decode_review(data)
+    except BadReviewError as error:
+        line, column = position_of(data, str(error))
+        raise CannotJudgeError(f"{options.file}:{line}:{column}: {error}") from None
+    bundle = read_policies(options.policies)
+    view = _view(options.state, bundle)
+    phase = Phase(options.phase)
+    context = Context(
+        phase=phase,
+        now=utc_now(),
+        api_server=options.kubernetes_version,
+        oldest_kubelet=view.oldest_kubelet or options.kubernetes_version,
+        view=view,
+    )
+    sys.stdout.buffer.write(respond(request.uid, decide(request, bundle.index, context), phase))
+    return FINE
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
+
+
+def position_of(data: bytes, complaint: str) -> tuple[int, int]:
+    """Line and column, from 1, of the byte or the field that a complaint about an AdmissionReview names."""
+    if byte := _BYTE.search(complaint):
+        before = data[: int(byte[1])]
+        return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+    field = _FIELD.search(complaint)
+    try:
+        (document,) = read_documents(data, "")
+    except DocumentError as error:
+        return error.line, error.column
+    except ValueError:
+        return 1, 1
+    return document.position(path_of(field[1]) if field else ())
+
+
+def _view(state: list[Path], bundle: Bundle) -> ClusterView:
+    if not state:
+        return UNKNOWN
+    try:
+        return FileState(state, bundle.providers).view()
+    except StateErrors as errors:
+        raise CannotJudgeError(str(errors)) from None

@@ -1,0 +1,134 @@
+"""``spotgate test``: PolicyTests, run on the engine that judges requests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.bundle import OWN_NAMESPACE
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.options import read_policies
+from webhook.cli.policy_tests.coverage import coverage
+from webhook.cli.policy_tests.output import FORMATS, Report, show
+from webhook.cli.policy_tests.run import Runner, read_tests
+from webhook.cli.terminal import complain
+from webhook.context import utc_now
+from webhook.policy.document import SUFFIXES
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Container
+
+DESCRIPTION: Final = """\
+Run tests of policies: documents of kind PolicyTest, wherever they are in the files and folders.
+
+Each of their cases is an object in some surroundings, and what the policies are to answer. It is
+defaulted, changed and judged as the API server would have it done.
+"""
+
+EPILOG: Final = """\
+which policies:
+  Those of --policies; else those among the paths; else the ones that ship with spotgate. Folders
+  called `tests` hold no policies.
+
+examples:
+  %(prog)s policies/
+  %(prog)s --coverage policies/
+  %(prog)s --watch policies/
+  %(prog)s --policies policies/ -o junit team-a/tests/
+
+exit codes:
+  0  every case came out as expected
+  1  some did not
+  2  it could not judge: a test or a policy is invalid, a file can't be read, there is no test, or
+     the command line is wrong
+"""
+
+_STDOUT: Final = 1
+_QUIET: Final = 200
+"""Milliseconds without another change: editors write several files, one after another."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="folders, or files, with PolicyTests")
+    parser.add_argument(
+        "--policies",
+        metavar="PATH",
+        type=Path,
+        action="append",
+        default=[],
+        help="policy files, or a folder of them; can be given again; default: those among DIR, else the shipped ones",
+    )
+    parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
+    parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
+    parser.add_argument("--update", action="store_true", help="write golden files instead of comparing with them")
+    parser.add_argument("--watch", action="store_true", help="again whenever a file changes, until Ctrl-C")
+
+
+def run(options: Namespace) -> int:
+    """Run them, once or until Ctrl-C."""
+    if not options.watch:
+        return _run(options)
+    if options.update:
+        raise CannotJudgeError("spotgate test: error: give either --watch or --update")
+    from watchfiles import watch  # noqa: PLC0415 - for few
+
+    # What is named might be replaced and not changed: its folder is watched.
+    folders = {path if path.is_dir() else path.parent for path in (*options.paths, *options.policies)}
+    named = frozenset(map(os.path.realpath, (*options.paths, *options.policies)))
+    _run_and_go_on(options)
+    for _ in watch(*folders, step=_QUIET, watch_filter=lambda _, path: _is_read(path, named)):
+        _run_and_go_on(options)
+    return FINE
+
+
+def _is_read(path: str, named: Container[str]) -> bool:
+    """May the file be read? What is printed may be written into the same folder, and would have it run for ever."""
+    if not path.lower().endswith(SUFFIXES):
+        return os.path.realpath(path) in named
+    try:
+        return not os.path.samestat(Path(path).stat(), os.fstat(_STDOUT))
+    except OSError:  # it is gone
+        return True
+
+
+def _run_and_go_on(options: Namespace) -> None:
+    try:
+        _run(options)
+    except CannotJudgeError as error:
+        complain(*str(error).split("\n"))
+    print(f"Waiting for changes in {', '.join(map(str, options.paths))} ...", flush=True)
+
+
+def _run(options: Namespace) -> int:
+    tests = read_tests(options.paths)
+    problems = sorted(tests.problems)
+    paths = options.policies or (options.paths if tests.brings_policies else [])
+    bundle = read_policies(paths, own_namespace=OWN_NAMESPACE)
+    if not tests.documents and not problems:
+        raise CannotJudgeError(f"{', '.join(map(str, options.paths))}: holds no PolicyTest; see spotgate test --help")
+    if tests.documents and not paths:
+        where = ", ".join(map(str, options.paths))
+        text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
+        complain(f"{where}: warning: {text}")
+    folders = [path for path in paths if path.is_dir()]
+    runner = Runner(bundle, now=utc_now(), update=options.update, folders=folders)
+    results = [result for test in tests.documents for result in runner.run(test)]
+    covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
+    tested = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
+    report = Report(tested, results, problems, covered)
+    if options.output == "table":
+        show(report)
+    else:
+        print(FORMATS[options.output](report))
+    problems += [problem for result in results for problem in result.problems]
+    warned = [warning for result in results for warning in result.warnings]
+    if problems or warned:
+        sys.stdout.flush()
+        complain(*map(str, dict.fromkeys((*warned, *problems))))
+    if problems:
+        return CANNOT_JUDGE
+    return FINE if all(result.passed for result in results) else FOUND

@@ -1,0 +1,120 @@
+"""``spotgate webhook-config``: what tells the API server to call the webhook."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.bundle import OWN_NAMESPACE
+from webhook.cli.exits import FINE, CannotJudgeError
+from webhook.cli.export.configurations import asked_for_everything, configurations
+from webhook.cli.export.ignore_differences import ignore_differences
+from webhook.cli.options import add_policies, read_policies, resource_name
+from webhook.cli.output.manifest_text import as_block, as_documents
+from webhook.lint import too_wide
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, as YAML.
+
+They ask about what may concern a policy and nothing else: render them again when policies or
+facts change. Pods are mutated and workloads judged with failurePolicy Ignore, node pools with
+Fail: without the webhook Pods still start, and no on-demand fallback is lost.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --ca-file ca.crt --ca-only | kubectl apply --server-side --field-manager=spotgate-ca -f -
+  %(prog)s --policies policies/ | kubectl apply --server-side -f -
+  %(prog)s --service-name spotgate --namespace platform
+  %(prog)s --ignore-differences >> application.yaml
+
+exit codes:
+  0  printed
+  2  a policy is invalid or matches every resource, or the CA file can't be used
+"""
+
+_REQUIRED: Final = ("name", "clientConfig", "sideEffects", "admissionReviewVersions")
+"""What the API server wants of a webhook beside rules, without which it calls none."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    add_policies(parser)
+    parser.add_argument(
+        "--service-name",
+        metavar="NAME",
+        type=resource_name,
+        default="spotgate",
+        help="of the Service; default: %(default)s",
+    )
+    parser.add_argument(
+        "--namespace",
+        metavar="NAME",
+        type=resource_name,
+        default=OWN_NAMESPACE,
+        help="where it is; default: %(default)s",
+    )
+    parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        type=Path,
+        help="CA certificates, PEM, that vouch for the webhook; default: no caBundle, for something else to fill in",
+    )
+    parser.add_argument(
+        "--ca-only",
+        action="store_true",
+        help="print the caBundle without rules, so that applying the rules again never removes it: nothing is asked "
+        "until they are applied too",
+    )
+    parser.add_argument(
+        "--ignore-differences",
+        action="store_true",
+        help="print something else: what the mutating webhook adds, as ignoreDifferences of an Application of Argo CD",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Print them."""
+    bundle = read_policies(options.policies, own_namespace=options.namespace)
+    if options.ignore_differences:
+        ignored = {"ignoreDifferences": ignore_differences(bundle)}
+        print(as_block(ignored), end="")
+        return FINE
+    if options.ca_only and options.ca_file is None:
+        raise CannotJudgeError("spotgate webhook-config: error: --ca-only needs --ca-file")
+    if problems := list(too_wide(bundle)):
+        raise CannotJudgeError("\n".join(map(str, problems)))
+    client: dict[str, Any] = {"service": {"name": options.service_name, "namespace": options.namespace, "port": 443}}
+    if options.ca_file is not None:
+        client["caBundle"] = _ca_bundle(options.ca_file)
+    print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
+    for policy, resources in asked_for_everything(bundle).items():
+        print(
+            f"# Policy {policy} does not say what may concern it: all {', '.join(resources)} that it matches are sent."
+        )
+    rendered = configurations(bundle, client)
+    if options.ca_only:
+        for each in rendered:
+            each["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in each["webhooks"]]
+    print(as_documents(rendered), end="")
+    return FINE
+
+
+def _ca_bundle(file: Path) -> str:
+    """The certificates of a PEM file, and nothing else that may be in it."""
+    from cryptography import x509  # noqa: PLC0415 - only for those who name a file
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+
+    try:
+        certificates = x509.load_pem_x509_certificates(file.read_bytes())
+    except OSError as error:
+        raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
+    except ValueError:
+        raise CannotJudgeError(
+            f"{file}: holds no certificate that can be read; pass the CA's certificate as PEM"
+        ) from None
+    return base64.b64encode(b"".join(each.public_bytes(Encoding.PEM) for each in certificates)).decode()

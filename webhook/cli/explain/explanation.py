@@ -1,0 +1,253 @@
+"""Why each policy did or did not act on an object: what ``explain`` prints, put together from the traces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.cli.explain.pool import read_pool
+from webhook.cli.explain.reclaims import reclaims
+from webhook.cli.output.additions import addition_of
+from webhook.decision import ENGINE, Outcome
+from webhook.policy.terms import Enforcement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.cli.explain.pool import PoolReading
+    from webhook.cli.explain.reclaims import NoTimeline
+    from webhook.cli.explain.timeline import Timeline
+    from webhook.cli.judging.inputs import Judged
+    from webhook.cli.judging.judge import Judgement, Traced
+    from webhook.cli.output.additions import Addition
+    from webhook.decision import Finding
+    from webhook.index import Policy
+    from webhook.manifests.objects import Manifest
+    from webhook.policy.document import PolicyDocument
+
+WORDS: Final = {
+    Outcome.DENY: "denies",
+    Outcome.WARN: "warns",
+    Outcome.AUDIT: "records",
+    Outcome.INDETERMINATE: "can't tell",
+}
+"""What a policy does, by its weightiest finding."""
+
+CHANGES: Final = "changes"
+PASSES: Final = "passes"
+SKIPS: Final = "skips"
+EXEMPTS: Final = "exempts"
+OFF: Final = "off"
+
+ITSELF: Final = "the object itself"
+
+_LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS}
+"""How the last words of a policy begin that does not look, or looks away."""
+
+_NOT_EXEMPT: Final = "not exempt by "
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a policy said about the object, or about one pod template in it.
+
+    Attributes:
+        where: the template's field path, or `ITSELF`; empty where that is no question.
+        steps: in their order.
+    """
+
+    where: str
+    steps: tuple[str, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one policy.
+
+    Attributes:
+        word: what it did: one of `WORDS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
+        enforcement: of the policy: deny, warn, audit; empty for the engine itself.
+        said: why.
+        findings: what it found.
+        additions: what of the patch comes from it.
+    """
+
+    policy: str
+    kind: str
+    word: str
+    enforcement: str = ""
+    said: tuple[Said, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    additions: tuple[Addition, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is said about one object.
+
+    Attributes:
+        file, line: where it begins.
+        title: its kind, namespace and name.
+        operation: what is asked for.
+        notes: the engine's own reasons, which hold for all policies.
+        verdicts: of the policies that are for this kind of object: those that looked first, in the order of looking.
+        others: names of the policies that are not.
+        pool: how it is read, if it is a node pool.
+        timelines: of each Pod or pod template.
+    """
+
+    file: str
+    line: int
+    title: str
+    operation: str
+    notes: tuple[Said, ...]
+    verdicts: tuple[Verdict, ...]
+    others: tuple[str, ...]
+    pool: PoolReading | None
+    timelines: tuple[Timeline | NoTimeline, ...]
+
+
+def explanations(judged: Judged) -> Iterator[Explanation]:
+    """One for each object; those that could not be judged have none."""
+    for manifest, judgement in judged.objects:
+        if judgement.problem is None:
+            yield _explanation(manifest, judgement, judged)
+
+
+def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Explanation:
+    traced, bundle = judgement.traced, judged.bundle
+    name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
+    bare = Explanation(
+        file=manifest.file,
+        line=manifest.line,
+        title=f"{manifest.kind} {name}".rstrip(),
+        operation="",
+        notes=(),
+        verdicts=tuple(_engine(judgement.findings)),
+        others=tuple(policy.name for policy in bundle.policies),
+        pool=None,
+        timelines=(),
+    )
+    if traced is None:  # nobody knows which resource it is
+        return bare
+    request = traced.request
+    steps = steps_of(traced)
+    notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
+    left_out = bundle.index.left_out(request)
+    unasked = {policy.name for policy, _ in left_out}
+    if bundle.index.never_touches(request, judged.view):
+        naming = (each for each in bundle.policies if each.matcher.names(request.namespace))
+        looking = (verdict_on(each, steps, manifest, judgement, traced) for each in naming if each.name not in unasked)
+        return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *looking), others=())
+    verdicts = [
+        *_engine(judgement.findings),
+        *(verdict_on(each, steps, manifest, judgement, traced) for each in bundle.policies if each.name not in unasked),
+        *(
+            Verdict(policy=each.name, kind=each.kind, word=SKIPS, said=(Said("", (why,)),))
+            for each, why in left_out
+            if why
+        ),
+        *map(_off, filter(_is_off, bundle.documents)),
+    ]
+    return replace(
+        bare,
+        operation=request.operation,
+        notes=notes,
+        verdicts=tuple(verdicts),
+        others=tuple(policy.name for policy, why in left_out if not why),
+        pool=read_pool(traced, bundle, judged.view),
+        timelines=tuple(reclaims(traced, bundle, judged.view)),
+    )
+
+
+def steps_of(traced: Traced) -> dict[tuple[str, str], tuple[str, ...]]:
+    """What was said, by policy and where.
+
+    Of a policy that spoke in both phases what it said in the first: in the second it sees its own work done.
+    """
+    steps: dict[tuple[str, str], tuple[str, ...]] = {}
+    for decision in (traced.validation, traced.mutation):
+        found: dict[tuple[str, str], list[str]] = {}
+        for policy, where, text in decision.steps:
+            said = found.setdefault((policy, where), [])
+            if text not in said:
+                said.append(text)
+        steps |= {key: tuple(said) for key, said in found.items()}
+    return steps
+
+
+def _engine(findings: tuple[Finding, ...]) -> Iterator[Verdict]:
+    """What is found by no policy."""
+    own = tuple(finding for finding in findings if finding.policy == ENGINE)
+    if own:
+        yield Verdict(policy=ENGINE, kind="", word=WORDS[max(each.outcome for each in own)], findings=own)
+
+
+def verdict_on(
+    policy: Policy,
+    steps: dict[tuple[str, str], tuple[str, ...]],
+    manifest: Manifest,
+    judgement: Judgement,
+    traced: Traced,
+) -> Verdict:
+    """What came of a policy that looks at such objects, or at pod templates in them."""
+    findings = tuple(each for each in judgement.findings if each.policy == policy.name)
+    said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
+    additions = tuple(
+        addition_of(written, len(manifest.path))
+        for written, operation in zip(judgement.patch, traced.mutation.patch, strict=True)
+        if operation.policy == policy.name
+    )
+    word = _word(said, findings, additions)
+    if word == PASSES and not said and any(not name for name, _ in steps):
+        word = SKIPS  # for the engine's reasons, which are said once
+    return Verdict(
+        policy=policy.name,
+        kind=policy.kind,
+        word=word,
+        enforcement=str(policy.enforcement),
+        said=_without_exemptions(said) if word == PASSES else said,
+        findings=findings,
+        additions=additions,
+    )
+
+
+def _without_exemptions(said: tuple[Said, ...]) -> tuple[Said, ...]:
+    """Where there is nothing to be exempt from, nobody asks why it is not."""
+    kept = ((each.where, tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT))) for each in said)
+    return tuple(Said(where, steps) for where, steps in kept if steps)
+
+
+def _said(
+    own: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
+) -> tuple[Said, ...]:
+    """What a policy said, with where as far as that is a question: nowhere, if it said the same of all.
+
+    Args:
+        own: what it said, by where.
+        steps: what all policies said.
+        findings: the policy's.
+    """
+    templates = {where for _, where in steps if where}
+    alike = len(set(own.values())) == 1
+    if not templates or (alike and not findings and (templates <= own.keys() or "" in own)):
+        return tuple(Said("", texts) for texts in dict.fromkeys(own.values()))
+    if len(templates) == 1 and "" not in own:
+        return tuple(Said("", texts) for texts in own.values())
+    return tuple(Said(where or ITSELF, texts) for where, texts in own.items())
+
+
+def _word(said: tuple[Said, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:
+    if findings:
+        return WORDS[max(finding.outcome for finding in findings)]
+    if additions:
+        return CHANGES
+    words = {next((word for how, word in _LEFT_OUT.items() if each.steps[-1].startswith(how)), PASSES) for each in said}
+    return words.pop() if len(words) == 1 else PASSES
+
+
+def _is_off(document: PolicyDocument) -> bool:
+    return document.is_policy and document.spec.enforcement is Enforcement.OFF
+
+
+def _off(document: PolicyDocument) -> Verdict:
+    return Verdict(policy=document.name, kind=document.kind, word=OFF, said=(Said("", ("enforcement: off",)),))

@@ -1,0 +1,58 @@
+"""``explain -o html``: everything in one file."""
+
+from __future__ import annotations
+
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from webhook.cli.explain import timeline_svg
+from webhook.cli.explain.explanation import CHANGES
+from webhook.cli.explain.svg import titled
+from webhook.cli.explain.text import as_yaml, others_of
+from webhook.cli.explain.timeline import Timeline
+from webhook.cli.pages import page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.cli.explain.explanation import Explanation, Verdict
+
+
+def show(explained: Iterable[Explanation]) -> None:
+    """Print it."""
+    print(
+        page(
+            "explain.html",
+            explained=list(explained),
+            style_of=_style_of,
+            as_field=as_field,
+            others_of=others_of,
+            pictures=_pictures,
+            silences=_silences,
+        )
+    )
+
+
+def as_field(field: str, value: object) -> str:
+    """A field and its value as YAML."""
+    shown = as_yaml(value)
+    return f"{field}:\n{indent(shown, '    ')}" if isinstance(value, dict | list) else f"{field}: {shown}"
+
+
+def _style_of(verdict: Verdict) -> str:
+    if verdict.findings:
+        return str(max(finding.outcome for finding in verdict.findings))
+    return "change" if verdict.word == CHANGES else ""
+
+
+def _pictures(explained: Explanation) -> Iterator[Markup]:
+    for title, timeline in titled(explained):
+        yield Markup(timeline_svg.element(title, timeline))  # noqa: S704 - it escapes what it shows
+
+
+def _silences(explained: Explanation) -> Iterator[str]:
+    for each in explained.timelines:
+        if not isinstance(each, Timeline):
+            yield ": ".join(filter(None, (each.where, each.because)))

@@ -1,0 +1,112 @@
+"""How a node pool is read: what its provider's reader makes of it, and from which fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.providers.provider import readers_by_resource
+from webhook.capacity.providers.sizes import resized
+from webhook.cli.terminal import counted
+from webhook.review import decode_object, is_null
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.bundle import Bundle
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.query import Query
+    from webhook.capacity.providers.reader import PoolReader
+    from webhook.cli.judging.judge import Traced
+    from webhook.cluster.protocol import ClusterView
+
+_NOT_SAID: Final = "not said"
+_GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it counts as GPU, as on-demand it does not"}
+
+
+class PoolFact(msgspec.Struct, frozen=True):
+    """One thing about a pool.
+
+    Attributes:
+        name: what it is.
+        value: for people.
+        source: the fields that say so, or are not there.
+    """
+
+    name: str
+    value: str
+    source: str = ""
+
+
+class PoolReading(msgspec.Struct, frozen=True):
+    """What a reader makes of an object."""
+
+    reader: str
+    facts: tuple[PoolFact, ...]
+
+
+def read_pool(traced: Traced, bundle: Bundle, view: ClusterView) -> PoolReading | None:
+    """How the node pool of a request is read; None: it is none."""
+    request = traced.request
+    readers = readers_by_resource(bundle.providers.values())
+    raw = request.old_object if is_null(request.object) else request.object
+    found = readers.get((request.resource.group, request.resource.resource))
+    if found is None or is_null(raw):
+        return None
+    value = decode_object(raw)
+    reader = found.of(value)
+    pool = reader.read(value)
+    known = next((each for each in view.pools or () if each.identity == pool.identity), None)
+    if known is not None and known.size is not None:
+        pool = resized(pool, known.size)
+    which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
+    return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
+
+
+def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, Any]) -> Iterator[PoolFact]:
+    def source(*queries: Query | None) -> str:
+        return "; ".join(dict.fromkeys(_said_by(query, value) for query in queries if query is not None))
+
+    accelerators = reader.accelerators
+    machine = reader.requirements if reader.instance_type is None else reader.instance_type
+    capacity = f"{reader.capacity.label} in {reader.capacity.query.field}" if reader.capacity.label else ""
+    yield PoolFact("capacity", pool.capacity, capacity or source(reader.capacity.query))
+    count = f", {pool.gpu_count} in each node" if pool.gpu_count else ""
+    gpu = f"{_GPUS.get(pool.gpu, pool.gpu)}{count}{f' ({pool.gpu_type})' if pool.gpu_type else ''}"
+    yield PoolFact("GPUs", gpu, source(accelerators.type, accelerators.count, accelerators.when, machine))
+    yield PoolFact("instance types", pool.instance_type or _NOT_SAID, source(machine))
+    now = _NOT_SAID if pool.desired is None else counted(pool.desired, "node")
+    by = f"{pool.size.by[0]} {pool.size.by[2]}" if pool.size is not None else ""
+    yield PoolFact("size", now, by or source(reader.desired))
+    if pool.autoscaling:
+        unbounded = "no maximum" if pool.unlimited else _NOT_SAID
+        most = unbounded if pool.maximum is None else counted(pool.maximum, "node")
+        yield PoolFact("autoscaled to", most, source(reader.autoscaling, reader.maximum, reader.limits))
+    else:
+        yield PoolFact("autoscaled", "no", source(reader.autoscaling))
+    yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
+    yield PoolFact("cluster", pool.cluster_id or "this one", source(reader.cluster))
+    yield PoolFact("taints", _listed(map(str, pool.taints)), source(reader.taints))
+    labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
+    yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))
+    zones = reader.requirements if reader.zones is None else reader.zones
+    yield PoolFact("zones", ", ".join(sorted(pool.zones)) or _NOT_SAID, source(zones))
+    own = pool.grace_seconds is not None
+    seconds = pool.grace_seconds if pool.grace_seconds is not None else provider.grace_budget
+    margin = provider.safety_margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
+    kept = f", of which {margin} s are kept free" if margin else ""
+    yield PoolFact("time to stop", f"{seconds} s{kept}", "the pool's own" if own else f"of every {provider.title} pool")
+    for problem in pool.problems:
+        yield PoolFact("can't be read", problem)
+
+
+def _said_by(query: Query, value: dict[str, Any]) -> str:
+    place = query.place(value)
+    return f"no {place}" if place == query.field and query.written(value) is None else place
+
+
+def _listed(items: Iterable[str]) -> str:
+    return ", ".join(items) or "none"

@@ -1,0 +1,280 @@
+"""What a reclaim does to a Pod, second by second: the provider's window, and how the Pod's stop fits into it.
+
+Only data; `timeline_text` and `timeline_svg` draw it. Times are in seconds after the provider's
+notice.
+
+Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
+period, SIGTERM follows it, SIGKILL comes when the grace period ends).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from webhook.kube.containers import is_all_sleep, sleep_seconds
+from webhook.kube.volumes import on_the_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.capacity.placement.budget import Budget
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.kube.pod import Container, Handler, Pod
+
+SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
+
+SPANS: Final[dict[SpanName, str]] = {
+    "running": "runs on",
+    "preStop": "preStop sleeps",
+    "hook": "preStop, then SIGTERM",
+    "shutdown": "SIGTERM: shuts down",
+    "margin": "margin",
+    "lost": "cut off",
+}
+"""What a span means, for a legend."""
+
+AS_WRITTEN: Final = "as written"
+
+_DRAWN_AT_MOST: Final = 2
+"""Windows. Beside a grace period of an hour one of 15 s could not be seen."""
+
+_TICKS: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
+_TICKS_AT_MOST: Final = 8
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happens.
+
+    Attributes:
+        seconds: when.
+        name: what.
+        text: what it means, as a phrase.
+        source: the field that says when, of the provider's document or of the Pod's ``spec``; empty: none does.
+    """
+
+    seconds: int
+    name: str
+    text: str
+    source: str
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A stretch of time, from ``begin`` up to ``end``."""
+
+    name: SpanName
+    begin: int
+    end: int
+
+    @property
+    def seconds(self) -> int:
+        """How long it is."""
+        return self.end - self.begin
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """What some containers of the Pod do meanwhile.
+
+    Attributes:
+        name: theirs, or `AS_WRITTEN`.
+        spans: without gaps, from the notice to the end of the window, or of the grace period where that is later.
+    """
+
+    name: str
+    spans: tuple[Span, ...]
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A reclaim of the node that a Pod runs on.
+
+    Attributes:
+        where: the pod template's field path; empty for a Pod.
+        provider: its title, for people.
+        because: where the time to stop comes from.
+        events: in their order.
+        lanes: the containers with what spotgate injects; then the Pod as it is written, if that is different.
+        cordon, drain: of the node.
+        window: when the time to stop is over for an ordinary Pod.
+        removal: when the node is gone.
+        end: of the drawing, where a grace period beyond it is marked to go on.
+        grace: the Pod's grace period.
+        wanted: of the margin: what is to be kept free.
+        late: containers that are killed before they have any time to shut down.
+        gone: volumes that are lost with the node, whatever the Pod does.
+    """
+
+    where: str
+    provider: str
+    because: str
+    events: tuple[Event, ...]
+    lanes: tuple[Lane, ...]
+    cordon: int
+    drain: int
+    window: int
+    removal: int
+    end: int
+    grace: int
+    wanted: int
+    late: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    @property
+    def margin(self) -> int:
+        """Seconds between the end of the grace period and that of the window; negative: so many are cut off."""
+        return self.window - self.drain - self.grace
+
+    @property
+    def fits(self) -> bool:
+        """Does the Pod get the whole of its grace period?"""
+        return self.margin >= 0
+
+    @property
+    def loses(self) -> bool:
+        """Is a container killed before it is done, or has begun?"""
+        return not self.fits or bool(self.late)
+
+    @property
+    def verdict(self) -> str:
+        """How it ends, in a sentence."""
+        if not self.fits:
+            return f"does not fit: SIGKILL comes {-self.margin} s early, and what is not saved by then is lost"
+        if self.late:
+            return f"leaves no time to shut down ({', '.join(self.late)}): SIGKILL comes no later than SIGTERM"
+        if self.margin < self.wanted:
+            return f"just fits: {self.margin} s of the safety margin of {self.wanted} s are left"
+        return f"fits: {self.margin} s are left as margin"
+
+
+def timeline_of(
+    where: str, written: Pod, pod: Pod, *, provider: Provider, pool: Pool | None, budget: Budget
+) -> Timeline:
+    """The reclaim of a Pod that targets spot.
+
+    Args:
+        where: the pod template's field path; empty for a Pod.
+        written: the Pod before injection.
+        pod: the Pod after it.
+        provider: of the nodes.
+        pool: they are of; None: any of the provider's.
+        budget: the time it has there.
+    """
+    drain = provider.timeline.drain
+    window = drain + budget.limit
+    removal = max(provider.timeline.removal, window)
+    stops = _stops(pod)
+    lanes = [Lane(", ".join(stop.names), _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
+    before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
+    if before.spans not in {lane.spans for lane in lanes}:
+        lanes.append(before)
+    return Timeline(
+        where=where,
+        provider=provider.title,
+        because=budget.because,
+        events=tuple(sorted(_events(pod, provider, pool, budget), key=lambda event: event.seconds)),
+        lanes=tuple(lanes),
+        cordon=provider.timeline.cordon,
+        drain=drain,
+        window=window,
+        removal=removal,
+        end=min(max(removal, drain + pod.grace_seconds, drain + written.grace_seconds), _DRAWN_AT_MOST * removal),
+        grace=pod.grace_seconds,
+        wanted=budget.margin,
+        late=tuple(name for stop in stops if stop.delay >= pod.grace_seconds for name in stop.names),
+        gone=tuple(volume.name for _, volume, _ in on_the_node(pod)),
+    )
+
+
+def ticks(end: int) -> range:
+    """Where to mark an axis up to ``end``: at round times, and not at too many."""
+    step = next((each for each in _TICKS if end / each <= _TICKS_AT_MOST), end)
+    return range(0, end + 1, step)
+
+
+def clock(seconds: int) -> str:
+    """A time after the notice: ``2:05``."""
+    return f"{seconds // 60}:{seconds % 60:02}"
+
+
+class _Stop(msgspec.Struct, frozen=True):
+    """Containers that get SIGTERM at the same time.
+
+    Attributes:
+        delay: seconds from the drain until then, or of their preStop hook those that are known.
+        exact: the delay is all that the hook takes.
+        names: theirs.
+        field: the hook of the first; empty: it has none.
+    """
+
+    delay: int
+    exact: bool
+    names: tuple[str, ...]
+    field: str
+
+
+def _stops(pod: Pod) -> list[_Stop]:
+    """The containers by when they get SIGTERM, the last ones last. Sidecars stop after them, in the same period."""
+    found: dict[tuple[bool, int], list[tuple[int, Container]]] = {}
+    for index, container in enumerate(pod.spec.containers):
+        hook = _hook(container)
+        unknown, delay = (False, 0) if hook is None else (not is_all_sleep(hook), max(sleep_seconds(hook), 0))
+        found.setdefault((unknown, delay), []).append((index, container))
+    return [
+        _Stop(
+            delay,
+            not unknown,
+            tuple(each.name for _, each in members),
+            next((f"containers[{index}].lifecycle.preStop" for index, each in members if _hook(each)), ""),
+        )
+        for (unknown, delay), members in sorted(found.items(), key=lambda item: item[0])
+    ]
+
+
+def _hook(container: Container) -> Handler | None:
+    return container.lifecycle.preStop if container.lifecycle is not None else None
+
+
+def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]:
+    killed = drain + grace
+    term = min(drain + stop.delay, killed)
+    stops = [Span("preStop", drain, term), Span("shutdown" if stop.exact else "hook", term, killed)]
+    before = [Span(span.name, span.begin, min(span.end, window)) for span in stops]
+    rest = Span("margin", killed, window) if killed <= window else Span("lost", window, killed)
+    return tuple(span for span in (Span("running", 0, drain), *before, rest) if span.seconds > 0)
+
+
+def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: Budget) -> Iterator[Event]:
+    """Everything that happens, what happens at the same time in its order."""
+    timeline = provider.timeline
+    source = f"{provider.name}: interruption."
+    own = pool is not None and pool.grace_seconds is not None
+    limit = str(pool) if own else f"{provider.name}: gracePeriod.budgetSeconds"
+    drain, killed, window = timeline.drain, timeline.drain + pod.grace_seconds, timeline.drain + budget.limit
+    yield Event(0, "notice", "the reclaim is announced", "")
+    yield Event(timeline.cordon, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
+    yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
+    for stop in _stops(pod):
+        yield from _stopping(stop, drain, min(killed, window))
+    if killed <= window:
+        yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
+    else:
+        yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
+    if killed <= window < timeline.removal:
+        yield Event(window, "time up", "for Pods that are not critical to the node", limit)
+    source = limit if window > timeline.removal else f"{source}removalSeconds"
+    yield Event(max(timeline.removal, window), "removal", "the node is gone", source)
+
+
+def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
+    names = ", ".join(stop.names)
+    left = killed - drain - stop.delay
+    if not stop.exact:
+        least = f", at least {stop.delay} s" if stop.delay else ""
+        yield Event(drain, "preStop", f"a hook{least}, then SIGTERM: {names}", stop.field)
+    elif stop.delay:
+        yield Event(drain, "preStop", f"sleeps {stop.delay} s: {names}", stop.field)
+    if left <= 0:
+        yield Event(killed, "SIGTERM", f"too late to shut down: {names}", stop.field or "terminationGracePeriodSeconds")
+    elif stop.exact:
+        yield Event(drain + stop.delay, "SIGTERM", f"{left} s to shut down: {names}", "")

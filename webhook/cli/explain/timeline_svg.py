@@ -1,0 +1,219 @@
+"""A timeline as a picture: SVG without scripts, fonts or anything else from outside, for light and dark."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, Timeline, clock, ticks
+from webhook.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from webhook.cli.explain.timeline import Event, Lane, Span, SpanName
+
+WIDTH: Final = 820
+_LEFT: Final = 150
+"""Where the time axis begins."""
+_RIGHT: Final = WIDTH - 24
+_ROW: Final = 34
+_LINE: Final = 22
+_BAR: Final = 22
+_CHARACTER: Final = 7.8
+"""Width of a character of a wide font, on average: what must fit is measured by it."""
+
+_COLOURS: Final = {
+    "bg": ("#ffffff", "#0d1117"),
+    "text": ("#1f2328", "#e6edf3"),
+    "faint": ("#59636e", "#9198a1"),
+    "on": ("#ffffff", "#0d1117"),
+    "running": ("#c8d1da", "#484f58"),
+    "preStop": ("#9a6700", "#e3b341"),
+    "hook": ("#bc4c00", "#f0883e"),
+    "shutdown": ("#0969da", "#58a6ff"),
+    "margin": ("#1a7f37", "#3fb950"),
+    "lost": ("#cf222e", "#ff7b72"),
+}
+"""Of what is filled, by class, for light and for dark. As plain colours: not every viewer knows CSS variables."""
+
+
+def _fills(mode: int) -> str:
+    return "\n".join(f".spotgate .{name} {{ fill: {colours[mode]}; }}" for name, colours in _COLOURS.items())
+
+
+STYLE: Final = f"""\
+.spotgate {{ font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }}
+.spotgate .title {{ font-size: 16px; font-weight: 600; }}
+.spotgate .strong {{ font-weight: 600; }}
+.spotgate .on {{ font-size: 12px; font-weight: 600; }}
+.spotgate .grid, .spotgate .node {{ stroke: #8c959f; stroke-opacity: .4; }}
+.spotgate .node {{ stroke-width: 2; }}
+.spotgate .moment {{ stroke: #8c959f; stroke-dasharray: 3 3; }}
+.spotgate .before {{ opacity: .5; }}
+{_fills(0)}
+@media (prefers-color-scheme: dark) {{
+{_fills(1)}
+}}
+"""
+"""For all drawings of a page; a file of its own has it in it."""
+
+_SHORT: Final[dict[SpanName, str]] = {
+    "running": "runs on",
+    "preStop": "preStop",
+    "hook": "preStop and SIGTERM",
+    "shutdown": "SIGTERM",
+    "margin": "margin",
+    "lost": "lost",
+}
+"""What stands in a span, if there is room."""
+
+
+def render(drawn: Sequence[tuple[str, Timeline]]) -> str:
+    """One file with all the drawings below each other.
+
+    Args:
+        drawn: each with its title.
+    """
+    y, parts = 0, []
+    for title, timeline in drawn:
+        height = height_of(timeline)
+        parts.append(f'<g transform="translate(0 {y})">\n{"".join(_drawing(title, timeline))}</g>\n')
+        y += height
+    titles = "; ".join(f"{title}: it {timeline.verdict}" for title, timeline in drawn)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="spotgate" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" '
+        f'height="{y}" role="img">\n<title>{_safe(titles)}</title>\n<style>\n{STYLE}</style>\n'
+        f'<rect class="bg" width="{WIDTH}" height="{y}"/>\n{"".join(parts)}</svg>'
+    )
+
+
+def element(title: str, timeline: Timeline) -> str:
+    """One drawing for a page that has `STYLE`."""
+    height = height_of(timeline)
+    return (
+        f'<svg class="spotgate" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">\n'
+        f"<title>{_safe(f'{title}: it {timeline.verdict}')}</title>\n{''.join(_drawing(title, timeline))}</svg>"
+    )
+
+
+def height_of(timeline: Timeline) -> int:
+    """Pixels that a drawing takes."""
+    return _below(timeline) + _LINE * (len(timeline.events) + 3 + bool(timeline.gone))
+
+
+def _below(timeline: Timeline) -> int:
+    """Where the lanes end."""
+    return 118 + _ROW * len(timeline.lanes)
+
+
+def _drawing(title: str, timeline: Timeline) -> Iterator[str]:
+    below = _below(timeline)
+    yield _text(16, 28, title, "title", most=76)
+    yield _text(16, 48, f"{timeline.because}.", "faint", most=112)
+    yield from _axis(timeline, below - 8)
+    yield from _node(timeline)
+    for number, lane in enumerate(timeline.lanes):
+        yield from _lane(lane, 118 + _ROW * number, timeline)
+    y = below + 18
+    yield from _legend(timeline, y)
+    for event in timeline.events:
+        y += _LINE
+        yield from _event(event, y, timeline)
+    y += _LINE + 4
+    style = "lost" if timeline.loses else "margin" if timeline.margin >= timeline.wanted else "preStop"
+    yield f'<rect class="{style}" x="16" y="{y - 11}" width="5" height="14"/>\n'
+    yield _text(28, y, f"It {timeline.verdict}.", "strong", most=112)
+    if timeline.gone:
+        y += _LINE
+        yield _text(28, y, f"Gone with the node, whatever the Pod does: volume {', '.join(timeline.gone)}", most=112)
+
+
+def _x(seconds: int, timeline: Timeline) -> float:
+    return round(_LEFT + (_RIGHT - _LEFT) * min(seconds, timeline.end) / timeline.end, 1)
+
+
+def _axis(timeline: Timeline, below: int) -> Iterator[str]:
+    for tick in ticks(timeline.end):
+        x = _x(tick, timeline)
+        yield f'<line class="grid" x1="{x}" x2="{x}" y1="76" y2="{below}"/>\n'
+        yield _text(x, 70, clock(tick), "faint", anchor="middle")
+
+
+def _node(timeline: Timeline) -> Iterator[str]:
+    """The node: when it is cordoned, drained and gone."""
+    yield _text(16, 100, "node", "strong")
+    begin, end = _x(0, timeline), _x(timeline.removal, timeline)
+    yield f'<line class="node" x1="{begin}" x2="{end}" y1="96" y2="96"/>\n'
+    moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
+    if timeline.window < timeline.removal:
+        moments.insert(2, (timeline.window, "time up"))
+    at: dict[float, list[str]] = {}
+    for seconds, name in moments:
+        at.setdefault(_x(seconds, timeline), []).append(name)
+    for x, names in at.items():
+        last = x == end
+        yield f'<line class="moment" x1="{x}" x2="{x}" y1="82" y2="{_below(timeline) - 8}"/>\n'
+        yield f'<circle class="faint" cx="{x}" cy="96" r="4"/>\n'
+        yield _text(x - 6 if last else x + 6, 90, ", ".join(names), "faint", anchor="end" if last else "start")
+
+
+def _lane(lane: Lane, y: int, timeline: Timeline) -> Iterator[str]:
+    before = " before" if lane.name == AS_WRITTEN else ""
+    yield _text(16, y + 15, lane.name, "faint" if before else "strong", most=15)
+    for span in lane.spans:
+        if span.begin < timeline.end:
+            yield from _span(span, y, timeline, before)
+
+
+def _span(span: Span, y: int, timeline: Timeline, before: str) -> Iterator[str]:
+    begin, end = _x(span.begin, timeline), _x(span.end, timeline)
+    about = f"{SPANS[span.name]}: {span.seconds} s, from {clock(span.begin)} to {clock(span.end)}"
+    yield (
+        f'<rect class="{span.name}{before}" x="{begin}" y="{y}" width="{round(max(end - begin, 2), 1)}" '
+        f'height="{_BAR}" rx="2"><title>{about}</title></rect>\n'
+    )
+    room = (end - begin) / _CHARACTER
+    name = _SHORT[span.name]
+    labels = [f"{name} {span.seconds} s", f"{span.seconds} s"]
+    if span.end > timeline.end:  # a gap in the bar says that the axis does not go as far
+        gap = f"{end - 14},{y} {end - 10},{y} {end - 16},{y + _BAR} {end - 20},{y + _BAR}"
+        yield f'<polygon class="bg cut" points="{gap}"/>\n'
+        labels.insert(0, f"{labels[0]}, up to {clock(span.end)}")
+    label = next((each for each in labels if len(each) < room), "")
+    if label and span.name != "running":
+        yield _text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
+
+
+def _legend(timeline: Timeline, y: int) -> Iterator[str]:
+    used = {span.name for lane in timeline.lanes for span in lane.spans}
+    x = 16.0
+    for name, about in SPANS.items():
+        if name not in used:
+            continue
+        yield f'<rect class="{name}" x="{x}" y="{y - 11}" width="12" height="12" rx="2"/>\n'
+        yield _text(x + 18, y, about, "faint")
+        x += round(30 + _CHARACTER * len(about), 1)
+
+
+def _event(event: Event, y: int, timeline: Timeline) -> Iterator[str]:
+    late = " lost" if event.name == "SIGKILL" and not timeline.fits else ""
+    yield _text(58, y, clock(event.seconds), "faint", anchor="end")
+    yield _text(72, y, event.name, f"strong{late}")
+    yield _text(_LEFT, y, event.text, late.strip(), most=54)
+    if event.source:
+        yield _text(_RIGHT, y, event.source, "faint", anchor="end", most=46)
+
+
+def _text(x: float, y: int, text: str, style: str = "", *, anchor: str = "start", most: int = 0) -> str:
+    """A line of text, cut after as many characters as it may have; the whole of it is shown on hovering."""
+    text = printable(text)
+    cut = bool(most) and len(text) > most
+    shown = f"{text[: most - 1]}…" if cut else text
+    whole = f"<title>{_safe(text)}</title>" if cut else ""
+    classes = f"text {style}".rstrip()
+    return f'<text x="{x}" y="{y}" class="{classes}" text-anchor="{anchor}">{whole}{_safe(shown)}</text>\n'
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text))

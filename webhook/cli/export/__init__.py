@@ -1,0 +1,1 @@
+"""What is exported to Kubernetes: webhook configurations and ValidatingAdmissionPolicies."""

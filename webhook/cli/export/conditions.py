@@ -1,0 +1,275 @@
+"""``matchConditions`` about Pods, workloads and other objects: what may concern a policy, as CEL.
+
+The API server skips a webhook with failurePolicy Ignore where a condition fails or costs too much, so none may:
+
+- a member is read with ``.?``, and of a custom resource its type is asked first: another one is asked about;
+- what is large is asked about before it is looked through, as is a long key: the cost of `contains` is the length.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions;
+    k8s.io/apiserver, pkg/apis/cel/config.go (1,000,000 for an expression, 2,500,000 for all of a webhook)
+"""
+
+from __future__ import annotations
+
+from textwrap import indent
+from typing import TYPE_CHECKING, Final
+
+from webhook.capacity.placement.supply import EVERY_NODE_HAS
+from webhook.cli.export.vap_cel import literal, quoted, segments
+from webhook.rules.concern import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.kube.templates import TemplatePath, Workload
+    from webhook.rules.concern import Concern
+
+MEMBERS_AT_MOST: Final = 64
+"""Members of a map that are looked at one by one. People write a dozen; a key costs some 120, so a map 8,000."""
+ITEMS_AT_MOST: Final = 16
+"""Items of a list, and templates in the lists of an object: one costs 25,000 at most. With those that stand alone there
+are 27 templates, which are 700,000. The largest RayClusters have some ten worker groups."""
+KEY_LENGTH_AT_MOST: Final = 128
+"""Characters of a key that is looked at. Kubernetes takes 317, and people write some 40."""
+TEXT_LENGTH_AT_MOST: Final = 256
+"""Characters of the name of an image, or of the key of a toleration, looked at. With a digest it has 150."""
+BUILT_IN: Final = frozenset({"", "apps", "batch"})
+"""API groups whose objects have the types of their fields: the API server refuses others before it asks a webhook."""
+
+_WILDCARDS: Final = frozenset({"*", "[*]"})
+_OUTDATED: Final = ("beta.", "failure-domain.", "node.kubernetes.io/windows")
+_BY_DEFAULT: Final = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+"""Taints that every Pod tolerates: the API server adds that."""
+
+
+def any_of(lines: Iterable[str]) -> str:
+    """Join expressions by ``||``, a line for each."""
+    return " ||\n".join(lines)
+
+
+def block(before: str, lines: Iterable[str]) -> str:
+    """Join expressions by ``||`` and close a bracket that ``before`` has opened."""
+    return f"{before}\n{indent(any_of(lines), '  ')}\n)"
+
+
+def neutral_keys(providers: Iterable[Provider]) -> list[str]:
+    """Return keys that no selector of nodes tells spot by, unless a provider does.
+
+    Outdated ones are left out, to keep expressions short: such a Pod is asked about.
+    """
+    telling = {key for each in providers for key in (each.pool_label, *(label.key for label in each.spot_labels))}
+    return sorted(key for key in EVERY_NODE_HAS - telling if not key.startswith(_OUTDATED))
+
+
+def keys_in(found: str, keys: Keys, *, also: str = "") -> Iterator[str]:
+    """Yield expressions: does a map of strings have one of the keys?
+
+    Args:
+        found: the map.
+        keys: of which one is enough.
+        also: what must hold of a ``key``, too.
+    """
+    one_by_one = [f"key.contains({quoted(text)})" for text in sorted(keys.containing)]
+    exact = sorted(key for key in keys.exact if not any(text in key for text in keys.containing))
+    if also and exact:
+        one_by_one.insert(0, f"key in {literal(exact)}")
+    elif exact:
+        yield from (f"{quoted(key)} in {found}" for key in exact)
+    if one_by_one:
+        yield f"{found}.size() > {MEMBERS_AT_MOST}"
+        either = " || ".join([f"key.size() > {KEY_LENGTH_AT_MOST}", *one_by_one])
+        yield f"{found}.exists(key, {f'({either}) && {also}' if also else either})"
+
+
+class Looking:
+    """What of objects of one kind may concern a policy.
+
+    Args:
+        concern: of all policies that look at them, or at their templates.
+        neutral: see `neutral_keys`.
+        typed: the API server knows the types of their fields.
+    """
+
+    def __init__(self, concern: Concern, neutral: Sequence[str], *, typed: bool) -> None:
+        self._concern = concern
+        self._neutral = literal(list(neutral))
+        self._typed = typed
+
+    def metadata(self, of: str = "object") -> Iterator[str]:
+        """Yield what may concern a policy of the labels and annotations of an object or a template."""
+        members = [("labels", self._concern.labels), ("annotations", self._concern.annotations)]
+        if any(keys for _, keys in members):
+            yield from self._unless_maps(of, "metadata")
+        for member, keys in members:
+            if keys:
+                yield from self._unless_maps(f"{of}.?metadata", member)
+                yield from keys_in(f"{of}.?metadata.?{member}.orValue({{}})", keys)
+
+    def pod(self, of: str) -> Iterator[str]:
+        """Yield what may concern a policy of a Pod, or of the Pod that a template becomes."""
+        yield from self.metadata(of)
+        yield from self._unless_maps(of, "spec")
+        if self._concern.selectors:
+            yield from self._selectors(of)
+        yield from self._tolerations(of)
+        yield from self._images(of)
+        if self._concern.node_name:
+            created = "request.operation == 'CREATE' && " if of == "object" else ""
+            yield f"{created}{of}.?spec.?nodeName.orValue('') != ''"
+
+    def templates(self, workloads: Sequence[Workload]) -> Iterator[str]:
+        """Yield what may concern a policy of the templates, and of the labels that workloads give to others.
+
+        Every path is looked at, whatever the kind of the object.
+        """
+        templates = [path for each in workloads for path in each.paths]
+        yield from dict.fromkeys(self._each(templates, "pod", list(self.pod("pod"))))
+        if self._concern.labels:
+            carried = [labels.path for each in workloads for labels in each.labels]
+            yield from dict.fromkeys(self._each(carried, "labels", list(keys_in("labels", self._concern.labels))))
+
+    def _each(self, paths: Sequence[TemplatePath], name: str, lines: Sequence[str]) -> Iterator[str]:
+        """Yield what may concern a policy of the maps at these paths.
+
+        Args:
+            paths: in which ``*`` and ``[*]`` are every member and item.
+            name: of one of the maps, in the lines.
+            lines: what may concern a policy of it.
+        """
+        if not paths:
+            return
+        alone: list[str] = []
+        several: list[str] = []
+        lists: list[str] = []
+        for path in map(segments, dict.fromkeys(each.text for each in paths)):
+            wild = [number for number, each in enumerate(path) if each in _WILDCARDS]
+            if len(wild) > 1:  # a list of lists, which is not looked through
+                yield "true"
+                return
+            names, inner = (path, ()) if not wild else (path[: wild[0]], path[wild[0] + 1 :])
+            place = "object" + "".join(f".?{each}" for each in names)
+            if not wild:
+                yield from self._unless_maps("object", *names)
+                alone.append(f"  ?{place}")
+                continue
+            is_list = path[wild[0]] == "[*]"
+            kind, empty = ("list", "[]") if is_list else ("map", "{}")
+            items = f"{place}.orValue({empty})"
+            item = "item" if is_list else f"{items}[item]"
+            yield from self._unless_maps("object", *names[:-1])
+            if not self._typed:
+                yield f"type({items}) != {kind}"
+            if not self._typed:
+                yield f"{items}.size() > {ITEMS_AT_MOST}"
+                unfit = " || ".join([f"type({item}) != map", *self._unless_maps(item, *inner)])
+                yield f"{items}.exists(item, {unfit})"
+            value = f"{item}{''.join(f'.?{each}' for each in inner)}.orValue({{}})" if inner else item
+            several.append(f"{items}.map(item, {value})")
+            lists.append(items)
+        found = ["[\n" + ",\n".join(alone) + "\n]"] if alone else []
+        together = " +\n".join([*found, *several])
+        if several:
+            sizes = [f"{each}.size()" for each in lists]
+            yield f"{' + '.join(sizes)} > {ITEMS_AT_MOST}"
+        yield block(f"({together}).exists({name},", lines)
+
+    def _unless_maps(self, of: str, *names: str) -> Iterator[str]:
+        """Yield an expression for each step of a path that may be no map."""
+        if not self._typed:
+            for end in range(1, len(names) + 1):
+                yield f"type({of}{''.join(f'.?{name}' for name in names[:end])}.orValue({{}})) != map"
+
+    def _list(self, found: str) -> tuple[str, list[str]]:
+        """Return a list that may be absent, and what says that it can't be looked through.
+
+        Also where types are known: the API server shows some empty lists as null, before it refuses them.
+        """
+        items = f"{found}.orValue([])"
+        return items, [f"type({items}) != list || {items}.size() > {ITEMS_AT_MOST}"]
+
+    def _selectors(self, of: str) -> Iterator[str]:
+        yield from self._unless_maps(f"{of}.?spec", "nodeSelector")
+        selector = f"{of}.?spec.?nodeSelector.orValue({{}})"
+        yield f"{selector}.size() > {MEMBERS_AT_MOST}"
+        yield f"{selector}.exists(key, !(key in {self._neutral}))"
+        required = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        yield from self._unless_maps(f"{of}.?spec", *required)
+        place = "".join(f".?{name}" for name in required)
+        terms, unfit = self._list(f"{of}.?spec{place}.?nodeSelectorTerms")
+        yield from unfit
+        requirements, too_many = self._list("term.?matchExpressions")
+        inside = [
+            *([] if self._typed else ["type(term) != map"]),
+            *too_many,
+            f"{requirements}.exists(each, {self._unless_map('each')}!(each.?key.orValue('') in {self._neutral}))",
+        ]
+        yield block(f"{terms}.exists(term,", inside)
+
+    def _tolerations(self, of: str) -> Iterator[str]:
+        keys, every = self._concern.tolerations, self._concern.all_tolerations
+        if not (every or keys):
+            return
+        tolerations, unfit = self._list(f"{of}.?spec.?tolerations")
+        yield from unfit
+        key = "each.?key.orValue('')"
+        is_one = f"!({key} in {literal(_BY_DEFAULT)})" if every else " || ".join(self._texts(key, keys))
+        yield f"{tolerations}.exists(each, {self._unless_map('each')}{is_one})"
+
+    def _images(self, of: str) -> Iterator[str]:
+        if not self._concern.images:
+            return
+        containers, unfit = self._list(f"{of}.?spec.?containers")
+        yield from unfit
+        one = " || ".join(self._texts("each.?image.orValue('')", Keys(containing=self._concern.images)))
+        yield f"{containers}.exists(each, {self._unless_map('each')}{one})"
+
+    def _texts(self, value: str, keys: Keys) -> Iterator[str]:
+        """Yield: is a text one of these, or does it contain one?"""
+        if not self._typed:
+            yield f"type({value}) != string"
+        if keys.exact:
+            yield f"{value} in {literal(sorted(keys.exact))}"
+        if keys.containing:
+            yield f"{value}.size() > {TEXT_LENGTH_AT_MOST}"
+            yield from (f"{value}.contains({quoted(text)})" for text in sorted(keys.containing))
+
+    def _unless_map(self, item: str) -> str:
+        return "" if self._typed else f"type({item}) != map || "
+
+
+def changed_metadata(concern: Concern) -> Iterator[str]:
+    """Yield what of the metadata an UPDATE may change that concerns a policy."""
+    yield "object.?metadata.?labels != oldObject.?metadata.?labels"
+    if concern.annotations:
+        other = "object.metadata.?annotations[?key] != oldObject.?metadata.?annotations[?key]"
+        yield from keys_in("object.?metadata.?annotations.orValue({})", concern.annotations, also=other)
+
+
+def changed_templates(workloads: Sequence[Workload], *, counting: bool) -> Iterator[str]:
+    """Yield what an UPDATE may change of the templates of workloads, and of the labels that they give to others.
+
+    Args:
+        workloads: the kinds. Of those whose types the API server does not know all beside the metadata is compared.
+        counting: some policy counts the Pods, where there get to be fewer.
+    """
+    built_in = [each for each in workloads if each.group in BUILT_IN]
+    is_built_in = f"request.resource.group in {literal(sorted(BUILT_IN))}"
+    if custom := [segments(path.text)[0] for each in workloads if each not in built_in for path in _paths(each)]:
+        roots = " || ".join(f"object.?{root} != oldObject.?{root}" for root in sorted(set(custom)))
+        yield f"!({is_built_in}) && ({roots})"
+    lines = []
+    for path in dict.fromkeys(segments(path.text) for each in built_in for path in _paths(each)):
+        wild = next((number for number, each in enumerate(path) if each in _WILDCARDS), None)
+        place = "".join(f".?{name}" for name in path[:wild])
+        lines.append(f"object{place} != oldObject{place}")
+    if counting and built_in:
+        new, old = (f"{each}.?spec.?replicas.orValue(1)" for each in ("object", "oldObject"))
+        lines += [f"{new} < {old}", f"{old} == 0 && {new} != 0"]
+    if lines:
+        yield block(f"{is_built_in} && (", dict.fromkeys(lines))
+
+
+def _paths(workload: Workload) -> Iterator[TemplatePath]:
+    yield from workload.paths
+    yield from (carried.path for carried in workload.labels)

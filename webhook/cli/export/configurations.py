@@ -1,0 +1,209 @@
+"""The two webhook configurations that a bundle asks for, as objects.
+
+Intent
+    The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with
+    failurePolicy Ignore: without the webhook they still start. Node pools are judged with Fail: a fallback that is lost
+    can't be brought back by a later look. What takes no fallback away passes while nobody answers.
+Source
+    https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.capacity.placement.target import CAPACITY_LABEL
+from webhook.capacity.providers.provider import pool_resources
+from webhook.cli.export.asked import Asked, as_rules, asked_of
+from webhook.cli.export.conditions import neutral_keys
+from webhook.cli.export.object_conditions import ObjectConditions
+from webhook.cli.export.pool_conditions import PoolConditions, size_fields
+from webhook.cli.export.vap_cel import literal, quoted
+from webhook.context import Phase
+from webhook.enforcement import NEVER_DENIED
+from webhook.kube.pod import MIRROR_ANNOTATION
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
+from webhook.review import NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.bundle import Bundle
+    from webhook.cli.export.asked import Key, Resources
+
+TIMEOUT_SECONDS: Final = 3
+"""Of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
+
+JSON = dict[str, Any]
+
+NO_MIRROR_PODS: Final = {
+    "name": "no-mirror-pods",
+    # Of Pods alone: else the annotation would let any workload pass. Of nodes alone: else it would let any Pod pass.
+    "expression": f"request.resource.resource != 'pods' || object == null || "
+    f"!({quoted(MIRROR_ANNOTATION)} in object.?metadata.?annotations.orValue({{}})) || "
+    f"!({quoted(NODES)} in request.userInfo.?groups.orValue([]))",
+}
+_NOT_CLEANING_UP: Final = {
+    "name": "not-cleaning-up",
+    "expression": f"!(request.userInfo.?username.orValue('') in {literal(sorted(NEVER_DENIED))})",
+}
+_NAMESPACES: Final = ("", "namespaces")
+_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "Exists"}
+_NOT_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "DoesNotExist"}
+
+
+def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
+    """Return the configurations; one that would hold no webhook is left out.
+
+    Args:
+        bundle: the policies.
+        client_config: of every webhook; its Service gets the path.
+    """
+    found = _Configurations(bundle, client_config)
+    mutating = [{**each, "reinvocationPolicy": "IfNeeded"} for each in found.mutating()]
+    return [
+        *_configuration("MutatingWebhookConfiguration", mutating),
+        *_configuration("ValidatingWebhookConfiguration", list(found.validating())),
+    ]
+
+
+def asked_for_everything(bundle: Bundle) -> dict[str, list[str]]:
+    """Return what is asked about whatever it is, as a policy does not say what may concern it: policy -> resources."""
+    found: dict[str, list[str]] = defaultdict(list)
+    asked = asked_of(bundle, Phase.VALIDATE)
+    conditions = ObjectConditions(bundle, Phase.VALIDATE, [], asked)
+    pools = size_fields(bundle.providers.values())
+    for group, path in sorted(asked):
+        if (group, path.partition("/")[0]) not in pools:
+            for name in conditions.for_everything((group, path)):
+                found[name].append(f"{path}.{group}".rstrip("."))
+    return dict(found)
+
+
+def without_system_namespaces(bundle: Bundle) -> JSON:
+    """Return a selector of all namespaces but those that keep a cluster alive, and spotgate's own.
+
+    A provider's own are left to spotgate, which knows whether the provider is in play: elsewhere their names and labels
+    are anybody's.
+    """
+    values = list(bundle.index.system_namespaces.patterns)
+    return {"matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": values}]}
+
+
+def _configuration(kind: str, webhooks: list[JSON]) -> list[JSON]:
+    metadata = {"name": "spotgate", "labels": {"app.kubernetes.io/name": "spotgate"}}
+    configuration: JSON = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "webhooks": webhooks,
+    }
+    return [configuration] if webhooks else []
+
+
+class _Configurations:
+    """The webhooks of a bundle."""
+
+    def __init__(self, bundle: Bundle, client_config: JSON) -> None:
+        self._bundle = bundle
+        self._client_config = client_config
+        self._neutral = neutral_keys(bundle.providers.values())
+
+    def mutating(self) -> Iterator[JSON]:
+        """Yield those that change Pods."""
+        yield from self._pair("mutate", "mutate-spot-namespaces", Phase.MUTATE, asked_of(self._bundle, Phase.MUTATE))
+
+    def validating(self) -> Iterator[JSON]:
+        """Yield those that judge."""
+        asked = asked_of(self._bundle, Phase.VALIDATE)
+        resources = pool_resources(self._bundle.providers.values())
+        about_pools = {(group, each.plural) for each in resources for group in (each.group, "*")}
+        pools = {key: each for key, each in asked.items() if (key[0], key[1].partition("/")[0]) in about_pools}
+        yield from self._node_pools(pools)
+        namespaces = {key: each for key, each in asked.items() if (key[0], key[1].partition("/")[0]) == _NAMESPACES}
+        yield from self._namespaces(namespaces)
+        others = {key: each for key, each in asked.items() if key not in pools and key not in namespaces}
+        yield from self._pair("workloads", "spot-namespaces", Phase.VALIDATE, others)
+
+    def _node_pools(self, pools: Resources) -> Iterator[JSON]:
+        conditions = PoolConditions(self._bundle.providers.values(), pools)
+        yield from self._webhook(
+            *("node-pools", Phase.VALIDATE, as_rules(pools), [_NOT_CLEANING_UP, *conditions.guarding()]),
+            failure_policy="Fail",
+        )
+        more = {
+            key: replace(each, operations={"UPDATE"})
+            for key, each in pools.items()
+            if "UPDATE" in each.operations and "*" not in "".join(key) and conditions.has_more(key)
+        }
+        yield from self._webhook(
+            "node-pool-updates", Phase.VALIDATE, as_rules(more), [_NOT_CLEANING_UP, *conditions.beyond(more)]
+        )
+
+    def _namespaces(self, asked: Mapping[Key, Asked]) -> Iterator[JSON]:
+        """Yield the one about Namespaces, without a selector: that goes by their own labels, which anybody may set."""
+        conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, asked).of()
+        names = literal(list(self._bundle.index.system_namespaces.patterns))
+        essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
+        for webhook in self._webhook("namespaces", Phase.VALIDATE, as_rules(asked), [essential, *conditions]):
+            del webhook["namespaceSelector"]
+            yield webhook
+
+    def _pair(self, name: str, in_spot: str, phase: Phase, asked: Resources) -> Iterator[JSON]:
+        """Yield one webhook for most namespaces, and one for those that have a capacity label, where all Pods count.
+
+        A condition does not know the labels of a namespace.
+        """
+        conditions = ObjectConditions(self._bundle, phase, self._neutral, asked)
+        divided = conditions.tell_spot_namespaces()
+        yield from self._webhook(
+            *(name, phase, as_rules(asked), [NO_MIRROR_PODS, *conditions.of()]),
+            namespaces=_NOT_SPOT if divided else None,
+        )
+        if divided:
+            # What is in no namespace is not left out by a selector: of that, the other is asked.
+            rules = as_rules(asked, scope="Namespaced")
+            yield from self._webhook(
+                *(in_spot, phase, rules, [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=True)]), namespaces=_SPOT
+            )
+
+    def _webhook(
+        self,
+        name: str,
+        phase: Phase,
+        rules: list[JSON],
+        conditions: list[dict[str, str]],
+        *,
+        failure_policy: str = "Ignore",
+        namespaces: JSON | None = None,
+    ) -> Iterator[JSON]:
+        """Yield the webhook, unless it has no rules.
+
+        Args:
+            name: without the domain.
+            phase: of which it is the path.
+            rules: what it is about.
+            conditions: what must hold besides.
+            failure_policy: what happens without an answer.
+            namespaces: which namespaces it is about, beside those that all are.
+        """
+        if not rules:
+            return
+        selector = without_system_namespaces(self._bundle)
+        if namespaces is not None:
+            selector["matchExpressions"].append(namespaces)
+        service = {**self._client_config["service"], "path": f"/{phase}"}
+        yield {
+            "name": f"{name}.spotgate.dev",
+            "clientConfig": {**self._client_config, "service": service},
+            "rules": rules,
+            "namespaceSelector": selector,
+            "matchConditions": conditions,
+            "failurePolicy": failure_policy,
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "timeoutSeconds": TIMEOUT_SECONDS,
+            "admissionReviewVersions": ["v1"],
+        }

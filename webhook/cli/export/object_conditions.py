@@ -1,0 +1,169 @@
+"""Which of the objects that policies match the API server asks about: Pods, and everything else but node pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from webhook.cli.export.conditions import Looking, any_of, block, changed_metadata, changed_templates
+from webhook.cli.export.vap_cel import literal, quoted, selects
+from webhook.context import Phase
+from webhook.policy.terms import BREAK_GLASS
+from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.bundle import Bundle
+    from webhook.cli.export.asked import Asked, Key
+    from webhook.index import Policy
+    from webhook.policy.common import LabelSelectorSpec
+
+Condition = dict[str, str]
+
+PODS: Final = ("", "pods")
+_BREAK_GLASS: Final = Concern(annotations=Keys(frozenset({BREAK_GLASS})))
+_RESOURCE: Final = "request.resource.group + '/' + request.resource.resource"
+_SUBRESOURCE: Final = "request.?subResource.orValue('')"
+_IS_POD: Final = f"{_RESOURCE} == '/pods' && {_SUBRESOURCE} == ''"
+_NEW: Final = "(object == null ? oldObject : object)"
+_OLD: Final = "(oldObject == null ? object : oldObject)"
+_NOT_UPDATED: Final = "request.operation != 'UPDATE' || oldObject == null"
+
+
+class ObjectConditions:
+    """The conditions of one phase.
+
+    Args:
+        bundle: the policies.
+        phase: of the webhook.
+        neutral: see `neutral_keys`.
+        asked: what policies ask of each resource.
+    """
+
+    def __init__(self, bundle: Bundle, phase: Phase, neutral: list[str], asked: Mapping[Key, Asked]) -> None:
+        self._mutate = phase is Phase.MUTATE
+        self._neutral = neutral
+        self._asked = asked
+        self._pods = asked.get(PODS)
+        self._others = {key: each for key, each in asked.items() if key != PODS}
+        self._workloads = [bundle.index.workloads[key] for key in self._others if key in bundle.index.workloads]
+        self._selectors = {each.name: each.spec.match.object_selector for each in bundle.documents if each.is_policy}
+
+    def of(self, *, in_spot_namespace: bool = False) -> list[Condition]:
+        """Return the conditions.
+
+        Args:
+            in_spot_namespace: of namespaces with a capacity label, where every Pod may be one that targets spot.
+        """
+        found: list[Condition] = []
+        if self._pods is not None and (text := self._of_pods(self._pods, in_spot=in_spot_namespace)):
+            found.append({"name": "pods", "expression": text})
+        if self._others:
+            unless = [_IS_POD] if self._pods is not None else []
+            unless += self._always()
+            found.append({"name": "changes", "expression": any_of([*unless, *self._changed()])})
+            concern = self._concern_of_others()
+            if not (in_spot_namespace and concern.in_spot_namespaces):
+                found.append(
+                    {"name": "concerns", "expression": any_of([*unless, "object == null", *self._concerns(concern)])}
+                )
+        return found
+
+    def tell_spot_namespaces(self) -> bool:
+        """Do the Pods of namespaces with a capacity label concern a policy, whatever they are?"""
+        return any(
+            self._concern(policies.values(), key).in_spot_namespaces
+            for key, each in self._asked.items()
+            for policies in (each.direct, each.projected)
+        )
+
+    def for_everything(self, key: Key) -> Iterator[str]:
+        """Yield the names of policies that do not say what may concern them of such objects."""
+        asked = self._asked[key]
+        for name, policy in (asked.direct | asked.projected).items():
+            if self._concern([policy], key).everything:
+                yield name
+
+    def _concern(self, policies: Iterable[Policy], key: Key) -> Concern:
+        rules = (policy.mutator if self._mutate else policy.validator or policy.mutator for policy in policies)
+        return concern_of(rules, *key)
+
+    def _of_pods(self, asked: Asked, *, in_spot: bool) -> str:
+        """Return which Pods are asked about; empty: all."""
+        concern = self._concern(asked.direct.values(), PODS) | (_BREAK_GLASS if asked.guarded else NOTHING)
+        if self._mutate:
+            concern = replace(concern, node_name=False)  # it is warned of
+        every_new = in_spot and concern.in_spot_namespaces
+        if concern.everything or (every_new and asked.operations == {"CREATE"}):
+            return ""
+        concerns = block("(", Looking(concern, self._neutral, typed=True).pod("object"))
+        text = f"object == null || {concerns}"
+        if "UPDATE" in asked.operations:
+            fields = (f"object.?spec.?{name} != oldObject.?spec.?{name}" for name in sorted(concern.changes))
+            changed = block("(", [_NOT_UPDATED, *changed_metadata(concern), *fields])
+            text = f"object == null || {changed} && {concerns}"
+        if every_new:
+            text = f"request.operation == 'CREATE' || {text}"
+        return f"!({_IS_POD}) || {text}" if self._others else text
+
+    def _always(self) -> list[str]:
+        """Return what is asked about whatever it is."""
+        whole: list[Key] = []
+        narrow: list[str] = []
+        for key in self._others:
+            wide = [
+                self._asked[key].direct[name] for name in self.for_everything(key) if name in self._asked[key].direct
+            ]
+            selectors = [self._selectors.get(policy.name) for policy in wide]
+            if "*" in "".join(key) or not all(selectors):
+                whole.append(key)
+            narrow += [f"{_is(key)} && ({_selects(each)})" for each in selectors if each is not None]
+        if not whole:
+            return narrow
+        known = [_reference(*key) for key in self._others if key not in whole]
+        return [f"!({_RESOURCE} + '/' + {_SUBRESOURCE} in {literal(known)})", *narrow]
+
+    def _concern_of_others(self) -> Concern:
+        found = NOTHING
+        for key, each in self._others.items():
+            narrow = [policy for policy in each.direct.values() if not self._concern([policy], key).everything]
+            found |= self._concern(narrow, key) | self._concern(each.projected.values(), key)
+            found |= _BREAK_GLASS if each.guarded else NOTHING
+        return found
+
+    def _changed(self) -> Iterator[str]:
+        """Yield what an UPDATE must change to be asked about."""
+        yield _NOT_UPDATED
+        yield "object == null"
+        yield from changed_metadata(self._concern_of_others())
+        counting = any(policy.counts_replicas for each in self._others.values() for policy in each.projected.values())
+        yield from changed_templates(self._workloads, counting=counting)
+
+    def _concerns(self, concern: Concern) -> Iterator[str]:
+        """Yield what an object must have to be asked about."""
+        looking = Looking(concern, self._neutral, typed=False)
+        if concern.everything:  # of a template: a policy about Pods looks at each
+            yield "true"
+            return
+        for text in map(quoted, sorted(concern.names)):
+            names = (f"object.?metadata.?{each}.orValue('').startsWith({text})" for each in ("name", "generateName"))
+            yield f"request.operation == 'CREATE' && ({' || '.join(names)})"
+        yield from Looking(concern, self._neutral, typed=True).metadata()
+        if self._workloads:
+            yield from looking.templates(self._workloads)
+
+
+def _reference(group: str, path: str) -> str:
+    resource, _, subresource = path.partition("/")
+    return f"{group}/{resource}/{subresource}"
+
+
+def _is(key: Key) -> str:
+    return f"{_RESOURCE} + '/' + {_SUBRESOURCE} == {quoted(_reference(*key))}"
+
+
+def _selects(selector: LabelSelectorSpec) -> str:
+    either = (selects(selector, f"{each}.?metadata.?labels.orValue({{}})") for each in (_NEW, _OLD))
+    return " || ".join(f"({each})" for each in either)

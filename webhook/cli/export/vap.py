@@ -1,0 +1,80 @@
+"""Policies as Kubernetes' own ValidatingAdmissionPolicies, which hold while the webhook is down.
+
+What they deny, spotgate denies too. Where Kubernetes can't be told what a policy says, they let it through.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from webhook.bundle import policy_kinds
+from webhook.cli.export import vap_break_glass, vap_labels, vap_validation
+from webhook.cli.export.vap_cel import with_items
+from webhook.cli.export.vap_matching import JSON, Source
+from webhook.decision import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import date
+
+    from webhook.bundle import Bundle
+    from webhook.cli.export.vap_matching import Part
+    from webhook.policy.errors import Problem
+
+_PARTS: Final[Mapping[str, Callable[[Source], Iterator[Part]]]] = {
+    "ReservedLabels": vap_labels.parts,
+    "Validation": vap_validation.parts,
+}
+"""The kinds that Kubernetes can be told; of the others, `PolicyKind.not_exported` says why not."""
+_ACTIONS: Final = {Outcome.DENY: "Deny", Outcome.WARN: "Warn", Outcome.AUDIT: "Audit"}
+_CONDITIONS_AT_MOST: Final = 64
+"""matchConditions of one policy, as Kubernetes has it."""
+
+
+def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
+    """Policies with their bindings, and what is left out of them, and why.
+
+    Args:
+        bundle: the policies.
+        today: exemptions that have ended are not exported.
+    """
+    documents = {each.name: each for each in bundle.documents if each.is_policy}
+    exported: list[JSON] = []
+    left_out: list[Problem] = []
+    for policy in sorted(bundle.policies, key=lambda each: (each.kind, each.name)):
+        source = Source(bundle, policy, documents[policy.name], today)
+        if policy.kind in _PARTS:
+            source.leave_out_system_namespaces()
+            for part in chain(_PARTS[policy.kind](source), vap_break_glass.parts(source)):
+                exported += _documents(source, part)
+        else:
+            source.left_out = []  # nor are its exemptions
+            source.leave_out((), f"not exported: {policy_kinds()[policy.kind].not_exported}")
+        left_out += source.left_out
+    return exported, left_out
+
+
+def _documents(source: Source, part: Part) -> Iterator[JSON]:
+    if not part.validations:
+        return
+    conditions = source.conditions(part)
+    if len(conditions) > _CONDITIONS_AT_MOST:
+        at_most = f"Kubernetes takes {_CONDITIONS_AT_MOST} at most"
+        source.leave_out((), f"{part.name}: not exported: {len(conditions)} match conditions, and {at_most}")
+        return
+    metadata = {
+        "name": f"{source.policy.name}.{part.name}.spotgate.dev",
+        "labels": {"app.kubernetes.io/name": "spotgate", "app.kubernetes.io/component": "exported-policy"},
+    }
+    spec: JSON = {
+        "failurePolicy": "Fail",
+        "matchConstraints": source.constraints(part),
+        "matchConditions": with_items(conditions),
+        "variables": with_items(part.variables),
+        "validations": part.validations,
+    }
+    api_version = "admissionregistration.k8s.io/v1"
+    yield {"apiVersion": api_version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec}
+    binding = {"policyName": metadata["name"], "validationActions": [_ACTIONS[part.outcome]]}
+    yield {"apiVersion": api_version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": binding}

@@ -1,0 +1,266 @@
+"""What every exported policy has: `match`, `exempt`, `breakGlass`, as constraints and conditions of Kubernetes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.cli.export.asked import asked_of
+from webhook.cli.export.configurations import NO_MIRROR_PODS, without_system_namespaces
+from webhook.cli.export.vap_cel import literal, names, quoted, selects
+from webhook.context import Phase
+from webhook.decision import Outcome
+from webhook.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
+from webhook.globs import Globs, is_glob
+from webhook.policy.document import EXEMPTION
+from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, resource_matches
+from webhook.policy.terms import BREAK_GLASS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import date
+
+    from webhook.bundle import Bundle
+    from webhook.index import Policy
+    from webhook.policy.common import ExemptSpec, LabelSelectorSpec
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.errors import Problem
+    from webhook.rules.protocol import ResourceRule
+
+JSON = dict[str, Any]
+
+LABELS: Final = "(object == null ? oldObject : object).?metadata.?labels.orValue({})"
+_ANNOTATIONS: Final = "(object == null ? oldObject : object).?metadata.?annotations"
+_NAMESPACE: Final = "request.?namespace.orValue('')"
+_NAME: Final = "request.?name.orValue('')"
+_GROUPS: Final = "request.userInfo.?groups.orValue([])"
+_USER: Final = "request.userInfo.username"
+_HAS_ITS_OBJECT: Final = f"request.?subResource.orValue('') in {literal(sorted(SAME_OBJECT))}"
+OWN: Final = "spotgate.dev/"
+"""What the names of spotgate's conditions begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What becomes one ValidatingAdmissionPolicy.
+
+    Attributes:
+        name: what it is about, behind the name of the policy: ``pods``, ``templates.deployments.apps``.
+        rules: its ``resourceRules``.
+        outcome: what becomes of what is wrong.
+        conditions: its own, before those of every policy; name -> expression.
+        template_labels: the labels of the pod template that it judges; empty: it judges the object itself. None: its
+            expressions deal with label selectors.
+        guards_namespaces: it judges Namespaces, those that claim to be a provider's own among them.
+    """
+
+    name: str
+    rules: list[JSON]
+    outcome: Outcome
+    validations: list[JSON]
+    variables: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
+    template_labels: str | None = ""
+    guards_namespaces: bool = False
+
+
+class Source:
+    """One policy of a bundle, to be exported.
+
+    Attributes:
+        left_out: what of it Kubernetes can't be told, and why.
+        exempt: the entries that hold on the day of the export: its own, then those of Exemption documents.
+    """
+
+    def __init__(self, bundle: Bundle, policy: Policy, document: PolicyDocument, today: date) -> None:
+        self.bundle = bundle
+        self.policy = policy
+        self.document = document
+        self.spec: Any = document.spec
+        self.left_out: list[Problem] = []
+        self.exempt = [spec for spec in self._entries(today) if spec.expires is None or spec.expires >= today]
+
+    def leave_out(self, path: tuple[str | int, ...], why: str) -> None:
+        """Say what is left out: a field of ``spec``; () is all of it."""
+        problem = self.document.problem(("spec", *path) if path else (), why)
+        self.left_out.append(msgspec.structs.replace(problem, text=f"{self.policy.name}: {why}"))
+
+    def _entries(self, today: date) -> Iterator[ExemptSpec]:
+        """All entries. One that ends is left in until the next export: what spotgate allows is not denied by this."""
+        shared = [each for each in self.bundle.documents if each.kind == EXEMPTION]
+        for document, path, spec in (
+            *((self.document, ("spec", "exempt", number), each) for number, each in enumerate(self.spec.exempt)),
+            *((each, ("spec",), each.spec) for each in shared if _is_about(each, self.policy.name)),
+        ):
+            if spec.expires is not None and spec.expires >= today:
+                why = (
+                    f"the exemption holds after {spec.expires}, too, until it is exported anew: Kubernetes has no clock"
+                )
+                self.left_out.append(document.problem((*path, "expires"), f"{self.policy.name}: {why}"))
+            yield spec
+
+    def leave_out_system_namespaces(self) -> None:
+        """A policy may name one of them, and then warns there; here it can't."""
+        for number, each in enumerate(self.spec.match.namespaces.include):
+            if self.bundle.index.system_namespaces.match(each):
+                path = ("match", "namespaces", "include", number)
+                self.leave_out(path, f"{each} is a system namespace, and left alone")
+
+    def constraints(self, part: Part) -> JSON:
+        """``matchConstraints``. The system namespaces are left out as they are in the webhook configurations."""
+        match = self.spec.match
+        namespaces = without_system_namespaces(self.bundle)
+        if not part.guards_namespaces:
+            namespaces["matchExpressions"] += self._without_providers()
+        if match.namespace_selector is not None:
+            own = _as_selector(match.namespace_selector)
+            expressions = [*own.pop("matchExpressions", []), *namespaces["matchExpressions"]]
+            namespaces = {**own, "matchExpressions": expressions}
+        constraints: JSON = {
+            "matchPolicy": self._match_policy(part),
+            "resourceRules": part.rules,
+            "namespaceSelector": namespaces,
+        }
+        if self.policy.exclude:
+            # Of all versions, as with `Equivalent`, which is not always the policy.
+            excluded = [msgspec.structs.replace(each, api_versions=("*",)) for each in self.policy.exclude]
+            constraints["excludeResourceRules"] = [as_rule(each) for each in excluded]
+        if match.object_selector is not None and part.template_labels == "":
+            constraints["objectSelector"] = _as_selector(match.object_selector)
+        return constraints
+
+    def _match_policy(self, part: Part) -> str:
+        """`Exact` where the webhook is shown versions that the rules don't name, as they are, for another policy."""
+        asked = asked_of(self.bundle, Phase.VALIDATE).items()
+        for rule in part.rules:
+            groups, versions = set(rule["apiGroups"]), set(rule["apiVersions"])
+            for (group, path), of_it in asked if "*" not in versions else ():
+                named = not {"*", group}.isdisjoint(groups) and any(_overlap(path, each) for each in rule["resources"])
+                if named and not of_it.versions <= versions:
+                    return "Exact"
+        return "Equivalent"
+
+    def conditions(self, part: Part) -> dict[str, str]:
+        """``matchConditions``: namespaces, whom it does not hold for, and break-glass."""
+        found = dict(part.conditions)
+        found |= self._namespaces(part)
+        resources = {path.partition("/")[0] for rule in part.rules for path in rule["resources"]}
+        if "pods" in resources:
+            found[f"{OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
+        if "namespaces" in resources:
+            found[f"{OWN}named"] = "request.resource.resource != 'namespaces' || has(request.namespace)"
+        selector = self.spec.match.object_selector
+        if selector is not None and part.template_labels:
+            found[f"{OWN}object-selector"] = selects(selector, part.template_labels)
+        if part.outcome is Outcome.DENY:
+            found |= self._not_denied()
+        labels = LABELS if part.template_labels == "" else part.template_labels
+        for number, spec in enumerate(self.exempt, start=1):
+            if spec.object_selector is None or labels is not None:
+                of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and _has_others(part) else ""
+                found[f"{OWN}exempt-{number}"] = f"!({of_object}{exemption(spec, labels or '')})"
+        return found
+
+    def _without_providers(self) -> list[JSON]:
+        """Leave out the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
+        labels: dict[str, list[str]] = {}
+        for provider in self.bundle.providers.values():
+            for label in provider.system_namespace_labels:
+                labels.setdefault(label.key, []).append(label.value)
+        return [
+            {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(values))} for key, values in labels.items()
+        ]
+
+    def _namespaces(self, part: Part) -> dict[str, str]:
+        found: dict[str, str] = {}
+        given = self.spec.match.namespaces
+        here = f"{_NAMESPACE} == '' || "
+        if given.include:
+            found[f"{OWN}include"] = here + names(_NAMESPACE, given.include)
+        if given.exclude:
+            found[f"{OWN}exclude"] = f"{here}!({names(_NAMESPACE, given.exclude)})"
+        providers = self.bundle.providers.values()
+        if not part.guards_namespaces and (system := [g for p in providers for g in p.system_namespaces.patterns]):
+            found[f"{OWN}no-system-namespaces"] = f"!({names(_NAMESPACE, system)})"
+        return found
+
+    def _not_denied(self) -> dict[str, str]:
+        """Those for whom spotgate turns a denial into a warning."""
+        users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
+        found = {f"{OWN}no-controllers": f"!({names(_USER, sorted(users))})"}
+        if self.policy.break_glass:
+            reason = f"{_ANNOTATIONS}[?{quoted(BREAK_GLASS)}].orValue('').trim()"
+            groups = names("group", self.policy.break_glass.patterns)
+            found[f"{OWN}break-glass"] = f"{reason} == '' || !{_GROUPS}.exists(group, {groups})"
+        return found
+
+
+def exemption(spec: ExemptSpec, labels: str) -> str:
+    """Does the entry exempt the request, or the one whose labels the expression gives?"""
+    parts = []
+    if spec.users:
+        parts.append(names(_USER, spec.users))
+    if spec.groups:
+        parts.append(f"{_GROUPS}.exists(group, {names('group', spec.groups)})")
+    if spec.service_accounts:
+        if any(map(is_glob, spec.service_accounts)):  # one of which matches ':' too
+            parts.append(f"{_USER}.split(':').size() == 4")
+        parts.append(names(_USER, [f"{SERVICE_ACCOUNT}{each}" for each in spec.service_accounts]))
+    if spec.namespaces:
+        parts.append(f"{_NAMESPACE} != '' && {names(_NAMESPACE, spec.namespaces)}")
+    if spec.names:
+        parts.append(f"{_NAME} != '' && {names(_NAME, spec.names)}")
+    if spec.object_selector is not None:
+        parts.append(selects(spec.object_selector, labels))
+    return " && ".join(parts)
+
+
+def as_rule(rule: ResourceRule) -> JSON:
+    """One of ``resourceRules``, with what the API server would fill in: else each apply would change it."""
+    written: JSON = {
+        "apiGroups": list(rule.api_groups),
+        "apiVersions": list(rule.api_versions),
+        "operations": list(rule.operations),
+        "resources": list(rule.resources),
+        "scope": rule.scope,
+    }
+    if rule.resource_names:
+        written["resourceNames"] = list(dict.fromkeys(rule.resource_names))  # Kubernetes takes none twice
+    return written
+
+
+def merged(rules: Iterable[JSON]) -> list[JSON]:
+    """Rules that differ in nothing but their resources as one."""
+    found: dict[str, JSON] = {}
+    for rule in rules:
+        alike = str({**rule, "resources": None})
+        same = found.setdefault(alike, {**rule, "resources": []})
+        same["resources"] += [each for each in rule["resources"] if each not in same["resources"]]
+    return list(found.values())
+
+
+def _is_about(document: PolicyDocument, policy: str) -> bool:
+    return Globs(document.spec.policies).match(policy)
+
+
+def _has_others(part: Part) -> bool:
+    """Does it judge subresources whose object is not that of the resource?"""
+    return any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
+
+
+def _overlap(one: str, other: str) -> bool:
+    return resource_matches(one, other) or resource_matches(other, one)
+
+
+def _as_selector(spec: LabelSelectorSpec) -> JSON:
+    selector: JSON = {}
+    if spec.match_labels:
+        selector["matchLabels"] = dict(spec.match_labels)
+    if spec.match_expressions:
+        selector["matchExpressions"] = [
+            {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
+            for each in spec.match_expressions
+        ]
+    return selector

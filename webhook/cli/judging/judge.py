@@ -1,0 +1,353 @@
+"""Objects of files, judged as the API server would have them judged: defaulted, mutated, then validated."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.context import Context, Phase
+from webhook.decision import ENGINE, Finding, Outcome
+from webhook.documents import parse_pointer
+from webhook.engine import decide
+from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
+from webhook.kube.defaults_objects import default_object
+from webhook.kube.resources import Resource, plural_of, resource_of
+from webhook.manifests.state import DEFAULT_NAMESPACE
+from webhook.patch import apply_all, pointer
+from webhook.review import GroupVersionKind, GroupVersionResource, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from webhook.cli.judging.kinds import Kinds
+    from webhook.decision import Decision
+    from webhook.documents import Path as FieldPath
+    from webhook.index import Index
+    from webhook.manifests.objects import Manifest
+    from webhook.patch import Operation
+    from webhook.policy.errors import Problem
+    from webhook.review import UserInfo
+
+_NULL: Final = msgspec.Raw(b"null")
+_GENERATED_FROM_AT_MOST: Final = 58
+"""Characters of a generateName before the five that the API server adds."""
+
+_STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
+
+_NAMELESS: Final = Finding(
+    policy=ENGINE,
+    id="object/nameless",
+    outcome=Outcome.WARN,
+    reason="the object has no name",
+    field="metadata.name",
+    detail="The API server refuses it: one of name and generateName is required.",
+    fix="give it a metadata.name",
+)
+
+Identity = tuple[str, str, str, str]
+"""(API group, kind, namespace, name)"""
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one object.
+
+    Attributes:
+        namespace: where it would be created; empty for cluster-scoped objects.
+        findings: about it.
+        patch: JSONPatch for its document, as that is written.
+        problem: why it could not be judged.
+        traced: how it came about; only where the context asks for a trace, and the object could be judged.
+    """
+
+    namespace: str = ""
+    findings: tuple[Finding, ...] = ()
+    patch: tuple[dict[str, Any], ...] = ()
+    problem: Problem | None = None
+    traced: Traced | None = None
+
+
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """How a judgement came about.
+
+    Attributes:
+        request: as it was validated: what the mutating webhook would inject is in its object.
+        before: the object as it came to the mutating webhook.
+        mutation: the decision of that.
+        validation: of the validating webhook.
+    """
+
+    request: Request
+    before: msgspec.Raw
+    mutation: Decision
+    validation: Decision
+
+
+class Judge:
+    """Judges objects one by one. For DELETE their order counts: what was let go before is gone.
+
+    Args:
+        index: the policies.
+        kinds: which resources the kinds are.
+        context: the surroundings of all decisions; its phase does not matter.
+        operation: CREATE, UPDATE or DELETE.
+        user: who asks.
+        before: the objects that are there already, for UPDATE and DELETE. An update of one that is not there is judged
+            as if it were new, its deletion as if it were there as it is written.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        kinds: Kinds,
+        context: Context,
+        *,
+        operation: str,
+        user: UserInfo,
+        before: Iterable[Manifest] = (),
+    ) -> None:
+        self._index = index
+        self._kinds = kinds
+        self._mutate = replace(context, phase=Phase.MUTATE, offline=True, patch_templates=True)
+        self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
+        self._operation = operation
+        self._user = user
+        self._before = {identity_of(each, self._namespace(each)): each for each in before}
+
+    def judge(self, manifest: Manifest) -> Judgement:
+        """Judge one object."""
+        resource = self._kinds.resource(manifest)
+        if resource is None:
+            return self._judge_unknown(manifest)
+        value = defaulted(manifest, self._namespace(manifest))
+        before = self._there(manifest)
+        if before is not None and _is_built_in(manifest):
+            value = _settled(value, before)
+        request = self._request(manifest, resource, value, before)
+        written = request.object
+        mutation = decide(request, self._index, self._mutate)
+        if mutation.patch:
+            _apply(value, mutation.patch)
+            request.object = _raw(value)
+        if generated := self._generated_name(manifest):
+            request.name = value["metadata"]["name"] = generated
+            default_object(manifest.group, manifest.kind, value)  # a Namespace has its name as a label
+            request.object = _raw(value)
+        decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
+        if decision.malformed:
+            return Judgement(problem=_malformed(manifest, decision.findings[0]))
+        if self._operation == "DELETE" and not decision.of(Outcome.DENY):
+            self._forget(manifest)
+        return Judgement(
+            namespace=self._namespace(manifest),
+            findings=decision.findings if manifest.shown_name else (*decision.findings, _NAMELESS),
+            patch=as_written(mutation.patch, manifest),
+            traced=Traced(request=request, before=written, mutation=mutation, validation=decision)
+            if self._mutate.trace
+            else None,
+        )
+
+    def _judge_unknown(self, manifest: Manifest) -> Judgement:
+        """An object of a kind of which nobody says what resource it is: no policy can look at it."""
+        if meant := self._kinds.meant(manifest):
+            text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {' or '.join(meant)}?"
+            problem = manifest.problem(("apiVersion",), text)
+            # What else is wrong with it is said too: an example that somebody copied is seldom wrong in one line only.
+            judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
+            return replace(judged, problem=problem, patch=())
+        if known := self._kinds.pools(manifest.kind):
+            finding = Finding(
+                policy=ENGINE,
+                id="object/unread-pool",
+                outcome=Outcome.INDETERMINATE,
+                reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.api_version}",
+                field="apiVersion",
+                fix=f"write {' or '.join(known)} if it is one of these, or describe it in a CapacityProvider",
+            )
+            return Judgement(namespace=manifest.namespace, findings=(finding,))
+        guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
+        if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
+            return Judgement(namespace=manifest.namespace)
+        finding = Finding(
+            policy=ENGINE,
+            id="object/unknown-kind",
+            outcome=Outcome.INDETERMINATE,
+            reason=f"not judged: nothing says which resource kind {manifest.kind} of {manifest.api_version} is",
+            field="kind",
+            fix=f"pass its CustomResourceDefinition with --state, for policies that match {guess.plural}",
+        )
+        return Judgement(namespace=manifest.namespace, findings=(finding,))
+
+    def _namespace(self, manifest: Manifest) -> str:
+        resource = self._kinds.resource(manifest)
+        if resource is None:
+            return manifest.namespace
+        return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
+
+    def _generated_name(self, manifest: Manifest) -> str:
+        """Such a name as the API server makes up between its two webhooks; empty: it makes up none.
+
+        None either for a node pool: the cluster's state has it by what its name begins with.
+        """
+        if manifest.name or self._operation != "CREATE" or self._kinds.pools(manifest.kind):
+            return ""
+        begin = manifest.shown_name[:_GENERATED_FROM_AT_MOST]
+        return f"{begin}xxxxx" if begin else ""
+
+    def _there(self, manifest: Manifest) -> dict[str, Any] | None:
+        """What an UPDATE changes or a DELETE takes away; None: nothing is known to be there."""
+        namespace = self._namespace(manifest)
+        there = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
+        return None if there is None else defaulted(there, namespace)
+
+    def _forget(self, manifest: Manifest) -> None:
+        """If it is a node pool, or says the size of one: what is judged from now on is judged without it."""
+        kind = (manifest.group, manifest.kind)
+        namespace = self._namespace(manifest)
+        readers = [reader for provider in self._index.providers.values() for reader in provider.readers]
+        gone = {
+            (reader.provider, reader.kind, namespace, manifest.name)
+            for reader in readers
+            if (reader.group, reader.kind) == kind
+        }
+        sizes = any(reader.sizer is not None and (reader.sizer.group, reader.sizer.kind) == kind for reader in readers)
+        by = (manifest.kind, namespace, manifest.name) if sizes else None
+        view = self._validate.view
+        if (gone or by) and view.pools is not None:
+            pools = tuple(
+                pool for pool in view.pools if pool.identity not in gone and (pool.size is None or pool.size.by != by)
+            )
+            self._validate = replace(self._validate, view=replace(view, pools=pools))
+
+    def _request(
+        self, manifest: Manifest, resource: Resource, value: dict[str, Any], before: dict[str, Any] | None
+    ) -> Request:
+        # The API server has it that a Namespace is in itself.
+        is_namespace = (resource.group, resource.plural) == ("", "namespaces")
+        namespace = manifest.name if is_namespace else self._namespace(manifest)
+        deleted = self._operation == "DELETE"
+        old = value if deleted and before is None else before
+        return Request(
+            uid=f"{manifest.file}:{manifest.document.line}{pointer(manifest.path)}",
+            operation=self._operation,
+            kind=GroupVersionKind(resource.group, manifest.version, resource.kind),
+            resource=GroupVersionResource(resource.group, manifest.version, resource.plural),
+            name=manifest.name,
+            namespace=namespace,
+            user_info=self._user,
+            object=_NULL if deleted else _raw(value),
+            old_object=_NULL if old is None else _raw(old),
+        )
+
+
+def path_of(field: str) -> FieldPath:
+    """The path that a finding's field text writes, as far as it is one: ``metadata.labels["a/b"]``."""
+    path: list[str | int] = []
+    end = 0
+    while step := _STEP.match(field, end):
+        name, index, key = step.groups()
+        path.append(int(index) if index else name or _unescaped(key))
+        end = step.end()
+    return tuple(path)
+
+
+def _unescaped(key: str) -> str:
+    try:
+        return str(json.loads(f'"{key}"', strict=False))
+    except ValueError:  # written as it is
+        return key
+
+
+def identity_of(manifest: Manifest, namespace: str) -> Identity:
+    """What makes it the same object, whatever file it is in."""
+    return (manifest.group, manifest.kind, namespace, manifest.name)
+
+
+def written_identity(manifest: Manifest) -> Identity:
+    """The same of two manifests that are compared with each other alone, where no scope has to be known."""
+    return identity_of(manifest, manifest.namespace or DEFAULT_NAMESPACE)
+
+
+def _is_built_in(manifest: Manifest) -> bool:
+    """Does the API server know the fields of the object?"""
+    return resource_of(manifest.group, manifest.kind) is not None
+
+
+def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
+    """The object as the API server hands it to a webhook."""
+    encoded = _raw(manifest.value)
+    value: dict[str, Any] = msgspec.json.decode(encoded)
+    metadata = value["metadata"] = value.get("metadata") or {}
+    if b"null" in bytes(encoded):  # seldom, and faster than to look through the value
+        # Nulls in a custom resource stay, unless its CRD says something else.
+        drop_nulls(value if _is_built_in(manifest) else metadata)
+    if namespace:
+        metadata["namespace"] = namespace
+    if (manifest.group, manifest.kind) == ("", "Pod"):
+        complete_pod(value)
+    default_workload(manifest.group, manifest.kind, value)
+    default_object(manifest.group, manifest.kind, value)
+    return value
+
+
+def _settled(value: Any, before: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value, and as it was before where only members are different that an API server does not keep."""
+    if _lean(value) == _lean(before):
+        return before
+    if not isinstance(value, dict) or not isinstance(before, dict):
+        return value
+    same = before.keys() - TEXTS
+    return {key: _settled(each, before[key]) if key in same else each for key, each in value.items()}
+
+
+def _lean(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value without members that are zero or empty, except in a mapping of texts."""
+    if isinstance(value, list):
+        return [_lean(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    members = ((key, each if key in TEXTS else _lean(each)) for key, each in value.items())
+    return {key: each for key, each in members if each}
+
+
+def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
+    """Change the object in place; the operations that did it, where their parents were missing with those."""
+    applied = []
+    for operation in operations:
+        fitting = _with_parents(operation, value)
+        apply_all([fitting], value)
+        applied.append(fitting)
+    return applied
+
+
+def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
+    """The operations for the document of the file, which has neither the defaults nor the parents they made."""
+    if not operations:
+        return ()
+    fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
+    return tuple({**each.as_json(), "path": pointer(manifest.path) + each.path} for each in fitting)
+
+
+def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN401 - JSON
+    """The same addition, with those parents in its value that are not there, or null."""
+    path = parse_pointer(operation.path)
+    for depth, step in enumerate(path[:-1]):
+        value = value[int(step)] if isinstance(value, list) else value.get(str(step))
+        if value is None:
+            added = operation.value
+            for inner in reversed(path[depth + 1 :]):
+                added = [added] if inner == "-" else {str(inner): added}
+            return replace(operation, path=pointer(path[: depth + 1]), value=added)
+    return operation
+
+
+def _malformed(manifest: Manifest, finding: Finding) -> Problem:
+    path = path_of(finding.field)
+    return replace(manifest.problem(path, f"{finding.reason}; {finding.fix}"), field=finding.field)

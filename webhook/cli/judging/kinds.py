@@ -1,0 +1,68 @@
+"""Which resource a kind is, where there is no API server to ask."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from webhook.capacity.providers.provider import pool_resources
+from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, resource_of, resource_of_crd
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.bundle import Bundle
+    from webhook.manifests.objects import Manifest
+
+
+_ALIKE: Final = 0.75
+"""How much of a group must be right for it to be taken for misspelt: ``karpenter.io`` is, another project's is not."""
+
+
+class Kinds:
+    """The built-in kinds, those of node-pool readers and pod templates, and those of CRDs among the manifests."""
+
+    def __init__(self, bundle: Bundle, manifests: Iterable[Manifest]) -> None:
+        workloads = bundle.index.workloads.values()
+        crds = (each.value for each in manifests if (each.group, each.kind) == (CRD_GROUP, CRD_KIND))
+        self._known = {
+            (each.group, each.kind): each
+            for each in (
+                *pool_resources(bundle.providers.values()),
+                *(Resource(each.group, each.kind, each.resource, namespaced=True) for each in workloads),
+                *filter(None, map(resource_of_crd, crds)),
+            )
+        }
+        self._workloads = {each.kind: f"{each.group}/..." for each in workloads if each.group}
+        self._readers = bundle.readers
+
+    def resource(self, manifest: Manifest) -> Resource | None:
+        """The resource of an object; None: nothing says."""
+        return resource_of(manifest.group, manifest.kind) or self._known.get((manifest.group, manifest.kind))
+
+    def meant(self, manifest: Manifest) -> list[str]:
+        """The apiVersions that may be meant instead of the core group's, which holds no kinds but the built-in ones.
+
+        Of several kinds of node pool with the name: those that have the field that says what it is. Of a group that is
+        misspelt: the one of a node pool of that kind that is much like it.
+        """
+        readers = [each for each in self._readers if each.kind == manifest.kind]
+        if manifest.group:
+            close = get_close_matches(manifest.group, {each.group for each in readers}, n=1, cutoff=_ALIKE)
+            return sorted({f"{each.group}/{each.versions[0]}" for each in readers if each.group in close})
+        fitting = [each for each in readers if each.capacity.query(manifest.value)] or readers
+        if pools := {f"{each.group}/{each.versions[0]}" for each in fitting}:
+            return sorted(pools)
+        return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []
+
+    def as_meant(self, manifest: Manifest) -> Manifest:
+        """The object; where it is of no known kind, and only one apiVersion can be meant, as that."""
+        if self.resource(manifest) is not None or len(meant := self.meant(manifest)) != 1:
+            return manifest
+        return replace(manifest, api_version=meant[0])
+
+    def pools(self, kind: str) -> list[str]:
+        """The apiVersions under which node pools of this kind are known."""
+        return sorted({f"{each.group}/{each.versions[0]}" for each in self._readers if each.kind == kind})

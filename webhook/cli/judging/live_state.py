@@ -1,0 +1,203 @@
+"""``check --kubeconfig``: the cluster that the objects are meant for, read once. Nothing is ever written to it.
+
+Imported only where a kubeconfig is given: what it imports takes a third of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from msgspec.structs import replace
+
+from webhook.capacity.providers.sizes import merged
+from webhook.cli.exits import CannotJudgeError
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.protocol import UnusableCredentialsError
+from webhook.cluster.reading import read_cluster
+from webhook.manifests.state import DEFAULT_NAMESPACE, view_of
+from webhook.policy.errors import Problem
+from webhook.review import OPERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from webhook.bundle import Bundle
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cli.judging.kinds import Kinds
+    from webhook.cluster.protocol import ClusterView
+    from webhook.kube.disruption import DisruptionBudget
+    from webhook.kube.resources import Resource
+    from webhook.manifests.objects import Manifest
+
+_ANSWER: Final = 10.0
+"""Seconds for each answer of the API server: a page of 500 Nodes is 10 MB."""
+
+_LOGIN: Final = 60.0
+"""Seconds for the program that a kubeconfig may name to log in, which may ask in a browser."""
+
+_AT_ONCE: Final = 8
+"""Objects that are asked for at the same time: each takes a connection, and others use the API server too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The cluster, and the objects as `kubectl` would send them to it.
+
+    Attributes:
+        view: the cluster as it is.
+        objects: those given, each with the namespace it goes to; one to be deleted as it is in the cluster.
+        operations: what is asked of the API server for each of them.
+        there: those of them that are in the cluster, as they are there.
+        problems: what could not be read.
+    """
+
+    view: ClusterView
+    objects: list[Manifest]
+    operations: list[str]
+    there: list[Manifest]
+    problems: list[Problem]
+
+
+def read_live(
+    kubeconfig: Path, context: str | None, objects: Sequence[Manifest], bundle: Bundle, kinds: Kinds, operation: str
+) -> Live:
+    """Read what judging these objects takes.
+
+    Args:
+        kubeconfig: the file that names the cluster.
+        context: of the file; None: its current one.
+        objects: those to be judged.
+        bundle: the policies; of the objects, only those are looked for that one of them may look at.
+        kinds: which resources the objects are.
+        operation: CREATE, for which none has to be looked for, UPDATE, DELETE, or empty: whatever applying them is.
+
+    Raises:
+        CannotJudgeError: the kubeconfig can't be used, the API server does not answer, or it refuses the credentials.
+    """
+    try:
+        return asyncio.run(_read(kubeconfig, context, objects, bundle, kinds, operation))
+    except UnusableCredentialsError as error:
+        raise CannotJudgeError(str(error)) from None
+
+
+def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:
+    """The cluster after these objects have been applied to it."""
+    given = view_of(objects, providers, complete=True)
+    kubelets = [each for each in (view.oldest_kubelet, given.oldest_kubelet) if each is not None]
+    return replace(
+        view,
+        pools=None if view.pools is None else merged(view.pools, given.pools or ()),
+        namespaces=dict(view.namespaces)
+        | {name: {**view.namespaces.get(name, {}), **labels} for name, labels in given.namespaces.items()},
+        providers=view.providers | given.providers,
+        spot_providers=view.spot_providers | given.spot_providers,
+        oldest_kubelet=min(kubelets, default=None),
+        budgets=_budgets(view, given),
+    )
+
+
+def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[DisruptionBudget, ...]] | None:
+    """Those of the cluster, and those given, which take the place of others with the same name."""
+    if view.budgets is None or given.budgets is None:
+        return None
+    found = {namespace: {each.name: each for each in budgets} for namespace, budgets in view.budgets.items()}
+    for namespace, budgets in given.budgets.items():
+        found.setdefault(namespace, {}).update((each.name, each) for each in budgets)
+    return {namespace: tuple(each.values()) for namespace, each in found.items()}
+
+
+async def _read(
+    kubeconfig: Path, context: str | None, objects: Sequence[Manifest], bundle: Bundle, kinds: Kinds, operation: str
+) -> Live:
+    api = await _connect(kubeconfig, context)
+    try:
+        budgets = any(policy.needs.budgets for policy in bundle.policies)
+        reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)
+        problems = [Problem(str(kubeconfig), 0, 0, "", text) for text in reading.problems]
+        sent = [_sent(each, kinds.resource(each), api.namespace or DEFAULT_NAMESPACE) for each in objects]
+        there: list[Manifest | None] = [None] * len(sent)
+        if operation != "CREATE":
+            there = await _find(api, sent, bundle, kinds, problems)
+    except ApiError as error:
+        raise CannotJudgeError(f"{kubeconfig}: the API server at {api.url} can't be asked: {error}") from None
+    finally:
+        await api.close()
+    if operation == "DELETE":
+        sent = [stored or each for each, stored in zip(sent, there, strict=True)]
+    return Live(
+        view=reading.view,
+        objects=sent,
+        operations=[operation or ("CREATE" if stored is None else "UPDATE") for stored in there],
+        there=[stored for stored in there if stored is not None],
+        problems=problems,
+    )
+
+
+async def _connect(kubeconfig: Path, context: str | None) -> Api:
+    try:
+        async with asyncio.timeout(_LOGIN):
+            return await Api.connect(kubeconfig, context)
+    except TimeoutError:
+        text = f"{kubeconfig}: the program that it names for logging in has not ended after {_LOGIN:.0f} s"
+        raise CannotJudgeError(text) from None
+
+
+def _sent(manifest: Manifest, resource: Resource | None, namespace: str) -> Manifest:
+    """The object as `kubectl` sends it: with a namespace."""
+    if resource is None or not resource.namespaced or manifest.namespace or not manifest.metadata:
+        return manifest
+    metadata = {**manifest.metadata, "namespace": namespace}
+    return replace(manifest, value={**manifest.value, "metadata": metadata})
+
+
+async def _find(
+    api: Api, sent: Iterable[Manifest], bundle: Bundle, kinds: Kinds, problems: list[Problem]
+) -> list[Manifest | None]:
+    """Those of the objects that are in the cluster, as they are there."""
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(manifest: Manifest) -> Manifest | None:
+        resource = kinds.resource(manifest)
+        if resource is None or not manifest.name or not _is_looked_at(resource, bundle):
+            return None
+        async with turn:
+            try:
+                value = await _get(api, manifest, resource)
+            except ApiError as error:
+                text = f"what the cluster has of this object can't be read: {error}"
+                problems.append(manifest.problem((), text))
+                return None
+        return None if value is None else replace(manifest, value=value)
+
+    return await asyncio.gather(*map(find, sent))
+
+
+async def _get(api: Api, manifest: Manifest, resource: Resource) -> dict[str, Any] | None:
+    """The object as it is in the cluster; None: it is not. Raises ApiError."""
+    within = f"/namespaces/{quote(manifest.namespace, safe='')}" if resource.namespaced else ""
+    prefix = f"/apis/{resource.group}" if resource.group else "/api"
+    path = f"{prefix}/{manifest.version}{within}/{resource.plural}/{quote(manifest.name, safe='')}"
+    try:
+        async with api.get(path, aiohttp.ClientTimeout(total=_ANSWER)) as response:
+            return msgspec.json.decode(await response.read(), type=dict[str, Any])
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+def _is_looked_at(resource: Resource, bundle: Bundle) -> bool:
+    """May any policy look at such objects? Nobody else's Secrets are to be read."""
+    index = bundle.index
+    return (resource.group, resource.plural) in index.workloads or any(
+        policy.matches(operation, resource.group, resource.plural)
+        for policy in index.policies
+        for operation in OPERATIONS
+    )

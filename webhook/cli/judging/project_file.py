@@ -1,0 +1,88 @@
+"""``.spotgate.yaml``: what a project says once, in place of flags that every call would need."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from webhook.cli.exits import CannotJudgeError
+from webhook.context import ASSUMED_VERSION
+from webhook.documents import DocumentError, field_path, read_documents
+from webhook.manifests.files import Source
+from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
+from webhook.policy.errors import Problem
+from webhook.policy.loader import validate_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from webhook.documents import Document
+    from webhook.documents import Path as FieldPath
+
+
+class ProjectFile(Model):
+    """What is not given as a flag to check, fix and explain. A flag takes the place of what is said here."""
+
+    policies: tuple[NonEmpty, ...] = Field(
+        default=(),
+        description="Policy files and folders, relative to this file; default: those that ship with spotgate.",
+    )
+    state: tuple[NonEmpty, ...] = Field(
+        default=(), description="Manifests of what the cluster has: files and folders, relative to this file."
+    )
+    partial: Flag = Field(default=False, description="The cluster has more node pools than the files show.")
+    ignore: tuple[Glob, ...] = Field(
+        default=(), description="Files and folders to leave out: globs of names, or of paths from this file."
+    )
+    fail_on: Literal["deny", "warn", "indeterminate"] = Field(
+        default="deny", description="The least that makes the exit code of check 1."
+    )
+    kubernetes_version: KubernetesVersion = Field(
+        default=ASSUMED_VERSION, description="Of the API server and the kubelets, in quotes."
+    )
+
+
+def read_project_file(file: Path) -> ProjectFile:
+    """What the file says.
+
+    Raises:
+        CannotJudgeError: everything that is wrong with it.
+    """
+    shown = os.path.relpath(file)
+    try:
+        if not file.is_file():
+            raise CannotJudgeError(f"{shown}: is no file that can be read; mend it, or remove it")
+        documents = read_documents(Source(str(file)).read(), shown)
+    except OSError as error:
+        raise CannotJudgeError(f"{shown}: can't be read: {error.strerror or error}; mend it, or remove it") from None
+    except DocumentError as error:
+        raise CannotJudgeError(str(error)) from None
+    if not documents:
+        return ProjectFile()
+    problems: list[Problem] = []
+    project = _project(documents, file, problems)
+    if project is None or problems:
+        raise CannotJudgeError("\n".join(map(str, sorted(problems))))
+    return project
+
+
+def _project(documents: Sequence[Document], file: Path, problems: list[Problem]) -> ProjectFile | None:
+    document = documents[0]
+
+    def problem(path: FieldPath, text: str, where: Document = document) -> None:
+        problems.append(Problem(where.file, *where.position(path), field_path(path), text))
+
+    if len(documents) > 1:
+        problem((), "is a second document; one says all", documents[1])
+    if not isinstance(document.value, dict):
+        problem((), "is no mapping; write `policies: [...]`, for example")
+        return None
+    project = validate_model(ProjectFile, document.value, (), problem)
+    for field in ("policies", "state"):
+        for number, path in enumerate(getattr(project, field, ())):
+            if not (file.parent / path).exists():
+                problem((field, number), f"there is no {path!r} beside this file; paths are relative to it")
+    return project

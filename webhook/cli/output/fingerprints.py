@@ -1,0 +1,24 @@
+"""By what a platform that shows findings knows one again, after lines have moved."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from webhook.cli.output.repository import repository_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from webhook.cli.output.report import Result
+
+
+def fingerprints(results: Sequence[Result]) -> Iterator[str]:
+    """One for each: all different, made of everything but the line, and of no wording."""
+    paths = repository_paths(result.file for result in results)
+    seen: dict[str, int] = {}
+    for result in results:
+        thing = f"{result.api_version} {result.kind} {result.namespace}/{result.name}"
+        identity = f"{result.policy}\n{result.id}\n{paths[result.file]}\n{thing}\n{result.field}"
+        seen[identity] = seen.get(identity, 0) + 1
+        yield hashlib.sha256(f"{identity}\n{seen[identity]}".encode()).hexdigest()[:32]

@@ -1,0 +1,56 @@
+"""``check -o github``: workflow commands, which GitHub shows as annotations on the lines of a pull request.
+
+All are in the log; of a step GitHub shows no more than ten of each kind as annotations, and a last line says so.
+
+Source: https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.output.repository import repository_paths
+from webhook.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from webhook.cli.output.report import Report, Result
+
+_COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
+_SHOWN_AT_MOST: Final = 10
+"""Annotations of each kind that GitHub shows of a step."""
+
+_IN_MESSAGES: Final = str.maketrans({"%": "%25", "\n": "%0A"})
+_IN_PROPERTIES: Final = str.maketrans({"%": "%25", ":": "%3A", ",": "%2C"})
+
+
+def render(report: Report) -> str:
+    """One command a finding, and one a file that could not be read."""
+    paths = repository_paths(report.files)
+    unread = [
+        _command("error", paths[each.file], each.line, each.column, "can't be judged", each.message)
+        for each in report.unreadable
+    ]
+    about_policies = [
+        _command("warning", paths[each.file], each.line, each.column, "spotgate policies", each.message)
+        for each in report.warnings
+    ]
+    lines = [*unread, *about_policies, *(_annotation(each, paths[each.file]) for each in report.results)]
+    counts = Counter(line.partition(" ")[0] for line in lines)
+    hidden = sum(count - _SHOWN_AT_MOST for count in counts.values() if count > _SHOWN_AT_MOST)
+    if hidden:
+        lines.append(f"GitHub shows {_SHOWN_AT_MOST} errors, warnings and notices each: {hidden} more are only here.")
+    return "\n".join(lines)
+
+
+def _annotation(result: Result, path: str) -> str:
+    command = _COMMANDS[result.outcome]
+    title = f"{result.policy}: {result.reason} [{result.id}]"
+    return _command(command, path, result.line, result.column, title, result.explanation())
+
+
+def _command(name: str, file: str, line: int, column: int, title: str, message: str) -> str:
+    properties = {"file": file, "line": str(line), "col": str(column), "title": title}
+    shown = ",".join(f"{key}={printable(text).translate(_IN_PROPERTIES)}" for key, text in properties.items())
+    lines = "\n".join(map(printable, message.split("\n")))
+    return f"::{name} {shown}::{lines.translate(_IN_MESSAGES)}"

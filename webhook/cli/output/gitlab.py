@@ -1,0 +1,55 @@
+"""``check -o gitlab``: a Code Quality report, which GitLab shows in merge requests and on their lines.
+
+Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.cli.output.fingerprints import fingerprints
+from webhook.cli.output.repository import repository_paths
+
+if TYPE_CHECKING:
+    from webhook.cli.output.report import Report, Result
+
+_SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "minor", "audit": "info"}
+
+
+def render(report: Report) -> str:
+    """The report as a JSON array: each finding, and each file that could not be read."""
+    paths = repository_paths(report.files)
+    unread = [
+        _issue(
+            "unreadable",
+            f"can't be judged: {each.message}",
+            f"{paths[each.file]}:{each.line}:{each.column}",
+            "blocker",
+            paths[each.file],
+            each.line,
+        )
+        for each in report.unreadable
+    ]
+    found = [
+        _issue(each.id, _description(each), fingerprint, _SEVERITIES[each.outcome], paths[each.file], each.line)
+        for each, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
+    ]
+    return msgspec.json.format(msgspec.json.encode([*unread, *found]), indent=2).decode()
+
+
+def _description(result: Result) -> str:
+    """One line, which is all that is shown: a fix that has an example in it is left to the job's log."""
+    fix = "" if "\n" in result.fix else f". {result.fix[:1].upper()}{result.fix[1:]}"
+    return f"{result.kind} {result.name}: {result.reason}{fix} (policy {result.policy})"
+
+
+def _issue(name: str, description: str, fingerprint: str, severity: str, path: str, line: int) -> dict[str, Any]:
+    return {
+        "description": description,
+        "check_name": name,
+        "fingerprint": fingerprint,
+        "severity": severity,
+        "location": {"path": path, "lines": {"begin": max(line, 1)}},
+    }

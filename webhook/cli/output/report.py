@@ -1,0 +1,216 @@
+"""What ``check`` found, in the words of its JSON output, and beside it what other formats want to know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from webhook.decision import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.cli.explain.timeline import Timeline
+    from webhook.cli.output.additions import Addition
+    from webhook.policy.errors import Problem
+
+
+def named(policy: str, id_: str) -> str:
+    """Return a finding's id behind its policy's name, and that once where the policy is called as its kind."""
+    return id_ if id_.startswith(f"{policy}/") else f"{policy}  {id_}"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One finding, and the object it is about.
+
+    Attributes:
+        file, line, column: of the offending field.
+        namespace: where the object would be created; empty for cluster-scoped objects.
+        field: in the object.
+    """
+
+    file: str
+    line: int
+    column: int
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    policy: str
+    id: str
+    outcome: str
+    reason: str
+    detail: str
+    field: str
+    fix: str
+
+    def explanation(self) -> str:
+        """Where, why and how to fix it, for formats that show the reason elsewhere."""
+        where = f"At {self.field}." if self.field else ""
+        return "\n".join(part for part in (where, self.detail, self.fix and f"Fix: {self.fix}") if part)
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
+    """What the webhook would change in one object.
+
+    Attributes:
+        line: where the object begins.
+        patch: JSONPatch (RFC 6902) for the document as it is in the file.
+    """
+
+    file: str
+    line: int
+    kind: str
+    namespace: str
+    name: str
+    patch: list[dict[str, Any]]
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of each.
+
+    Attributes:
+        documents: objects, those in lists counted one by one.
+        skipped: documents that are none, Helm templates, and policy files.
+        patched: objects that the webhook would change.
+    """
+
+    documents: int
+    skipped: int
+    deny: int
+    warn: int
+    audit: int
+    indeterminate: int
+    patched: int
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, or an object in it, that could not be judged. Standard error says the same.
+
+    Attributes:
+        line, column: 0 where there is none: the file can't be opened.
+        field: in the object; may be empty.
+    """
+
+    file: str
+    line: int
+    column: int
+    field: str
+    message: str
+
+
+class PolicyWarning(Unreadable, frozen=True, kw_only=True):
+    """A part of a policy file that has no effect, or an exemption that ends. Standard error says the same."""
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """An object, and what was found in it.
+
+    Attributes:
+        line: where it begins.
+        team: whose it is.
+        additions: what the webhook would inject, as fields of the object.
+        cut_off: the reclaims that do not leave its Pods their whole grace period; only where a format draws them.
+    """
+
+    file: str
+    line: int
+    kind: str
+    namespace: str
+    name: str
+    results: list[Result]
+    team: str = ""
+    additions: tuple[Addition, ...] = ()
+    cut_off: tuple[Timeline, ...] = ()
+
+
+class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy for people.
+
+    Attributes:
+        enforcement: the most that it may do: deny, warn, audit, off.
+        about: what its kind is for.
+    """
+
+    name: str
+    kind: str
+    enforcement: str
+    about: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that ``check`` says on standard output.
+
+    Attributes:
+        objects: all that were judged.
+        policies: all that judged them.
+        warnings: about the policies.
+        fail_on: the least outcome that fails.
+    """
+
+    objects: list[Judged]
+    patches: list[Patch]
+    summary: Summary
+    unreadable: list[Unreadable]
+    policies: list[PolicyTitle]
+    warnings: list[PolicyWarning] = []
+    fail_on: str = "deny"
+
+    def fails(self, result: Result) -> bool:
+        """Is a finding one that makes the exit code 1?"""
+        return Outcome[result.outcome.upper()] >= Outcome[self.fail_on.upper()]
+
+    @property
+    def files(self) -> set[str]:
+        """Those that something is said of."""
+        return {each.file for said in (self.results, self.unreadable, self.warnings) for each in said}
+
+    @property
+    def results(self) -> list[Result]:
+        """Every finding, in the order of the objects."""
+        return [result for each in self.objects for result in each.results]
+
+    @classmethod
+    def of(
+        cls,
+        objects: list[Judged],
+        patches: list[Patch],
+        problems: Iterable[Problem] = (),
+        *,
+        skipped: int,
+        policies: Iterable[PolicyTitle] = (),
+        warnings: Iterable[Problem] = (),
+        fail_on: str = "deny",
+    ) -> Report:
+        """The report, counted."""
+        outcomes = [result.outcome for each in objects for result in each.results]
+        summary = Summary(
+            documents=len(objects),
+            skipped=skipped,
+            **{str(outcome): outcomes.count(str(outcome)) for outcome in Outcome},
+            patched=len(patches),
+        )
+        unreadable = [
+            Unreadable(file=each.file, line=each.line, column=each.column, field=each.field, message=each.text)
+            for each in sorted(problems)
+        ]
+        about_policies = [
+            PolicyWarning(
+                file=each.file,
+                line=each.line,
+                column=each.column,
+                field=each.field,
+                message=each.text.removeprefix("warning: "),
+            )
+            for each in warnings
+        ]
+        return cls(
+            objects=objects,
+            patches=patches,
+            summary=summary,
+            unreadable=unreadable,
+            policies=list(policies),
+            warnings=about_policies,
+            fail_on=fail_on,
+        )

@@ -1,0 +1,142 @@
+"""``check -o sarif``: for code scanning, as GitHub and others show it on the lines of a pull request.
+
+Only what was found is a result: code scanning takes every result for an alert, whatever its ``kind``. Each has exactly
+one location, and there are at most as many as code scanning takes, the weightiest; a notification counts the rest.
+
+Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
+https://docs.github.com/en/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from webhook import __version__
+from webhook.cli.output.fingerprints import fingerprints
+from webhook.cli.output.repository import repository_paths
+from webhook.findings import as_markdown, finding_texts, page_of
+from webhook.manifests.files import STDIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.cli.output.report import Report, Result, Unreadable
+
+JSON = dict[str, Any]
+
+_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS: Final = {"deny": "error", "warn": "warning", "indeterminate": "note", "audit": "note"}
+_RESULTS_AT_MOST: Final = 25_000
+"""A file with more is refused as a whole."""
+
+_FINGERPRINT: Final = "spotgate/v1"
+
+
+def render(report: Report) -> str:
+    """Return one run, with a rule for each id that is found."""
+    found = list(dict.fromkeys(result.id for result in report.results))
+    rules = [_rule(finding_id) for finding_id in found]
+    numbers = {finding_id: number for number, finding_id in enumerate(found)}
+    paths = repository_paths(report.files)
+    results = [
+        _result(result, numbers[result.id], fingerprint, paths[result.file])
+        for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
+    ]
+    run = {
+        "tool": {
+            "driver": {"name": "spotgate", "semanticVersion": __version__, "rules": rules},
+        },
+        "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": not report.unreadable,
+                "toolExecutionNotifications": [
+                    *(_unread(each, paths[each.file]) for each in report.unreadable),
+                    *({**_unread(each, paths[each.file]), "level": "warning"} for each in report.warnings),
+                    *_left_out(len(results)),
+                ],
+            }
+        ],
+        "results": _weightiest(results),
+    }
+    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
+
+
+def _rule(finding_id: str) -> JSON:
+    text = finding_texts()[finding_id]
+    return {
+        "id": finding_id,
+        "shortDescription": {"text": text.means},
+        "fullDescription": {"text": f"{text.means} {text.matters}"},
+        "help": {
+            "text": f"{text.matters} For an example and what to do: spotgate explain {finding_id}",
+            "markdown": as_markdown(finding_id),
+        },
+        "helpUri": page_of(finding_id),
+        "properties": {"tags": ["kubernetes", "spot"]},
+    }
+
+
+def _unread(problem: Unreadable, path: str) -> JSON:
+    return {
+        "level": "error",
+        "message": {"text": problem.message},
+        "locations": [_location(path, problem.line, problem.column)],
+    }
+
+
+def _left_out(count: int) -> Iterator[JSON]:
+    if count > _RESULTS_AT_MOST:
+        text = (
+            f"{count - _RESULTS_AT_MOST} of {count} results are left out, the lightest: "
+            f"code scanning takes {_RESULTS_AT_MOST}"
+        )
+        yield {"level": "warning", "message": {"text": text}}
+
+
+def _weightiest(results: list[JSON]) -> list[JSON]:
+    """As many as are taken, in their order."""
+    if len(results) <= _RESULTS_AT_MOST:
+        return results
+    levels = tuple(dict.fromkeys(_LEVELS.values()))
+    order = sorted(range(len(results)), key=lambda index: levels.index(results[index]["level"]))
+    return [results[index] for index in sorted(order[:_RESULTS_AT_MOST])]
+
+
+def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
+    name = f"{result.namespace}/{result.name}" if result.namespace else result.name
+    location = _location(path, result.line, result.column)
+    location["logicalLocations"] = [
+        {"fullyQualifiedName": f"{result.kind} {name} {result.field}".rstrip(), "kind": "object"}
+    ]
+    return {
+        "ruleId": result.id,
+        "ruleIndex": rule,
+        "level": _LEVELS[result.outcome],
+        "message": {"text": f"{result.reason}\n{result.explanation()}".rstrip()},
+        "locations": [location],
+        "partialFingerprints": {_FINGERPRINT: fingerprint},
+        "properties": {
+            "policy": result.policy,
+            "outcome": result.outcome,
+            "field": result.field,
+            "object": f"{result.kind} {name}",
+        },
+    }
+
+
+def _location(path: str, line: int, column: int) -> JSON:
+    physical: JSON = {"artifactLocation": _artifact(path)}
+    if line:
+        physical["region"] = {"startLine": line, "startColumn": max(column, 1)}
+    return {"physicalLocation": physical}
+
+
+def _artifact(path: str) -> JSON:
+    if path == STDIN:
+        return {"uri": "stdin"}
+    return {"uri": quote(path), "uriBaseId": "%SRCROOT%"}

@@ -1,0 +1,1 @@
+"""Tests of policies: read, run, compared with what they expect, and reported."""

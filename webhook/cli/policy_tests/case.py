@@ -1,0 +1,170 @@
+"""One case of a PolicyTest as the request that it describes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time
+from typing import TYPE_CHECKING, Any
+
+from webhook.context import ASSUMED_VERSION
+from webhook.manifests.objects import Manifest
+
+if TYPE_CHECKING:
+    from webhook.cli.judging.kinds import Kinds
+    from webhook.documents import Path as FieldPath
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.errors import Problem
+    from webhook.policy.policy_test import CaseSpec, PolicyTestSpec
+
+
+class CannotRunError(Exception):
+    """A case that makes no sense, or needs what can't be read."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+
+class Case:
+    """One case.
+
+    Attributes:
+        test: the document that it is in.
+        spec: what it says, and what the document says for all its cases.
+    """
+
+    def __init__(self, test: PolicyDocument, number: int) -> None:
+        self.test = test
+        self._shared: PolicyTestSpec = test.spec
+        self._own = self._shared.cases[number]
+        self._path: FieldPath = ("spec", "cases", number)
+        self.spec: CaseSpec = self._shared.filled(self._own)
+
+    @property
+    def line(self) -> int:
+        """Where it begins."""
+        return self.test.document.position(self._path)[0]
+
+    def at(self, field: str, *path: str | int) -> FieldPath:
+        """Where the field is: in the case, or in the document for all cases."""
+        shared = field not in self._own.model_fields_set and field in self._shared.model_fields_set
+        return ("spec", field, *path) if shared else (*self._path, field, *path)
+
+    def cannot_run(self, path: FieldPath, text: str) -> CannotRunError:
+        """The error for something that makes no sense at this path."""
+        return CannotRunError(self.test.problem(path, text))
+
+    @property
+    def operation(self) -> str:
+        """What is done.
+
+        Raises:
+            CannotRunError: it does not fit the objects.
+        """
+        changes = self._own.old_object is not None
+        operation = self.spec.operation or ("UPDATE" if changes else "CREATE")
+        if operation == "CREATE" and changes:
+            raise self.cannot_run(self.at("oldObject"), "there is none before a CREATE; remove it, or write UPDATE")
+        if operation == "UPDATE" and not changes:
+            text = "UPDATE needs `oldObject`, what it changes; `oldObject: {}` if that is the document's object"
+            raise self.cannot_run(self.at("operation"), text)
+        if operation == "DELETE" and changes and self._own.object is not None:
+            raise self.cannot_run(self.at("oldObject"), "DELETE has one object; write it as `oldObject` or as `object`")
+        return operation
+
+    def now(self, now: datetime) -> datetime:
+        """When it is done: on the day that it names, else now."""
+        return datetime.combine(self.spec.date, time(), UTC) if self.spec.date is not None else now
+
+    def version(self) -> tuple[int, int]:
+        """The Kubernetes version."""
+        return self.spec.kubernetes_version or ASSUMED_VERSION
+
+    def subject(self, kinds: Kinds) -> Manifest:
+        """The object of the request, or what a DELETE takes away.
+
+        Raises:
+            CannotRunError: there is none, or it is no object.
+        """
+        deleted = self.operation == "DELETE" and self._own.object is None and self._own.old_object is not None
+        subject = self._manifest("old_object" if deleted else "object", kinds)
+        if kinds.resource(subject) is None and not kinds.meant(subject):
+            text = f"nothing says which resource kind {subject.kind} of {subject.api_version} is; "
+            fix = "mend it, or put its CustomResourceDefinition into the state"
+            raise self.cannot_run((*subject.path, "kind"), text + fix)
+        return subject
+
+    def before(self, kinds: Kinds) -> Manifest | None:
+        """What an UPDATE changes; None: there is nothing.
+
+        Raises:
+            CannotRunError: it is no object, or not the one that is changed.
+        """
+        if self.operation != "UPDATE":
+            return None
+        before, after = self._manifest("old_object", kinds), self._manifest("object", kinds)
+        for part in ("group", "kind", "namespace", "name"):
+            old, new = getattr(before, part), getattr(after, part)
+            if old != new:
+                text = f"is another object: its {part} is {old!r}, and that of `object` is {new!r}"
+                raise self.cannot_run(self.at("oldObject"), text)
+        return before
+
+    def namespace(self) -> Manifest | None:
+        """The Namespace, where the case says what labels it has."""
+        spec = self.spec.namespace
+        if spec is None or spec.labels is None:
+            return None
+        metadata = {"name": spec.name, "labels": spec.labels}
+        value = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        return Manifest(self.test.document, self.at("namespace"), "v1", "Namespace", value)
+
+    def inline_state(self) -> list[Manifest]:
+        """The objects that the case says are in the cluster."""
+        objects = self.spec.state.objects if self.spec.state is not None else ()
+        return [
+            Manifest(
+                self.test.document, self.at("state", "objects", number), each.api_version, each.kind, each.written()
+            )
+            for number, each in enumerate(objects)
+        ]
+
+    def _manifest(self, field: str, kinds: Kinds) -> Manifest:
+        shared = self._shared.object
+        own = getattr(self._own, field)
+        name = "oldObject" if field == "old_object" else "object"
+        if own is None and shared is None:
+            raise self.cannot_run(self._path, f"has no `{name}`, and the document has no `object` for all cases")
+        value: dict[str, Any] = shared.written() if shared is not None else {}
+        if own is not None:
+            value = _merged(value, own.written()) if shared is not None else own.written()
+        path: FieldPath = (*self._path, name) if own is not None else ("spec", "object")
+        for key in ("apiVersion", "kind"):
+            if not value.get(key):
+                raise self.cannot_run(path, f"is no Kubernetes object: it has no `{key}`")
+        manifest = Manifest(self.test.document, path, value["apiVersion"], value["kind"], value)
+        return self._in_namespace(manifest, kinds)
+
+    def _in_namespace(self, manifest: Manifest, kinds: Kinds) -> Manifest:
+        """The object in the namespace of the request, if it is namespaced."""
+        spec, resource = self.spec.namespace, kinds.resource(manifest)
+        if spec is None or resource is None or not resource.namespaced or manifest.namespace == spec.name:
+            return manifest
+        if manifest.namespace:
+            text = f"the object is in namespace {manifest.namespace!r}, and the request in {spec.name!r}"
+            raise self.cannot_run((*manifest.path, "metadata", "namespace"), text)
+        metadata = {**manifest.metadata, "namespace": spec.name}
+        value = {**manifest.value, "metadata": metadata}
+        return Manifest(manifest.document, manifest.path, manifest.api_version, manifest.kind, value)
+
+
+def _merged(value: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value with a JSON merge patch (RFC 7386) laid over it."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for key, each in patch.items():
+        if each is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merged(merged.get(key), each)
+    return merged

@@ -1,0 +1,251 @@
+"""What tests reach of the policies: which act, which leave an object alone, on which operations, and exemptions."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.bundle import OWN_NAMESPACE
+from webhook.globs import Globs
+from webhook.index import Index
+from webhook.policy.match import Exemption
+from webhook.policy.terms import Enforcement
+from webhook.review import OPERATIONS
+from webhook.rules.protocol import Divided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import date
+
+    from webhook.bundle import Bundle
+    from webhook.cli.judging.judge import Traced
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.index import Policy
+    from webhook.kube.edit import PodEditor
+    from webhook.policy.document import PolicyDocument
+    from webhook.review import Request
+    from webhook.rules.protocol import Mutator, Subject, Validator
+
+
+_CONDITION: Final = "matchConditions["
+"""How a step of a trace begins that says which condition is false."""
+
+
+class Reached(msgspec.Struct):
+    """What one case reached of one policy.
+
+    Attributes:
+        operations: those on which the policy looked at something.
+        acted: it found or changed something.
+        exemptions: those that let something through.
+        parts: of the policy that found something, and its match conditions that were false.
+        overruled: ``breakGlass`` made a warning of a denial.
+    """
+
+    operations: set[str] = msgspec.field(default_factory=set)
+    acted: bool = False
+    exemptions: set[Exemption] = msgspec.field(default_factory=set)
+    parts: set[str] = msgspec.field(default_factory=set)
+    overruled: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """It had something before it, and left it alone."""
+        return bool(self.operations or self.exemptions) and not self.acted
+
+
+class _WatchedMutator:
+    """Notes what a mutator does."""
+
+    def __init__(self, rule: Mutator, reached: Reached) -> None:
+        self._rule = rule
+        self._reached = reached
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        self._reached.operations.add(subject.operation)
+        before = msgspec.json.encode(editor.pod)
+        self._rule.mutate(subject, editor, context)
+        self._reached.acted |= msgspec.json.encode(editor.pod) != before
+
+
+class _WatchedValidator:
+    """Notes what a validator finds."""
+
+    def __init__(self, rule: Validator, reached: Reached) -> None:
+        self._rule = rule
+        self._reached = reached
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        self._reached.operations.add(subject.operation)
+        for violation in self._rule.validate(subject, context):
+            self._reached.acted = True
+            self._reached.parts.add(violation.part)
+            yield violation
+
+
+class _WatchedExemption(Exemption):
+    """Notes that it lets something through."""
+
+    __slots__ = ("_exemption", "_reached")
+
+    def __init__(self, exemption: Exemption, reached: Reached) -> None:
+        self._exemption = exemption
+        self._reached = reached
+        self.reason = exemption.reason
+        self.expires = exemption.expires
+        self.name = exemption.name
+        self.place = exemption.place
+
+    def is_for(self, namespace: str) -> bool:
+        return self._exemption.is_for(namespace)
+
+    def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:
+        failing = self._exemption.failing(request, labels, today)
+        if not failing:
+            self._reached.exemptions.add(self._exemption)
+        return failing
+
+
+class _WatchedGroups(Globs):
+    """Notes that a denial is overruled."""
+
+    __slots__ = ("_reached",)
+
+    def __init__(self, groups: Globs, reached: Reached) -> None:
+        super().__init__(groups.patterns)
+        self._reached = reached
+
+    def match(self, text: str) -> bool:
+        matches = super().match(text)
+        self._reached.overruled |= matches
+        return matches
+
+
+class Watch:
+    """The policies of a bundle, or some of them, ready to be asked, and what is reached of each.
+
+    Args:
+        bundle: the policies.
+        names: of those to ask; None: all.
+
+    Attributes:
+        index: for whoever judges.
+    """
+
+    def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
+        chosen = [policy for policy in bundle.policies if names is None or policy.name in names]
+        self._reached = {policy.name: Reached() for policy in chosen}
+        watched = [_watched(policy, self._reached[policy.name]) for policy in chosen]
+        self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
+
+    def taken(self, traced: Traced | None) -> dict[str, Reached]:
+        """What has been reached since the last time, of which this is the trace."""
+        for name, _, text in traced.validation.steps if traced is not None else ():
+            if text.startswith(_CONDITION) and name in self._reached:
+                self._reached[name].parts.add(text.removesuffix(" is false"))
+        taken = {}
+        for name, reached in self._reached.items():
+            taken[name] = replace(reached)
+            reached.operations, reached.acted, reached.exemptions = set(), False, set()
+            reached.parts, reached.overruled = set(), False
+        return taken
+
+
+def _watched(policy: Policy, reached: Reached) -> Policy:
+    return replace(
+        policy,
+        mutator=None if policy.mutator is None else _WatchedMutator(policy.mutator, reached),
+        validator=None if policy.validator is None else _WatchedValidator(policy.validator, reached),
+        exemptions=tuple(_WatchedExemption(each, reached) for each in policy.exemptions),
+        break_glass=_WatchedGroups(policy.break_glass, reached),
+    )
+
+
+class Covered(msgspec.Struct, frozen=True, kw_only=True):
+    """How well a policy is tested.
+
+    Attributes:
+        file, line: of the policy.
+        acted: cases in which it found or changed something.
+        passed: cases in which it had something before it and left it alone.
+        unreached: what no case reached, each with its place.
+    """
+
+    policy: str
+    kind: str
+    file: str
+    line: int
+    acted: int
+    passed: int
+    unreached: list[str]
+
+
+def coverage(bundle: Bundle, cases: list[dict[str, Reached]]) -> list[Covered]:
+    """How well each policy of the bundle is tested by these cases; those that are switched off are left out."""
+    policies = {policy.name: policy for policy in bundle.policies}
+    exemptions = set().union(*(reached.exemptions for case in cases for reached in case.values()))
+    return [
+        _covered(
+            document,
+            policies[document.name],
+            [case[document.name] for case in cases if document.name in case],
+            exemptions,
+        )
+        for document in bundle.documents
+        if document.is_policy and document.spec.enforcement is not Enforcement.OFF
+    ]
+
+
+def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exemptions: set[Exemption]) -> Covered:
+    acted = sum(case.acted for case in cases)
+    passed = sum(case.passed for case in cases)
+    return Covered(
+        policy=policy.name,
+        kind=policy.kind,
+        file=document.document.file,
+        line=document.document.position(("metadata", "name"))[0],
+        acted=acted,
+        passed=passed,
+        unreached=[
+            *(() if acted else ("no case makes it act",)),
+            *(() if passed else ("no case has an object that it leaves alone",)),
+            *(_parts(document, policy, cases) if acted else ()),
+            *_operations(policy, set().union(*(case.operations for case in cases))),
+            *_exemptions(policy, exemptions),
+        ],
+    )
+
+
+def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Iterator[str]:
+    """Of a policy that acts in some case; where it never does, that says it all."""
+    reached = set().union(*(case.parts for case in cases))
+    rule: object = policy.validator
+    for part in rule.parts if isinstance(rule, Divided) else ():
+        if part not in reached:
+            yield f"no case has a finding of {part}"
+    for number, condition in enumerate(getattr(document.spec, "match_conditions", ())):
+        where = f"{_CONDITION}{number}] {condition.name}"
+        if where not in reached:
+            yield f"no case is left out by {where}"
+    if policy.break_glass and not any(case.overruled for case in cases):
+        yield "no case overrules it by breakGlass"
+
+
+def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:
+    """CONNECT is left out: it comes with subresources, of which no manifest can be written."""
+    declared = set(chain.from_iterable(rule.operations for rule in policy.rules))
+    for operation in OPERATIONS[:3]:
+        if operation not in reached and not declared.isdisjoint({operation, "*"}):
+            yield f"no case has it look at {operation}"
+
+
+def _exemptions(policy: Policy, told: set[Exemption]) -> Iterator[str]:
+    """Those that let nothing through. A document of kind Exemption is told once, at the first policy that it names."""
+    for exemption in policy.exemptions:
+        if exemption not in told:
+            told.add(exemption)
+            yield f"no case is exempt by {exemption.name}: {exemption.reason}"

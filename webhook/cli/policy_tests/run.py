@@ -1,0 +1,261 @@
+"""Policy tests: read, run on the engine that ``check`` runs on, and compared with what they expect."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.bundle import document_kinds
+from webhook.cli.judging.judge import Judge
+from webhook.cli.judging.kinds import Kinds
+from webhook.cli.policy_tests.case import CannotRunError, Case
+from webhook.cli.policy_tests.coverage import Reached, Watch
+from webhook.cli.policy_tests.expectations import differences, golden_difference
+from webhook.cli.policy_tests.silence import silent, unasked
+from webhook.context import Context, Phase
+from webhook.decision import Verdict
+from webhook.documents import DocumentError
+from webhook.manifests.objects import read_manifests
+from webhook.manifests.state import view_of
+from webhook.patch import apply_json, pointer
+from webhook.policy.document import is_read, policy_files
+from webhook.policy.errors import did_you_mean
+from webhook.policy.loader import validate_document
+from webhook.policy.policy_test import KIND, PolicyTestSpec
+from webhook.policy.terms import API_VERSION
+from webhook.review import UserInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from webhook.bundle import Bundle
+    from webhook.cluster.protocol import ClusterView
+    from webhook.decision import Finding
+    from webhook.manifests.objects import Manifest, Manifests
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.errors import Problem
+
+
+class Tests(msgspec.Struct, frozen=True):
+    """What lies in some folders.
+
+    Attributes:
+        documents: the PolicyTests.
+        problems: what can't be read or makes no sense; everything else was read.
+        brings_policies: there are policies beside them.
+    """
+
+    documents: list[PolicyDocument]
+    problems: list[Problem]
+    brings_policies: bool
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a case.
+
+    Attributes:
+        test: name of the document.
+        findings: about the object.
+        mismatches: with what the case expects.
+        problems: why there is no saying; then nothing else counts.
+        silent: where it is a question, why policies found nothing, each as a sentence.
+        warnings: it came out as expected, and shows nothing.
+        seconds: that it took.
+        reached: what it reached of each policy that it asks.
+    """
+
+    file: str
+    line: int
+    test: str
+    case: str
+    findings: tuple[Finding, ...] = ()
+    mismatches: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    silent: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    seconds: float = 0
+    reached: dict[str, Reached] = {}
+
+    @property
+    def passed(self) -> bool:
+        """It came out as expected."""
+        return not self.mismatches and not self.problems
+
+
+def read_tests(paths: Sequence[Path]) -> Tests:
+    """Every PolicyTest in these files and folders, whatever else is in them."""
+    found = read_manifests(paths)
+    problems = list(found.problems)
+    tests = []
+    policies = False
+    files = set(map(str, policy_files(paths)))
+    group = API_VERSION.partition("/")[0]
+    for manifest in found.objects:
+        if manifest.kind != KIND and manifest.group != group:
+            continue
+        if manifest.kind != KIND and manifest.kind in document_kinds():
+            policies |= manifest.file in files
+        elif manifest.path:
+            problems.append(manifest.problem((), "write each PolicyTest as a document of its own, not in a list"))
+        elif manifest.kind == KIND:
+            mistakes: list[Problem] = []
+            test = validate_document(manifest.document, {KIND: PolicyTestSpec}, mistakes)
+            problems += mistakes
+            if test is not None and not mistakes:
+                tests.append(test)
+        else:
+            known = (KIND, *document_kinds())
+            text = f"unknown kind {manifest.kind!r}{did_you_mean(manifest.kind, known)}"
+            problems.append(manifest.problem(("kind",), text))
+    return Tests(tests, problems, policies)
+
+
+class Runner:
+    """Runs cases. What several of them need is read once.
+
+    Args:
+        bundle: the policies.
+        now: for exemptions that end, in cases that name no day.
+        update: write golden files instead of comparing with them.
+        folders: which are read as policies.
+    """
+
+    def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False, folders: Sequence[Path] = ()) -> None:
+        self._bundle = bundle
+        self._now = now
+        self._update = update
+        self._folders = [folder.resolve() for folder in folders]
+        self._watches: dict[tuple[str, ...] | None, Watch] = {}
+        self._states: dict[Path, Manifests] = {}
+        self._goldens: dict[Path, str] = {}
+
+    def run(self, test: PolicyDocument) -> list[Result]:
+        """Every case of a document."""
+        spec: PolicyTestSpec = test.spec
+        return [self._run(Case(test, number)) for number in range(len(spec.cases))]
+
+    def _run(self, case: Case) -> Result:
+        begun = perf_counter()
+        result = Result(file=case.test.document.file, line=case.line, test=case.test.name, case=case.spec.name)
+        try:
+            result = self._judged(case, result)
+        except CannotRunError as error:
+            result = replace(result, problems=error.problems)
+        return replace(result, seconds=perf_counter() - begun)
+
+    def _judged(self, case: Case, result: Result) -> Result:
+        state = self._state(case)
+        kinds = Kinds(self._bundle, state)
+        subject, before = case.subject(kinds), case.before(kinds)
+        things = [*state, *filter(None, (case.namespace(), before)), subject]
+        view = self._view(case, things)
+        context = Context(
+            phase=Phase.VALIDATE,
+            now=case.now(self._now),
+            view=view,
+            api_server=case.version(),
+            oldest_kubelet=view.oldest_kubelet or case.version(),
+            trace=True,
+        )
+        watch = self._watch(case)
+        user = UserInfo(case.spec.user, case.spec.groups)
+        there = [before] if before is not None else []
+        judge = Judge(watch.index, kinds, context, operation=case.operation, user=user, before=there)
+        judgement = judge.judge(subject)
+        reached = watch.taken(judgement.traced)
+        if judgement.problem is not None:
+            raise CannotRunError(judgement.problem)
+        after = _patched(subject, judgement.patch)
+        expected, findings = case.spec.expect, judgement.findings
+        mismatches = [
+            case.test.problem(case.at("expect", *path), text)
+            for path, text in differences(expected, findings, subject.value, after)
+        ]
+        if expected.golden is not None and (text := self._golden_difference(case, expected.golden, after)):
+            mismatches.append(case.test.problem(case.at("expect", "golden"), text))
+        missed = set(expected.policies or ()).difference(finding.policy for finding in findings)
+        warnings: list[Problem] = []
+        if not mismatches and expected.outcome is Verdict.ALLOWED and (why := unasked(judgement, watch.index)):
+            text = f"warning: allowed whatever the policies say: {why}"
+            warnings.append(case.test.problem(case.at("expect", "outcome"), text))
+        return replace(
+            result,
+            findings=findings,
+            mismatches=tuple(mismatches),
+            silent=tuple(silent(subject, judgement, watch.index, missed or case.spec.policies or ()))
+            if mismatches and (missed or not findings)
+            else (),
+            warnings=tuple(warnings),
+            reached=reached,
+        )
+
+    def _watch(self, case: Case) -> Watch:
+        """The policies that the case names, or all."""
+        names = case.spec.policies
+        known = [policy.name for policy in self._bundle.policies]
+        for number, name in enumerate(names or ()):
+            if name not in known:
+                text = f"there is no policy {name!r}, or it is off{did_you_mean(name, known)}"
+                raise case.cannot_run(case.at("policies", number), text)
+        if names not in self._watches:
+            self._watches[names] = Watch(self._bundle, names)
+        return self._watches[names]
+
+    def _state(self, case: Case) -> list[Manifest]:
+        """What is in the cluster already."""
+        files = case.spec.state.files if case.spec.state is not None else ()
+        objects: list[Manifest] = []
+        for number, name in enumerate(files):
+            path = _beside(case, name)
+            if path not in self._states:
+                self._states[path] = read_manifests([path])
+            if self._states[path].problems:
+                here = case.test.problem(case.at("state", "files", number), "can't be read, see there")
+                raise CannotRunError(*self._states[path].problems, here)
+            objects += self._states[path].objects
+        return [*objects, *case.inline_state()]
+
+    def _view(self, case: Case, things: list[Manifest]) -> ClusterView:
+        view = view_of(things, self._bundle.providers, complete=case.spec.state is not None)
+        return replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
+
+    def _golden_difference(self, case: Case, name: str, after: dict[str, Any]) -> str:
+        file = _beside(case, name)
+        folder = Path(case.test.document.file).parent
+        if self._update and not file.resolve().is_relative_to(folder.resolve()):
+            text = f"--update writes only in the folder of the test, {folder}, and below it"
+            raise case.cannot_run(case.at("expect", "golden"), text)
+        of_policies = (each for each in self._folders if file.resolve().is_relative_to(each))
+        if self._update and any(is_read(file.resolve().relative_to(each)) for each in of_policies):
+            text = (
+                f"{file} would be read as a policy, and nothing loads its folder then; write it into a folder `tests`"
+            )
+            raise case.cannot_run(case.at("expect", "golden"), text)
+        own = f"{case.test.name}: {case.spec.name}"
+        whose = self._goldens.setdefault(file.resolve(), own)
+        if self._update and whose != own:
+            text = f"{file} is what comes of another case ({whose}); give this one a file of its own"
+            raise case.cannot_run(case.at("expect", "golden"), text)
+        try:
+            return golden_difference(file, after, update=self._update)
+        except (OSError, ValueError, DocumentError) as error:
+            raise case.cannot_run(case.at("expect", "golden"), f"can't be used: {error}") from None
+
+
+def _beside(case: Case, name: str) -> Path:
+    """A file named relative to the file with the test."""
+    return Path(case.test.document.file).parent / name
+
+
+def _patched(subject: Manifest, patch: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """The object as it is written, with what is changed."""
+    prefix = pointer(subject.path)
+    own = [{**operation, "path": operation["path"].removeprefix(prefix)} for operation in patch]
+    patched: dict[str, Any] = apply_json(own, deepcopy(subject.value))
+    return patched

@@ -1,0 +1,1 @@
+"""Recorded reviews, judged again by other policies."""

@@ -1,0 +1,234 @@
+"""Kubernetes objects from files and folders: what ``check`` judges, and what ``--state`` describes a cluster with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.documents import DocumentError, described, field_path, read_documents
+from webhook.globs import Globs
+from webhook.manifests.files import STDIN, Ignored, find_sources
+from webhook.policy.errors import Problem, printable, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from webhook.documents import Document
+    from webhook.documents import Path as FieldPath
+    from webhook.manifests.files import Source
+
+__all__ = ["STDIN", "Manifest", "Manifests", "read_manifests", "read_sources"]
+
+_NOTHING: Final = Ignored(Globs(()))
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One Kubernetes object of a file.
+
+    Attributes:
+        document: the document it is, or is an item of.
+        path: where in the document: nothing, or ``("items", 3)`` in a List.
+        api_version, kind: its own, or what the list that it is in says.
+        value: the object as it is written.
+    """
+
+    document: Document
+    path: FieldPath
+    api_version: str
+    kind: str
+    value: dict[str, Any]
+
+    @property
+    def file(self) -> str:
+        """The file, as it was given."""
+        return self.document.file
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """The API version without its group."""
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """``metadata``; empty where there is none."""
+        found = self.value.get("metadata")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def name(self) -> str:
+        """The name; empty where the API server is to make one up."""
+        return self.metadata.get("name") or ""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace as it is written, if any."""
+        return self.metadata.get("namespace") or ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels; empty where there are none. A null is an empty text, as in the API server."""
+        return {key: text or "" for key, text in (self.metadata.get("labels") or {}).items()}
+
+    @property
+    def shown_name(self) -> str:
+        """The name for people: where the API server is to make one up, what it begins with."""
+        return self.name or self.metadata.get("generateName") or ""
+
+    @property
+    def line(self) -> int:
+        """Where it begins, from 1."""
+        return self.document.position(self.path)[0] if self.path else self.document.line
+
+    def position_of(self, path: FieldPath) -> tuple[int, int]:
+        """Line and column, from 1, of a field; if it is not there, of what it would be in."""
+        return self.document.position((*self.path, *path))
+
+    def problem(self, path: FieldPath, text: str) -> Problem:
+        """Something that is wrong at a field of the object."""
+        line, column = self.document.position((*self.path, *path))
+        return Problem(self.file, line, column, field_path(path), text)
+
+
+class Manifests(msgspec.Struct):
+    """What was found in files and folders.
+
+    Attributes:
+        objects: in the order of the paths, of the files' names below a folder, and of the file.
+        skipped: documents in folders that are no Kubernetes objects, and files that are Helm templates.
+        problems: what could not be read; everything else was.
+    """
+
+    objects: list[Manifest] = []
+    skipped: int = 0
+    problems: list[Problem] = []
+
+
+def read_manifests(paths: Iterable[str | Path]) -> Manifests:
+    """Every Kubernetes object in these files and folders. Nothing is raised for what is wrong with one of them.
+
+    Args:
+        paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
+    """
+    sources = find_sources(paths, _NOTHING)
+    found = Manifests(skipped=sources.skipped, problems=sources.problems)
+    read_sources(sources.files, found)
+    return found
+
+
+def read_sources(sources: Iterable[Source], found: Manifests) -> None:
+    """Add the objects of these files.
+
+    Raises:
+        DocumentError: a part of a file cannot be read. What is wrong is to be said of the whole file.
+    """
+    for source in sources:
+        _read(source, found)
+
+
+def _read(source: Source, found: Manifests) -> None:
+    shown = printable(source.file)
+    try:
+        data = b"" if source.documents else source.read()
+        if source.file == STDIN and source.whole and not data.strip():
+            text = "nothing came through the pipe; the program before it may have failed: see what it says"
+            found.problems.append(Problem(shown, 0, 0, "", text))
+            return
+        documents = source.documents or read_documents(data, shown)
+    except OSError as error:
+        found.problems.append(unreadable(source.file, error))
+        return
+    except DocumentError as error:
+        if not source.whole:
+            raise
+        problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
+        found.problems.append(problem)
+        return
+    for part in documents:
+        document = replace(part, line=part.line + source.line, begin=part.begin + source.begin) if source.line else part
+        if _is_object(document.value):
+            _add(document, (), document.value, "", found)
+        elif source.in_folder and not _is_half_an_object(document.value):
+            found.skipped += 1
+        else:
+            text = (
+                "not a Kubernetes object, which has `apiVersion` and `kind`; remove the document or pass another file"
+            )
+            found.problems.append(Problem(shown, *document.position(()), "", text))
+
+
+def _is_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) and value[key] for key in _TYPE)
+
+
+def _is_half_an_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """A misspelt ``apiVersion`` or ``kind`` must not make an object something that is passed over in silence."""
+    return isinstance(value, dict) and isinstance(value.get("metadata"), dict) and any(key in value for key in _TYPE)
+
+
+def _add(document: Document, path: FieldPath, value: Any, inherited: str, found: Manifests) -> None:  # noqa: ANN401
+    """Add an object, or the items of a list.
+
+    Args:
+        document: where it is.
+        path: of the object in the document.
+        value: the object.
+        inherited: what a ``PodList`` says of its items, as ``v1 Pod``; they may leave it out.
+        found: where it goes.
+    """
+    if inherited and isinstance(value, dict):
+        api_version, _, kind = inherited.partition(" ")
+        value = {"apiVersion": api_version, "kind": kind} | value
+    if not _is_object(value):
+        line, column = document.position(path)
+        text = "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item"
+        found.problems.append(Problem(document.file, line, column, field_path(path), text))
+        return
+    manifest = Manifest(document, path, value["apiVersion"], value["kind"], value)
+    items = value.get("items")
+    if manifest.kind == "List" and not isinstance(items, list | None):
+        found.problems.append(manifest.problem(("items",), "is not a list; write each object as an item with `- `"))
+        return
+    if manifest.kind.endswith("List") and isinstance(items, list | None) and "items" in value:
+        kind = manifest.kind.removesuffix("List")
+        for index, item in enumerate(items or ()):
+            _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", found)
+        return
+    problem = _metadata_problem(manifest)
+    if problem is None:
+        found.objects.append(manifest)
+    else:
+        found.problems.append(problem)
+
+
+def _metadata_problem(manifest: Manifest) -> Problem | None:
+    """What is wrong with the metadata, which every kind has; the API server refuses it before any webhook sees it."""
+    metadata = manifest.value.get("metadata")
+    if metadata is None:
+        return None
+    if not isinstance(metadata, dict):
+        return manifest.problem(("metadata",), f"expected a mapping, got {described(metadata)}")
+    for key in ("name", "generateName", "namespace"):
+        if not isinstance(metadata.get(key), str | None):
+            text = f"expected a string, got {described(metadata[key])}; write it in quotes"
+            return manifest.problem(("metadata", key), text)
+    for key in ("labels", "annotations"):
+        entries = metadata.get(key)
+        if not isinstance(entries, dict | None):
+            return manifest.problem(("metadata", key), f"expected a mapping, got {described(entries)}")
+        for name, text in (entries or {}).items():
+            if not isinstance(text, str | None):
+                return manifest.problem(
+                    ("metadata", key, name), f"expected a string, got {described(text)}; write it in quotes"
+                )
+    return None
+
+
+_TYPE: Final = ("apiVersion", "kind")

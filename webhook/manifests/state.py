@@ -1,0 +1,124 @@
+"""A cluster described by manifests: its node pools, the labels of its namespaces, and what its Nodes show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.sizes import joined, sizes_in
+from webhook.cluster.view import cluster_view, namespace_labels, node_facts
+from webhook.kube import disruption
+from webhook.manifests.objects import read_manifests
+from webhook.review import MalformedObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from webhook.capacity.providers.pool import Pool, Size
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.protocol import ClusterView
+    from webhook.cluster.view import NodeFacts
+    from webhook.kube.disruption import DisruptionBudget
+    from webhook.manifests.objects import Manifest
+    from webhook.policy.errors import Problem
+
+DEFAULT_NAMESPACE: Final = "default"
+"""Where an object is that names no namespace."""
+
+
+class StateErrors(Exception):  # noqa: N818 - it is several
+    """Manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class FileState:
+    """The `ClusterState` that files describe, as they were when it was made: whoever makes it watches them.
+
+    Everything that is not in the files is not in the cluster.
+
+    Args:
+        paths: files, and folders of which every manifest below is read.
+        providers: the bundle's, by name; they say how pools are read.
+
+    Raises:
+        StateErrors: everything that can't be read, with file and line.
+    """
+
+    def __init__(self, paths: Iterable[Path], providers: Mapping[str, Provider]) -> None:
+        manifests = read_manifests(paths)
+        if manifests.problems:
+            raise StateErrors(manifests.problems)
+        self._view = view_of(manifests.objects, providers, complete=True)
+
+    def view(self) -> ClusterView:
+        """The cluster."""
+        return self._view
+
+    async def fresh(self) -> ClusterView:
+        """The same: a file is as fresh as it was read."""
+        return self._view
+
+
+def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *, complete: bool) -> ClusterView:
+    """The cluster that has these objects.
+
+    Args:
+        manifests: its objects; of two with the same identity the later counts.
+        providers: by name; they say how pools are read, and what their Nodes look like.
+        complete: the cluster has no other node pools and PodDisruptionBudgets; else that holds only if there is one
+            among them.
+    """
+    readers = {(each.any.group, each.any.kind): each for each in readers_by_resource(providers.values()).values()}
+    sizers = {(each[0].group, each[0].kind): each for each in sizers_by_resource(providers.values()).values()}
+    pools: dict[tuple[str, ...], Pool] = {}
+    sizes: dict[tuple[str, str, str], tuple[Size, ...]] = {}
+    namespaces: dict[str, dict[str, str]] = {}
+    nodes: list[NodeFacts] = []
+    budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
+    for manifest in manifests:
+        if reader := readers.get((manifest.group, manifest.kind)):
+            pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
+            pools[pool.identity] = pool
+        elif given := sizers.get((manifest.group, manifest.kind)):
+            value = _with_namespace(manifest)
+            sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, given)
+        elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
+            namespaces[manifest.name] = namespace_labels(manifest.name, manifest.labels)
+        elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
+            nodes.append(node_facts(manifest.labels, _kubelet_version(manifest), providers.values()))
+        elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
+            budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+    known = {key: budget for key, budget in budgets.items() if budget is not None}
+    return cluster_view(
+        pools=joined((*pools.values(), *sizes.values())) if complete or pools else None,
+        namespaces=namespaces,
+        nodes=nodes,
+        why_unknown="No node pool is among the files.",
+        remedy="pass the manifests of the cluster's node pools with --state",
+        budgets=known if (complete or known) and len(known) == len(budgets) else None,
+    )
+
+
+def _with_namespace(manifest: Manifest) -> dict[str, Any]:
+    """The object where it will be."""
+    return {**manifest.value, "metadata": {**manifest.metadata, "namespace": manifest.namespace or DEFAULT_NAMESPACE}}
+
+
+def _budget(manifest: Manifest) -> DisruptionBudget | None:
+    """None where it can't be read: what it covers is not known then."""
+    try:
+        return disruption.budget_from(manifest.value)
+    except MalformedObjectError:
+        return None
+
+
+def _kubelet_version(node: Manifest) -> str:
+    """What a Node's status says of its kubelet; empty where it says nothing."""
+    found: object = node.value
+    for key in ("status", "nodeInfo", "kubeletVersion"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,273 @@
+"""Policy kind ``EvictionStrategy``: the labels that say how CoreWeave may evict a Pod mean what their author thinks.
+
+Intent:
+    A node that is rebooted, mended or scaled away is emptied by the Pods' own labels: without one they are never
+    evicted, ``interruptable`` ones are deleted without their grace period, ``graceful-interruptible`` ones get it.
+    A label that says too much loses work; one that has no effect holds up the node.
+
+Reads:
+    Pods, on CREATE and, where these change, UPDATE: the two labels, whatever resembles them, and the same keys as
+    annotations; tolerations; ``spec.terminationGracePeriodSeconds``; the controlling owner. Of the workload around a
+    pod template: its labels, ``spec.replicas``, ``completionMode``, ``parallelism``. Of DaemonSets: tolerations and
+    node constraints.
+
+Writes:
+    Nothing.
+
+Finds:
+    Both labels at once. Tolerations by which graceful eviction is passed over, also a broad ``Exists``. Interruptible
+    on stateful or distributed work. A grace period that interruptible Pods do not get. DaemonSets on SUNK nodes
+    without the tolerations that they need there. Labels without effect: misspelt (those in reserved domains are
+    `webhook.rules.reserved_labels.rule`' where the policy says so), of another value than ``true``, written as an
+    annotation, or on the workload and not on its Pods.
+
+Source:
+    https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling, eviction policies, SUNK.
+"""
+
+from __future__ import annotations
+
+import difflib
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.bounds import HINTED_AT_MOST
+from webhook.decision import Outcome
+from webhook.globs import Globs
+from webhook.kube.affinity import terms_of
+from webhook.kube.volumes import writable_claim
+from webhook.policy.errors import SpecError
+from webhook.rules.concern import EVERYTHING, Concern, Keys
+from webhook.rules.eviction_strategy import findings
+from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
+from webhook.rules.protocol import PolicyKind, ResourceRule, levels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.kube.pod import Pod, Toleration
+    from webhook.rules.protocol import Facts, Subject
+
+_ALIKE: Final = "rupt"
+"""Part of every key that may be one of the two, misspelt or not: only such keys are compared."""
+_CLOSE: Final = 0.85
+"""How alike two names must be: ``interruptible`` and ``interruptable`` are (0.92)."""
+_COMPARED_AT_MOST: Final = 32
+"""Such keys of one Pod: comparing takes 50 us, and a Pod may have tens of thousands of labels."""
+_VENDOR: Final = "coreweave"
+"""Part of a prefix that is meant to be CoreWeave's: a team may well have an ``interruptible`` of its own."""
+_EXISTS: Final = "Exists"
+
+
+class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
+    """The compiled rule.
+
+    Attributes:
+        spec: as written.
+        levels: the most that each finding may become, by its name; those that are off are not there.
+        keys: of the two labels.
+        names: the part of each behind its prefix -> the label.
+        left: domains, and suffixes of domains, that a ReservedLabels policy judges.
+    """
+
+    spec: EvictionStrategySpec
+    levels: Mapping[str, Outcome]
+    keys: frozenset[str]
+    names: Mapping[str, LabelSpec]
+    left: tuple[str, ...]
+    stateful: Globs
+    distributed: Globs
+    replicated: Globs
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The findings that are not off."""
+        return tuple(f"findings.{name}" for name in self.levels)
+
+    def concern(self, group: str, resource: str) -> Concern:
+        """Return the two labels and what resembles them; of DaemonSets also what brings them to SUNK nodes."""
+        of_labels = Concern(
+            labels=Keys(self.keys, frozenset({_ALIKE})),
+            annotations=Keys(self.keys),
+            changes=frozenset({"tolerations"}),
+        )
+        if (group, resource) != ("apps", "daemonsets"):
+            return of_labels
+        if self.spec.sunk_nodes != "named":
+            return EVERYTHING
+        sunk = Keys(containing=frozenset({f"{self.spec.sunk_domain}/"}))
+        return of_labels | Concern(selectors=True, tolerations=sunk)
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod says it all
+        """What its labels do not do, or do beyond what was meant."""
+        if self._said_before(subject):
+            subject.trace.say("the request changes nothing about how the Pod may be evicted")
+            return
+        for name, violation in self._find(subject):
+            level = self.levels.get(name)
+            if level is not None:
+                outcome = min(level, violation.outcome)
+                yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
+
+    def _said_before(self, subject: Subject) -> bool:
+        """Does an UPDATE leave everything as it was that is judged here?"""
+        old = subject.old_pod if subject.operation == "UPDATE" else None
+        return old is not None and (
+            self._alike(old.labels) == self._alike(subject.pod.labels)
+            and self.keys.intersection(old.annotations) == self.keys.intersection(subject.pod.annotations)
+            and old.spec.tolerations == subject.pod.spec.tolerations
+        )
+
+    def _find(self, subject: Subject) -> Iterator[tuple[str, Violation]]:
+        pod = subject.pod
+        alike = self._alike(pod.labels)
+        interruptible = self._is_set(self.spec.interruptible, alike)
+        graceful = self._is_set(self.spec.graceful, alike)
+        yield from self._without_effect(subject, alike)
+        if subject.template and subject.request.kind.kind == "DaemonSet":
+            yield from self._on_sunk(pod, graceful=graceful)
+        if not (interruptible or graceful):
+            subject.trace.say("no label of CoreWeave's allows it to be evicted")
+            return
+        if interruptible and graceful:
+            yield "contradiction", findings.contradiction(self.spec)
+        if graceful:
+            yield from self._bypassed(pod)
+        elif held := self._held(subject):
+            yield "interruptedState", findings.interrupted_state(self.spec, held)
+        elif pod.grace_seconds > self.spec.drain_timeout_seconds:
+            yield "gracePeriod", findings.grace_period(self.spec, pod.grace_seconds)
+
+    def _alike(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """The labels that are one of the two, or may be meant to be."""
+        return {key: value for key, value in labels.items() if _ALIKE in key or key in self.keys}
+
+    @staticmethod
+    def _is_set(label: LabelSpec, labels: Mapping[str, str]) -> bool:
+        return labels.get(label.key) == label.value
+
+    def _without_effect(self, subject: Subject, alike: Mapping[str, str]) -> Iterator[tuple[str, Violation]]:
+        pod = subject.pod
+        for label in (self.spec.interruptible, self.spec.graceful):
+            value = alike.get(label.key)
+            if value is not None and value != label.value:
+                yield "noEffect", findings.other_value(label, value)
+            if value is None and label.key in pod.annotations:
+                yield "noEffect", findings.annotation(label)
+        for key in islice(alike, _COMPARED_AT_MOST):
+            if key not in self.keys and (meant := self._meant(key)) is not None:
+                yield "noEffect", findings.misspelt(key, meant)
+        if subject.template and not alike:
+            labels = subject.around.labels
+            for label in (self.spec.interruptible, self.spec.graceful):
+                if label.key in labels:
+                    yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
+
+    def _meant(self, key: str) -> LabelSpec | None:
+        """Which of the two this one was to be; None where it is something else, or another policy's."""
+        prefix, slash, name = key.rpartition("/")
+        if f".{prefix}".endswith(self.left):
+            return None
+        if not slash:
+            return self.names.get(name)
+        if _VENDOR not in prefix or len(name) > HINTED_AT_MOST:
+            return None
+        close = difflib.get_close_matches(name, self.names, n=1, cutoff=_CLOSE)
+        return self.names[close[0]] if close else None
+
+    def _bypassed(self, pod: Pod) -> Iterator[tuple[str, Violation]]:
+        for index, toleration in enumerate(pod.spec.tolerations or ()):
+            taint = next((taint for taint in self.spec.bypassing_taints if _reaches(toleration, taint)), None)
+            if taint is not None:
+                yield "bypassed", findings.bypassed(self.spec, pod, index, taint)
+
+    def _held(self, subject: Subject) -> str:
+        """Why the Pod can't be deleted without harm, as a phrase: it belongs to stateful or distributed work."""
+        kinds = _kinds(subject)
+        for kind in kinds:
+            shown = kind.partition(".")[0]
+            if self.distributed.match(kind):
+                return f"the Pods of a {shown} work in step"
+            if self.stateful.match(kind):
+                return f"the Pods of a {shown} hold state"
+        if not subject.template:
+            return ""
+        around = subject.around
+        if around.indexed:
+            return "the Pods of an indexed Job work in step"
+        if any(map(self.replicated.match, kinds)) and around.spec.replicas in {None, 1}:
+            claim = writable_claim(subject.pod)
+            return f"its only replica writes to the claim `{claim}`" if claim else ""
+        return ""
+
+    def _on_sunk(self, pod: Pod, *, graceful: bool) -> Iterator[tuple[str, Violation]]:
+        if self.spec.sunk_nodes == "named" and not self._names_sunk(pod):
+            return
+        tolerations = pod.spec.tolerations or ()
+        missing = [
+            taint
+            for taint in self.spec.sunk_taints
+            if not any(_reaches(each, taint) for each in tolerations)
+            # Tolerating these would undo the label: that is not asked for.
+            and not (graceful and any(taint.key == each.key for each in self.spec.bypassing_taints))
+        ]
+        if missing:
+            yield "sunkTolerations", findings.sunk_tolerations(missing)
+
+    def _names_sunk(self, pod: Pod) -> bool:
+        prefix = f"{self.spec.sunk_domain}/"
+        keys = [each.key for each in pod.spec.tolerations or ()]
+        keys += [each.key for term in terms_of(pod.spec) for each in term.requirements]
+        return any(key.startswith(prefix) for key in keys)
+
+
+def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> bool:
+    """Does it tolerate such a taint, of whichever value where none is given?"""
+    if toleration.effect and taint.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.operator == _EXISTS:
+        return toleration.key in {"", taint.key}
+    return toleration.key == taint.key and (not taint.value or toleration.value == taint.value)
+
+
+def _kinds(subject: Subject) -> tuple[str, ...]:
+    """What the Pod belongs to, as ``Kind.group``: its controller, and the workload that its template is in."""
+    owner = subject.pod.controller
+    kinds = [] if owner is None else [owner.group_kind]
+    if subject.template:
+        kinds.append(subject.request.kind.group_kind)
+    return tuple(kinds)
+
+
+def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # noqa: ARG001 - the spec says it all
+    if spec.interruptible.key == spec.graceful.key:
+        text = f"{spec.graceful.key} is the key of `interruptible` too: what one of them means, the other contradicts"
+        raise SpecError(("graceful", "key"), text)
+    labels = (spec.interruptible, spec.graceful)
+    return EvictionStrategy(
+        spec=spec,
+        levels=levels_of(spec.findings),
+        keys=frozenset(label.key for label in labels),
+        names={label.key.rpartition("/")[2]: label for label in labels},
+        left=tuple(f".{domain}" for domain in spec.left_to_reserved_labels),
+        stateful=Globs(spec.stateful),
+        distributed=Globs(spec.distributed),
+        replicated=Globs(spec.replicated),
+    )
+
+
+KIND: Final = PolicyKind(
+    name="EvictionStrategy",
+    spec=EvictionStrategySpec,
+    not_exported="it asks who owns a Pod, and where it can land",
+    compile=_compile,
+    rules=lambda _: (ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE")),),
+    order=2,
+    template_outcome=Outcome.DENY,
+    pods_alone=True,
+)

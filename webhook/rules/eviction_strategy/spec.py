@@ -1,0 +1,105 @@
+"""The model of ``spec`` of an EvictionStrategy. The defaults are CoreWeave's, from its documentation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
+from webhook.policy.common import EnforcementWord, KindGlob, Level, Model, NonEmpty, PolicySpec, Seconds
+from webhook.policy.meanings import Meanings
+from webhook.policy.terms import Enforcement
+
+_NO_EXECUTE: Final = "NoExecute"
+_EVICT: Final = "node.coreweave.cloud/evict"
+_RESERVED: Final = "node.coreweave.cloud/reserved"
+_LOCK: Final = "sunk.coreweave.com/lock"
+
+
+def _taints(*taints: tuple[str, str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value, "effect": effect} for key, value, effect in taints]
+
+
+class FindingsSpec(Model):
+    """The most that each finding may become; ``enforcement`` lowers it further."""
+
+    contradiction: Level = Field(default="deny", description="Both labels at once.")
+    bypassed: Level = Field(default="deny", description="A toleration by which graceful eviction is passed over.")
+    interrupted_state: Level = Field(default="deny", description="Interruptible on stateful or distributed work.")
+    grace_period: Level = Field(default="deny", description="A grace period that the strategy does not grant.")
+    sunk_tolerations: Level = Field(default="deny", description="A DaemonSet on SUNK nodes lacks their tolerations.")
+    no_effect: Level = Field(
+        default="deny", description="A label that is misspelt, has another value than `true`, or is in the wrong place."
+    )
+
+
+class EvictionStrategySpec(PolicySpec):
+    """Checks the labels by which CoreWeave decides how Pods are evicted."""
+
+    enforcement: EnforcementWord = Field(
+        default=Enforcement.WARN,
+        description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
+    )
+    findings: FindingsSpec = Field(
+        default=FindingsSpec(), description="The most that single findings may become; enforcement lowers them further."
+    )
+    interruptible: LabelSpec = Field(
+        default=LabelSpec(key="qos.coreweave.cloud/interruptable", value="true"),
+        description="The label of Pods that may be deleted without their full grace period (spelt so).",
+    )
+    graceful: LabelSpec = Field(
+        default=LabelSpec(key="qos.coreweave.com/graceful-interruptible", value="true"),
+        description="The label of Pods that get their grace period before the node is touched.",
+    )
+    bypassing_taints: tuple[TaintPatternSpec, ...] = Field(
+        default=tuple(
+            map(TaintPatternSpec.model_validate, _taints((_EVICT, "true", _NO_EXECUTE), (_RESERVED, "", _NO_EXECUTE)))
+        ),
+        description="A Pod that tolerates one of these is evicted without its grace period, whatever its label says.",
+    )
+    drain_timeout_seconds: Seconds = Field(
+        default=180, description="How long maintenance waits at most for Pods that are not gracefully interruptible."
+    )
+    stateful: tuple[KindGlob, ...] = Field(
+        default=("StatefulSet.apps",), description="Kinds whose Pods hold state, as Kind.group (globs)."
+    )
+    distributed: tuple[KindGlob, ...] = Field(
+        default=(
+            *("*Job.kubeflow.org", "TrainJob.trainer.kubeflow.org", "JobSet.jobset.x-k8s.io"),
+            *("LeaderWorkerSet.leaderworkerset.x-k8s.io", "Job.batch.volcano.sh"),
+        ),
+        description="Kinds whose Pods work in step, so that none can be missed, as Kind.group (globs). Indexed Jobs "
+        "with parallelism need not be listed.",
+    )
+    replicated: tuple[KindGlob, ...] = Field(
+        default=("Deployment.apps", "ReplicaSet.apps", "ReplicationController", "Rollout.argoproj.io"),
+        description="Kinds of which one replica that can write to a claim is a single instance with state (globs).",
+    )
+    sunk_nodes: Annotated[
+        Literal["named", "all"],
+        Meanings({"named": "those whose tolerations, nodeSelector or affinity name SUNK", "all": "every DaemonSet"}),
+    ] = Field(
+        default="named",
+        description="Which DaemonSets run on SUNK nodes.",
+    )
+    sunk_domain: NonEmpty = Field(default="sunk.coreweave.com", description="Keys in this domain name SUNK.")
+    sunk_taints: tuple[TaintSpec, ...] = Field(
+        default=tuple(
+            map(
+                TaintSpec.model_validate,
+                _taints(
+                    (_LOCK, "true", _NO_EXECUTE),
+                    ("is_cpu_compute", "", "NoSchedule"),
+                    ("is_gpu", "true", "PreferNoSchedule"),
+                    (_RESERVED, "", _NO_EXECUTE),
+                ),
+            )
+        ),
+        description="What every DaemonSet on SUNK nodes must tolerate.",
+    )
+    left_to_reserved_labels: tuple[NonEmpty, ...] = Field(
+        default=(),
+        description="Domains in which a ReservedLabels policy refuses misspelt labels already, so that this one does "
+        "not speak of them again.",
+    )

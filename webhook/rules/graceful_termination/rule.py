@@ -1,0 +1,222 @@
+"""Policy kind ``GracefulTermination``: a Pod on spot capacity stops properly within the time that a reclaim leaves it.
+
+Intent:
+    ``preStop + shutdown <= grace period <= budget``. A reclaimed node does not wait: a grace period beyond the budget
+    is a promise that is broken when it counts, and Kubernetes' default of 30 s wastes most of what CKS gives.
+
+Reads:
+    Pods that target spot (`capacity.placement.target`), on CREATE: ``spec.terminationGracePeriodSeconds``, lifecycle
+    hooks of all containers, the controlling owner, declared ports, GPU requests, ``spec.os``, label
+    ``spotgate.dev/workload-class``, annotation ``spotgate.dev/keep``; the pools it can land on; the versions of API
+    server and oldest kubelet.
+
+Writes:
+    ``spec.terminationGracePeriodSeconds``: the class's, at most the budget, where it is 30 (the API server writes that
+    before any webhook runs, so it counts as not tuned). Every other value is the user's and is only ever lowered, by
+    ``overBudget: clamp``. Never lowered to where an existing sleep would use it up: half a remedy mends nothing on
+    spot, and takes the time to shut down from every roll-out.
+    ``spec.containers[*].lifecycle.preStop``: the class's sleep, where there is no preStop and it is shorter than the
+    grace period. Init containers, sidecars and ephemeral containers get none.
+
+A Pod that can land on no spot pool is left alone, as SpotPlacement does, which says why: no reclaim
+ends it, and where it runs instead, if anywhere, no budget for one holds. Where the pools are unknown, it may well land.
+
+Finds, after that: grace periods over the budget, sleeps that leave no time to shut down, sleeps that can't be injected,
+unknown words in label and annotation, and changes that are not there.
+
+Source:
+    https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
+    period); https://docs.coreweave.com/products/cks/nodes/spot-node-pools (the window);
+    https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ (native sleep).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.target import NotTargeting, kept, target_of
+from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
+from webhook.cluster.protocol import Needs
+from webhook.globs import Globs
+from webhook.kube.containers import is_windows, longest_sleep, without_pre_stop
+from webhook.kube.edit import exec_sleep, native_sleep
+from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.policy.errors import SpecError
+from webhook.rules.graceful_termination.plan import Plan
+from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
+from webhook.rules.protocol import PODS_CREATE, PolicyKind, labelled
+from webhook.rules.targeting_concern import targeting_concern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.placement.target import Target
+    from webhook.capacity.providers.provider import Provider
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.kube.edit import PodEditor
+    from webhook.kube.pod import Handler, Pod
+    from webhook.rules.concern import Concern
+    from webhook.rules.graceful_termination.spec import ClassSpec
+    from webhook.rules.protocol import Facts, Subject
+
+NATIVE_SLEEP: Final = (1, 30)
+"""From when on ``lifecycle.preStop.sleep`` is on by default, in API server and kubelet alike."""
+
+
+class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
+    """The compiled rule."""
+
+    spec: GracefulTerminationSpec
+    classes: Mapping[str, ClassSpec]
+    training_operators: Globs
+    providers: Mapping[str, Provider]
+    budgets: Budgets
+
+    def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
+        """Return what makes a Pod target spot."""
+        return targeting_concern(tolerating=self.spec.tolerating_is_targeting)
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        """Set grace period and preStop sleeps as planned."""
+        plan = self.plan(subject, context)
+        if plan is None:
+            return
+        if plan.grace != subject.pod.grace_seconds:
+            editor.set_grace(plan.grace)
+        if plan.handler is not None:
+            for index in plan.sleepless:
+                editor.set_pre_stop(index, plan.handler)
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        """What the plan does not mend, and what of it is not there."""
+        plan = self.plan(subject, context)
+        if plan is None:
+            return iter(())
+        return plan.violations(subject.pod, self.classes, deny=self.spec.over_budget == "deny")
+
+    def plan(self, subject: Subject, context: Context) -> Plan | None:
+        """What is to be done about a Pod; None: it is left alone. The trace says why."""
+        say = subject.trace.say
+        target = self._target(subject, context)
+        if isinstance(target, NotTargeting):
+            say("left alone: %s", target.because)
+            return None
+        if target.pools is not None and not target.nodes:
+            say("left alone: it targets spot (%s), and there is no spot pool that it can land on", target.because)
+            return None
+        budget = self.budgets.of(target)
+        if budget is None:
+            say("left alone: it targets spot (%s), but no capacity provider is in play", target.because)
+            return None
+        say("targets spot: %s", target.because)
+        say("the budget is %d s: %s", budget.seconds, budget)
+
+        pod = subject.pod
+        named = pod.labels.get(CLASS_LABEL, "")
+        name, because = (
+            (named, "its label")
+            if named in self.classes
+            else derive_class(pod, self.training_operators, gpu=target.gpu is True)
+        )
+        workload_class = self.classes[name]
+        say("class %s: %s", name, because)
+
+        keeps = kept(pod)
+        grace = self._grace(pod, workload_class, budget.seconds, keeps)
+        say("grace period: is %d s, is to be %d s", pod.grace_seconds, grace)
+
+        sleep = workload_class.pre_stop_seconds
+        sleepless = without_pre_stop(pod) if 0 < sleep < grace and "pre-stop" not in keeps else ()
+        handler, no_handler = self._handler(pod, sleep, context) if sleepless else (None, "no container is to have it")
+        say("preStop sleep of %d s: %s", sleep, no_handler or "is to be injected")
+        return Plan(
+            budget=budget,
+            workload_class=name,
+            unknown_class="" if named in self.classes else named,
+            grace=grace,
+            sleep=sleep,
+            sleepless=sleepless,
+            handler=handler,
+            no_handler=no_handler,
+            keeps=keeps,
+            labelled=labelled(subject),
+        )
+
+    def _target(self, subject: Subject, context: Context) -> Target | NotTargeting:
+        request = subject.request
+        if not subject.template and (subject.operation != "CREATE" or request.path != "pods"):
+            return NotTargeting("grace period and hooks can only be set when a Pod is created")
+        return target_of(
+            subject.pod,
+            context.view.namespaces.get(request.namespace, {}),
+            context.view,
+            self.providers,
+            provider=self.spec.provider,
+            tolerating=self.spec.tolerating_is_targeting,
+        )
+
+    def _grace(self, pod: Pod, workload_class: ClassSpec, budget: int, keeps: frozenset[str]) -> int:
+        """The grace period that the Pod is to have."""
+        current = pod.grace_seconds
+        if "grace-period" in keeps:
+            return current
+        if current == DEFAULT_GRACE_SECONDS:
+            wanted = workload_class.grace_seconds
+            grace = budget if wanted == "budget" else min(wanted, budget)
+            if self.spec.untuned == "raise-only":
+                grace = max(grace, DEFAULT_GRACE_SECONDS)
+        elif current > budget and self.spec.over_budget == "clamp":
+            grace = budget
+        else:
+            return current
+        if grace < current and grace <= (longest := longest_sleep(pod)):
+            most = min(current, budget)
+            return most if longest < most else current
+        return grace
+
+    def _handler(self, pod: Pod, seconds: int, context: Context) -> tuple[Handler | None, str]:
+        """A hook that sleeps, or why there can be none."""
+        oldest = min(context.api_server, context.oldest_kubelet)
+        if oldest >= NATIVE_SLEEP and self.spec.method != "exec":
+            return native_sleep(seconds), ""
+        if self.spec.method == "sleep":
+            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook (1.30 has)"
+        if is_windows(pod):
+            return None, "a Windows Pod has no /bin/sh"
+        return exec_sleep(seconds), ""
+
+
+def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination:
+    providers = facts.providers
+    facts.expect_provider(spec.provider)
+    for name, each in spec.classes.items():
+        if each.grace_seconds != "budget" and 0 < each.pre_stop_seconds >= each.grace_seconds:
+            problem = f"a sleep of {each.pre_stop_seconds} s leaves nothing of {each.grace_seconds} s to shut down in"
+            raise SpecError(("classes", name, "preStopSeconds"), f"{problem}; it must be less than graceSeconds")
+    return GracefulTermination(
+        spec=spec,
+        classes=spec.classes,
+        training_operators=Globs(spec.training_operators),
+        providers=providers,
+        budgets=Budgets(providers),
+    )
+
+
+KIND: Final = PolicyKind(
+    name="GracefulTermination",
+    spec=GracefulTerminationSpec,
+    writes=(
+        # Where only preStop was added to it, all of it goes: what would be left of it is not in Git.
+        '.spec.containers[] | select((.lifecycle // {} | keys) == ["preStop"]) | .lifecycle',
+        ".spec.containers[].lifecycle.preStop",
+        ".spec.terminationGracePeriodSeconds",
+    ),
+    not_exported="it changes Pods",
+    compile=_compile,
+    rules=lambda _: (PODS_CREATE,),
+    needs=Needs(namespaces=True, pools=True),
+)

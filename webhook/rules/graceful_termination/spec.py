@@ -1,0 +1,114 @@
+"""The ``spec`` of a `webhook.rules.graceful_termination.rule` policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
+from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
+from webhook.policy.errors import shown
+from webhook.policy.meanings import Meanings, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_GRACE: Final = 86400
+"""A day, as for every number of seconds in a policy."""
+
+
+def _check_grace(value: object) -> object:
+    if value != "budget" and (type(value) is not int or not 1 <= value <= MOST_GRACE):
+        raise ValueError(f"{shown(value)} is neither a number of seconds from 1 to {MOST_GRACE} nor the word `budget`")
+    return value
+
+
+GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
+ClassName = Annotated[
+    str, Shape("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lower case letters, digits and '-', as web-server")
+]
+
+
+class ClassSpec(Model):
+    """How the Pods of one workload class stop."""
+
+    grace_seconds: GraceSeconds = Field(
+        description="Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."
+    )
+    pre_stop_seconds: Seconds = Field(
+        description="Sleep before SIGTERM, while endpoints are removed; less than graceSeconds. 0: none."
+    )
+
+
+DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
+    name: ClassSpec.model_validate({"graceSeconds": grace, "preStopSeconds": sleep})
+    for name, grace, sleep in (
+        (STATELESS, 60, 5),
+        (QUEUE_WORKER, 120, 5),
+        (CHECKPOINTING, "budget", 0),
+        (BATCH, 30, 0),
+    )
+}
+
+
+def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
+    return {**DEFAULT_CLASSES, **classes}
+
+
+class GracefulTerminationSpec(PolicySpec):
+    """Injects preStop sleeps, and fits grace periods to the provider's budget and the workload's class."""
+
+    provider: str = Field(
+        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
+    )
+    tolerating_is_targeting: Flag = Field(
+        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+    )
+    untuned: Annotated[
+        Literal["fit-budget", "raise-only"],
+        Meanings(
+            {
+                "fit-budget": "its class's grace period, at most the budget",
+                "raise-only": "the same, but never less than 30 s",
+            }
+        ),
+    ] = Field(
+        default="fit-budget",
+        description="What a Pod at Kubernetes' default of 30 s gets.",
+    )
+    over_budget: Annotated[
+        Literal["warn", "clamp", "deny"],
+        Meanings(
+            {
+                "warn": "it stays, and the user is told",
+                "clamp": "it becomes the budget, unless a lifecycle hook sleeps that long",
+                "deny": "the Pod is refused",
+            }
+        ),
+    ] = Field(
+        default="warn",
+        description="What comes of a grace period that the user has set and that is longer than the budget.",
+    )
+    method: Annotated[
+        Literal["auto", "sleep", "exec"],
+        Meanings(
+            {
+                "auto": "Kubernetes' own where API server and kubelets have it, else a shell's",
+                "sleep": "Kubernetes' own (1.30)",
+                "exec": "a shell's",
+            }
+        ),
+    ] = Field(
+        default="auto",
+        description="How a preStop hook sleeps. Windows Pods never get `exec`.",
+    )
+    classes: Annotated[dict[ClassName, ClassSpec], AfterValidator(_with_defaults)] = Field(
+        default=dict(DEFAULT_CLASSES),
+        description="Workload classes. These are there without being listed; those listed are added or replaced.",
+    )
+    training_operators: tuple[KindGlob, ...] = Field(
+        default=tuple(f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")),
+        description="Owners whose Pods are `checkpointing` if they request GPUs, as `Kind.group` (globs). Jobs of any "
+        "group (Kubernetes, JobSet, Volcano) need not be listed.",
+    )

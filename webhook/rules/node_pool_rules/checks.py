@@ -1,0 +1,243 @@
+"""What a `NodePoolRules` policy says of one resource as data: its fields, and checks across them, compiled."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import SequenceMatcher
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.capacity.providers.query import Query
+from webhook.decision import Outcome, Violation
+from webhook.documents.yaml_writer import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.decision import Trace
+
+_EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
+_NAMED: Final = 4
+"""Names in a finding before the rest is only counted."""
+
+_SHOWN: Final = 60
+"""Characters of a user's value that are repeated: a finding is read in a terminal."""
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+_NAMES: Final[Mapping[type, str]] = {
+    str: "a string",
+    int: "an integer",
+    float: "a number with decimals",
+    bool: "a boolean",
+    dict: "an object",
+    list: "an array",
+}
+TYPES: Final = tuple(_TYPES)
+
+
+class Text:
+    """A text for people, with JMESPath expressions of the object in it: ``targetNodes is ${spec.targetNodes}``.
+
+    Raises:
+        ValueError: it opens a ``${`` that it does not close, or (as `jmespath`'s own) an expression is none.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, text: str) -> None:
+        parts = _EXPRESSION.split(text)
+        if any("${" in each for each in parts[::2]):
+            raise ValueError("`${` opens an expression that ends at the next `}` and holds no other brace")
+        self._parts = tuple(Query(each) if number % 2 else each for number, each in enumerate(parts))
+
+    def __call__(self, value: Mapping[str, Any]) -> str:
+        """The text about this object."""
+        return "".join(each if isinstance(each, str) else shown(each(value)) for each in self._parts)
+
+
+class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a resource, as its schema has it.
+
+    Attributes:
+        part: where in the policy it is, and the field's path.
+        query: that path.
+        type: one of `TYPES`; empty: any.
+        minimum: of an integer.
+        values: of a string; ``any_case``: letter case does not matter. Empty: any.
+        detail: what a person should know of the field.
+        example: a right value; None: there is none to show.
+    """
+
+    part: str
+    query: Query
+    type: str
+    required: bool
+    immutable: bool
+    minimum: int | None
+    values: tuple[str, ...]
+    any_case: bool
+    detail: str
+    example: Any
+
+    def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
+        """What is wrong with the field, unless the request leaves it as it was."""
+        found = self.query(value)
+        before = self.query(old) if old is not None else None
+        if old is not None and same(found, before):
+            return
+        path = self.query.text
+        if found is None or found == "":
+            if self.required:
+                yield self._violation("required", f"{path} is missing", "", f"add it{self._example()}")
+            return
+        if self.type and type(found) not in _TYPES[self.type]:
+            wanted = _NAMES[_TYPES[self.type][0]]
+            reason = f"{path} is {_NAMES.get(type(found), 'something else')}, not {wanted}"
+            written = json.dumps(shown(found)) if isinstance(found, str) else shown(found)
+            yield self._violation("type", reason, f"It is {written}.", f"write {wanted}{self._example()}")
+            return
+        if self.values and self._spelt(found) not in map(self._spelt, self.values):
+            reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(self.values)}"
+            meant = max(self.values, key=partial(_likeness, found))
+            fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
+            yield self._violation("values", reason, "", fix)
+        if self.minimum is not None and found < self.minimum:
+            fix = f"write {self.minimum} or more:\n{as_yaml(path, self.minimum)}"
+            yield self._violation("minimum", f"{path} is {found}, less than {self.minimum}", "", fix)
+        if self.immutable and before is not None and before != "":
+            was = f"It is {shown(before)}, and the request makes it {shown(found)}."
+            fix = f"keep it, and create another pool for {shown(found)}:\n{as_yaml(path, before)}"
+            yield self._violation("immutable", f"{path} can't be changed", was, fix)
+
+    def _violation(self, what: str, reason: str, detail: str, fix: str) -> Violation:
+        detail = " ".join(filter(None, (detail, self.detail)))
+        return Violation(id=what, reason=reason, field=self.query.text, detail=detail, fix=fix, part=self.part)
+
+    def _example(self) -> str:
+        return "" if self.example is None else f", for example:\n{as_yaml(self.query.text, self.example)}"
+
+    def _spelt(self, text: str) -> str:
+        return text.casefold() if self.any_case else text
+
+
+_NUMBERS: Final = (int, float)
+"""What is never false in JMESPath, not even 0."""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that may not be, across fields.
+
+    Attributes:
+        part: where in the policy it is, and the first of its fields.
+        when: holds where it is; what holds is neither empty, false nor null.
+        fields: what it is about: an update that changes none of them is not judged.
+        outcome: the most it may become.
+    """
+
+    part: str
+    when: Query
+    fields: tuple[Query, ...]
+    message: Text
+    detail: Text
+    fix: Text
+    outcome: Outcome
+
+    def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Violation | None:
+        """The finding, at the first field that the request changes."""
+        changed = self.fields
+        if old is not None:
+            changed = tuple(field for field in self.fields if not same(field(value), field(old)))
+        if not changed:
+            return None
+        holds, problem = self.when.search(value)
+        if problem:
+            return self._undecided(changed[0].text, problem)
+        if not holds and type(holds) not in _NUMBERS:
+            return None
+        return Violation(
+            id="check",
+            reason=self.message(value),
+            field=changed[0].text,
+            detail=self.detail(value),
+            fix=self.fix(value),
+            outcome=self.outcome,
+            part=self.part,
+        )
+
+    def _undecided(self, field: str, problem: str) -> Violation:
+        return Violation(
+            id="check-failed",
+            reason=f"a check of {field} can't be made: {problem}",
+            field=problem.partition(" ")[0],
+            detail=f"`{shown(self.when.text)}` fails on what is there.",
+            fix="give the field the type that its schema has, or mend the check",
+            outcome=self.outcome,
+            unknown=True,
+        )
+
+
+class ResourceChecks(msgspec.Struct, frozen=True):
+    """All that a policy says of one resource."""
+
+    fields: tuple[FieldRule, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Where they are in the policy."""
+        return (*(field.part for field in self.fields), *(check.part for check in self.checks))
+
+    def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, trace: Trace) -> Iterator[Violation]:
+        """What is wrong with an object, as far as the request changed it."""
+        trace.say("%s fields and %s checks of this kind are looked at", len(self.fields), len(self.checks))
+        wrong: set[str] = set()
+        for field in self.fields:
+            for violation in field.judge(value, old):
+                wrong.add(violation.field)
+                yield violation
+        for check in self.checks:
+            found = check.judge(value, old)
+            # What is wrong with a field is said once, and not by each check that fails on it.
+            if found is not None and not (found.unknown and found.field in wrong):
+                wrong.add(found.field)
+                yield found
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one.casefold()[:_SHOWN], other.casefold()).ratio()
+
+
+def same(one: object, other: object) -> bool:
+    """Is it the same JSON? In Python true is 1."""
+    return type(one) is type(other) and one == other
+
+
+def shown(value: object) -> str:
+    """A user's value on one line, cut where it is long."""
+    if value is None:
+        return "not set"
+    text = " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"{text[:_SHOWN]}..." if len(text) > _SHOWN else text
+
+
+def some(names: Sequence[str]) -> str:
+    """A list of a user's words, of which some are named and the rest is counted."""
+    rest = len(names) - _NAMED
+    said = ", ".join(shown(each) for each in names[:_NAMED]) or "(none)"
+    return f"{said} and {rest} more" if rest > 0 else said
+
+
+def as_yaml(path: str, value: Any) -> str:  # noqa: ANN401 - JSON
+    """The value at its place in a manifest, to copy."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return dump(value)

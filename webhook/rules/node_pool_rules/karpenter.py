@@ -1,0 +1,209 @@
+"""What `NodePoolRules` says of Karpenter's NodePools alone: what its lists of requirements add up to.
+
+Source: "Spot in production" (6 instance types over 2 generations and 3 zones).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.bounds import POOL_ITEMS
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.requirements import Requirements, read_requirements
+from webhook.decision import Outcome, Violation
+from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_budgets, malformed_budgets
+from webhook.rules.node_pool_rules.checks import as_yaml, same, shown, some
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.providers.pool import Pool
+
+GROUP: Final = "karpenter.sh"
+RESOURCE: Final = "nodepools"
+
+_ZONE_ID_LABEL: Final = "topology.k8s.aws/zone-id"
+_REQUIREMENTS: Final = Query("spec.template.spec.requirements")
+_LABELS: Final = Query("spec.template.metadata.labels")
+_CLASS_GROUP: Final = Query("spec.template.spec.nodeClassRef.group")
+
+_AWS_DOMAINS: Final = ("karpenter.k8s.aws", "eks.amazonaws.com")
+"""Groups of AWS's node classes: they are also the domains of the labels that describe its machines."""
+
+_AWS_TYPE: Final = re.compile(
+    r"(?P<family>(?P<category>[a-z]+)(?P<generation>[0-9]+)[a-z0-9-]*)(\.(?P<size>[a-z0-9-]+))?"
+)
+"""``m6i.xlarge``, or the family alone: ``m6i``."""
+
+
+class Diversity(msgspec.Struct, frozen=True):
+    """How many of each: of a pool at most (None: more than can be listed, or not known), of a policy at least."""
+
+    types: int | None
+    generations: int | None
+    zones: int | None
+
+
+class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
+    """The checks; the outcome is the most that each may become, None switches it off.
+
+    Attributes:
+        wanted: of a spot pool.
+    """
+
+    wanted: Diversity
+    diversification: Outcome | None
+    requirements: Outcome | None
+    budgets: Outcome | None
+    malformed: Outcome | None
+
+    def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, pool: Pool) -> Iterator[Violation]:
+        """What is wrong with a NodePool, read as ``pool``, as far as the request changed it."""
+        if old is None or not (same(_REQUIREMENTS(value), _REQUIREMENTS(old)) and same(_LABELS(value), _LABELS(old))):
+            yield from self._judge_requirements(value, pool)
+        budgets = BUDGETS(value)
+        if old is not None and same(budgets, BUDGETS(old)):
+            return
+        if self.malformed is not None:
+            yield from malformed_budgets(budgets, self.malformed)
+        if self.budgets is not None:
+            yield from judge_budgets(budgets, self.budgets)
+
+    def _judge_requirements(self, value: Mapping[str, Any], pool: Pool) -> Iterator[Violation]:
+        labels = _LABELS(value)
+        readable = labels if isinstance(labels, dict) and len(labels) <= POOL_ITEMS else {}
+        given = {key: text for key, text in readable.items() if isinstance(text, str)}
+        found = read_requirements(_REQUIREMENTS(value), _REQUIREMENTS.text, given)
+        if self.requirements is not None and found.impossible:
+            yield _impossible(found.impossible, self.requirements)
+            return
+        if self.diversification is not None and pool.spot:
+            group = _CLASS_GROUP(value) or _AWS_DOMAINS[0]
+            yield from self._judge_diversity(found, group if group in _AWS_DOMAINS else "", self.diversification)
+
+    def _judge_diversity(self, requirements: Requirements, domain: str, outcome: Outcome) -> Iterator[Violation]:
+        has = diversity_of(requirements, domain)
+        wanted = self.wanted
+        short = [
+            f"{have} {_plural(noun, have)} (of at least {want})"
+            for noun, have, want in (
+                ("instance type", has.types, wanted.types),
+                ("generation", has.generations, wanted.generations),
+                ("zone", has.zones, wanted.zones),
+            )
+            if have is not None and _below(have, want)
+        ]
+        if short:
+            yield Violation(
+                id="diversification",
+                reason=f"a spot pool that is too narrow can be reclaimed all at once: {', '.join(short)}",
+                field=_REQUIREMENTS.text,
+                detail="Spot capacity is reclaimed by instance type and zone. "
+                f"Admitted are {_admitted(requirements, domain)}.",
+                fix=_widened(requirements, has, wanted, domain),
+                outcome=outcome,
+            )
+
+
+def diversity_of(requirements: Requirements, domain: str) -> Diversity:
+    """How many instance types, generations and zones the requirements admit at most.
+
+    Args:
+        requirements: of the pool.
+        domain: of the labels that describe a machine; empty: the provider is not AWS, whose names say a generation.
+    """
+    listed = requirements.of(TYPE_LABEL).values
+    types = generations = None
+    if listed is not None:
+        parsed = [(each, _AWS_TYPE.fullmatch(each) if domain else None) for each in listed]
+        admitted = [(each, found) for each, found in parsed if found is None or _admits(requirements, domain, found)]
+        types = len(admitted)
+        if all(found is not None for _, found in admitted):
+            generations = len({found["generation"] for _, found in admitted if found is not None})
+    elif domain:
+        types, generations = _of_families(requirements, domain)
+    zones = [each for key in (ZONE_LABEL, _ZONE_ID_LABEL) if (each := requirements.of(key).values) is not None]
+    return Diversity(types, generations, min(map(len, zones), default=None))
+
+
+def _of_families(requirements: Requirements, domain: str) -> tuple[int | None, int | None]:
+    listed = requirements.of(f"{domain}/instance-family").values
+    sizes = requirements.of(f"{domain}/instance-size").values
+    generations = requirements.of(f"{domain}/instance-generation").values
+    if listed is None:
+        return None, len(generations) if generations is not None else None
+    families = [found for each in listed if (found := _AWS_TYPE.fullmatch(each)) is not None]
+    if len(families) < len(listed):
+        return None, None
+    admitted = [found for found in families if _admits(requirements, domain, found)]
+    types = len(admitted) * len(sizes) if sizes is not None else None
+    return types, len({found["generation"] for found in admitted})
+
+
+def _admits(requirements: Requirements, domain: str, found: re.Match[str]) -> bool:
+    return all(
+        requirements.of(f"{domain}/instance-{part}").admits(text) for part, text in found.groupdict().items() if text
+    )
+
+
+def _admitted(requirements: Requirements, domain: str) -> str:
+    """What the requirements list, by name."""
+    listed = [
+        (_plural(noun, len(values)), sorted(values))
+        for noun, key in (
+            ("instance type", TYPE_LABEL),
+            ("family", f"{domain}/instance-family"),
+            ("generation", f"{domain}/instance-generation"),
+            ("size", f"{domain}/instance-size"),
+            ("zone", ZONE_LABEL),
+            ("zone", _ZONE_ID_LABEL),
+        )
+        if (values := requirements.of(key).values) is not None
+    ]
+    return "; ".join(f"{noun} {some(names)}" for noun, names in listed) or "few machines"
+
+
+def _widened(requirements: Requirements, has: Diversity, wanted: Diversity, domain: str) -> str:
+    """Requirements that admit more, to copy; in words where the provider's labels are not known."""
+    if not domain:
+        return "admit more instance types and zones: list more values, or leave the requirement out"
+    listed = requirements.of(TYPE_LABEL).values or requirements.of(f"{domain}/instance-family").values or ()
+    categories = {found["category"] for each in listed if (found := _AWS_TYPE.fullmatch(each)) is not None}
+    lines = []
+    if _below(has.types, wanted.types) or _below(has.generations, wanted.generations):
+        lines += [
+            {"key": f"{domain}/instance-category", "operator": "In", "values": sorted(categories) or ["c", "m", "r"]},
+            {"key": f"{domain}/instance-generation", "operator": "Gt", "values": ["4"]},
+        ]
+    text = "admit more, for example by category and generation instead of by name:" if lines else ""
+    example = "\n" + as_yaml(_REQUIREMENTS.text, lines) if lines else ""
+    if _below(has.zones, wanted.zones):
+        text = f"leave the requirement on zones out, or list {wanted.zones}; {text}".rstrip("; ")
+    return f"{text}{example}"
+
+
+def _below(have: int | None, want: int | None) -> bool:
+    return have is not None and want is not None and have < want
+
+
+def _plural(noun: str, count: int) -> str:
+    if count == 1:
+        return noun
+    return f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def _impossible(key: str, outcome: Outcome) -> Violation:
+    return Violation(
+        id="contradicting-requirements",
+        reason=f"no node can meet the requirements on {shown(key)}",
+        field=_REQUIREMENTS.text,
+        detail="All requirements on one label, and the pool's own labels, must hold together; these contradict each "
+        "other, and Karpenter never launches a node.",
+        fix="leave one requirement on the label, for example:\n"
+        + as_yaml(_REQUIREMENTS.text, [{"key": shown(key), "operator": "In", "values": ["<a value that is meant>"]}]),
+        outcome=outcome,
+    )

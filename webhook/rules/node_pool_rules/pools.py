@@ -1,0 +1,170 @@
+"""What `NodePoolRules` says of a pool of any provider, by what its reader makes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.providers.pool import Gpu
+from webhook.decision import Outcome, Violation
+from webhook.policy.errors import did_you_mean
+from webhook.rules.node_pool_rules.checks import as_yaml, some
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.reader import PoolReader
+
+_KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+_WILD: Final = frozenset("*?[")
+
+
+class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
+    """The checks; the outcome is the most that each may become, None switches it off."""
+
+    providers: Mapping[str, Provider]
+    superchip: Outcome | None
+    taint: Outcome | None
+    unknown_type: Outcome | None
+    unreadable: Outcome | None
+
+    def judge(
+        self, reader: PoolReader, pool: Pool, before: Pool | None, reported: frozenset[str]
+    ) -> Iterator[Violation]:
+        """What is wrong with a pool that was not wrong before.
+
+        Args:
+            reader: what has read it.
+            pool: with the request.
+            before: without it; None on CREATE.
+            reported: fields that the policy's own checks of fields have found wrong.
+        """
+        if self.superchip is not None and _superchip(pool) and not (before is not None and _superchip(before)):
+            yield self._superchip(reader, pool, self.superchip)
+        if self.taint is not None and self._untainted(pool) and not (before is not None and self._untainted(before)):
+            yield self._taint(reader, pool, self.taint)
+        if self.unknown_type is not None:
+            yield from self._unknown_machines(reader, pool, before, self.unknown_type)
+        was = before.problems if before is not None else ()
+        new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
+        if self.unreadable is not None and new:
+            yield _unreadable(pool, new, self.unreadable)
+
+    def _untainted(self, pool: Pool) -> bool:
+        """Does nothing keep Pods that never asked for spot off its nodes? A superchip on spot gets none."""
+        if not pool.spot or pool.superchip or any(each.effect in _KEEPS_OFF for each in pool.taints):
+            return False
+        provider = self.providers[pool.provider]
+        return not provider.taints_declared_pools and not (pool.gpu is Gpu.YES and provider.taints_gpus)
+
+    def _superchip(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
+        where, on_demand = reader.capacity.query, reader.capacity.on_demand
+        example = f":\n{as_yaml(where.text, on_demand)}" if where.plain and on_demand else ""
+        title = self.providers[pool.provider].title
+        return Violation(
+            id="superchip-on-spot",
+            reason=f"{pool} can't be spot: {pool.instance_type} is a superchip",
+            field=where.field,
+            detail=f"{title} has no spot capacity of this type: the pool would stay empty.",
+            fix=f"take another instance type, or make the pool on-demand{example}",
+            outcome=outcome,
+        )
+
+    def _taint(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
+        fix = "give its nodes a taint of your own; SpotPlacement lets the Pods that ask for spot tolerate it"
+        where = reader.taints
+        if where is not None and where.plain:
+            effect = next((each for each, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
+            taint = {"key": "example.com/spot", "value": "true", "effect": effect}
+            fix = f"{fix}:\n{as_yaml(where.text, [taint])}"
+        return Violation(
+            id="spot-without-taint",
+            reason=f"no taint keeps Pods that did not ask for spot off {pool}",
+            field=where.field if where is not None else "",
+            detail=f"{self.providers[pool.provider].title} gives it none of its own. Critical Pods are scheduled there "
+            "too, and are killed with the node when it is reclaimed.",
+            fix=fix,
+            outcome=outcome,
+        )
+
+    def _unknown_machines(
+        self, reader: PoolReader, pool: Pool, before: Pool | None, outcome: Outcome
+    ) -> Iterator[Violation]:
+        """Instance types, families and categories that are in no list, but for those that were there before."""
+        machines = reader.machines
+        types = [each for each in machines.unlisted(pool) if before is None or each not in machines.unlisted(before)]
+        if types:
+            patterns = (*machines.types.gpu.patterns, *machines.types.cpu.patterns)
+            known = [each for each in patterns if not _WILD & set(each)]
+            what = "instance type" if len(types) == 1 else "instance types"
+            yield _unknown(reader, pool, what, types, outcome, meant=did_you_mean(types[0], known))
+        told = machines.unlisted_labels(before) if before is not None else ()
+        labels = [each for each in machines.unlisted_labels(pool) if each not in told]
+        for key in dict.fromkeys(key for key, _ in labels):
+            values = [value for other, value in labels if other == key]
+            yield _unknown(reader, pool, key, values, outcome, where="machineLabels")
+        if pool.requirements is not None:
+            old = before.requirements if before is not None else None
+            told_keys = machines.strange_labels(old) if old is not None else ()
+            for key in machines.strange_labels(pool.requirements):
+                if key not in told_keys:
+                    yield self._strange_label(reader, pool, key, outcome)
+
+    def _strange_label(self, reader: PoolReader, pool: Pool, key: str, outcome: Outcome) -> Violation:
+        domain, _, name = key.partition("/")
+        known = (each.partition("/") for each in sorted(reader.machines.known_labels))
+        meant = did_you_mean(name, [other for prefix, _, other in known if prefix == domain])
+        meant = meant.removeprefix(", ").replace("`", f"`{domain}/", 1)
+        add = f"If it is right, add it to the otherMachineLabels of CapacityProvider {pool.provider}"
+        return Violation(
+            id="unknown-instance-type",
+            reason=f"nobody knows label {key}: it is in no list",
+            field=reader.requirements.field if reader.requirements is not None else "",
+            detail=f"{self.providers[pool.provider].title} refuses labels in {domain} that it does not know. What the "
+            "pool requires of this one says nothing of its machines here.",
+            fix=" ".join(filter(None, (meant, add))),
+            outcome=outcome,
+        )
+
+
+def _unknown(
+    reader: PoolReader,
+    pool: Pool,
+    what: str,
+    names: list[str],
+    outcome: Outcome,
+    *,
+    where: str = "instanceTypes",
+    meant: str = "",
+) -> Violation:
+    several = len(names) > 1
+    field = reader.instance_type or reader.requirements
+    right = "they are right, add them" if several else "it is right, add it"
+    add = f"If {right} to the {where} of CapacityProvider {pool.provider}"
+    return Violation(
+        id="unknown-instance-type",
+        reason=f"nobody knows {what} {some(names)}: {'they are' if several else 'it is'} in no list",
+        field=field.field if field is not None else "",
+        detail="As spot it counts as GPU and needs an on-demand fallback, as on-demand it is no GPU fallback. The "
+        "provider may accept the name, and never deliver a node.",
+        fix=" ".join(filter(None, (meant.removeprefix(", "), add))),
+        outcome=outcome,
+    )
+
+
+def _superchip(pool: Pool) -> bool:
+    return pool.spot and pool.superchip
+
+
+def _unreadable(pool: Pool, problems: list[str], outcome: Outcome) -> Violation:
+    return Violation(
+        id="unreadable",
+        reason=f"{pool} can't be read in full",
+        field=problems[0].partition(" ")[0],
+        detail=f"{'; '.join(problems)}. The rest of it is judged; what depends on these counts as unknown.",
+        fix=f"give the fields the types and values that the schema of {pool.kind} has",
+        outcome=outcome,
+    )

@@ -1,0 +1,181 @@
+"""NodePoolRules: a node pool is what its provider accepts, and what a spot pool should be.
+
+Intent
+    A provider accepts pools that can never work (an instance type that nobody has, a minimum above the target) and says
+    so later, in a condition that nobody reads; a pipeline has no provider to ask at all. And spot pools that are valid
+    can still be built to fail: without a taint, of one instance type, on superchips that are never spot.
+Reads
+    The reviewed object alone: node pools, and what else a policy names under ``resources`` (Karpenter's Deployment). On
+    UPDATE a rule is judged where the request changes one of the fields that it is about; a field that no rule names is
+    accepted as it is. Objects that are being deleted are judged like any other.
+Writes
+    Nothing.
+Values
+    What a provider's schema says is data, per resource: fields (required, type, values, minimum, immutable) and checks
+    (a JMESPath expression that holds where something is wrong). What is the same for every provider is said of the pool
+    that its reader makes of the object: superchips on spot, spot nodes without a taint, instance types that nobody
+    knows, what can't be read. What Karpenter's requirements and budgets add up to is code.
+Source
+    CoreWeave, "Node Pool API schema" and "Spot Node Pools"; Google, "Spot VMs"; Karpenter, "NodePools", "Disruption".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.providers.provider import readers_by_resource
+from webhook.capacity.providers.query import Query
+from webhook.decision import Outcome
+from webhook.policy.errors import SpecError, did_you_mean
+from webhook.policy.match import is_named
+from webhook.policy.terms import Enforcement
+from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceChecks, Text
+from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, Diversity, Karpenter
+from webhook.rules.node_pool_rules.pools import PoolChecks
+from webhook.rules.node_pool_rules.spec import NodePoolRulesSpec
+from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.capacity.providers.provider import ResourceReader
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.policy.common import ResourceRuleSpec
+    from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
+    from webhook.rules.protocol import Facts, Subject
+
+_OPERATIONS: Final = ("CREATE", "UPDATE")
+_KARPENTER: Final = (GROUP, RESOURCE)
+
+
+class NodePoolRules(msgspec.Struct, frozen=True):
+    """The rule, compiled; checks and readers are by API group and plural resource name.
+
+    Attributes:
+        declared: the fields of which the checks of a resource say what is right.
+    """
+
+    checks: Mapping[tuple[str, str], ResourceChecks]
+    declared: Mapping[tuple[str, str], frozenset[str]]
+    readers: Mapping[tuple[str, str], ResourceReader]
+    pools: PoolChecks
+    karpenter: Karpenter
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The fields and checks of its resources."""
+        return tuple(part for each in self.checks.values() for part in each.parts)
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the object says it
+        """What is wrong with the object, as far as the request changed it."""
+        value, old = subject.object, subject.old_object
+        if value is None or subject.request.sub_resource:
+            subject.trace.say("nothing of a pool is written by this request")
+            return
+        key = (subject.request.resource.group, subject.request.resource.resource)
+        checks, readers = self.checks.get(key), self.readers.get(key)
+        found = list(checks.judge(value, old, subject.trace)) if checks is not None else []
+        yield from found
+        if readers is None:
+            return
+        reader = readers.of(value)
+        pool = reader.read(value)
+        before = readers.read(old) if old is not None else None
+        reported = self.declared.get(key, frozenset()) & {each.field for each in found}
+        yield from self.pools.judge(reader, pool, before, reported)
+        if key == _KARPENTER:
+            yield from self.karpenter.judge(value, old, pool)
+
+
+def _outcome(enforcement: Enforcement) -> Outcome | None:
+    return None if enforcement is Enforcement.OFF else Outcome[enforcement.name]
+
+
+def _field(spec: FieldSpec, where: str) -> FieldRule:
+    return FieldRule(
+        part=f"{where} {spec.path}",
+        query=Query(spec.path),
+        type=spec.type or "",
+        required=spec.required,
+        immutable=spec.immutable,
+        minimum=spec.minimum,
+        values=spec.values,
+        any_case=spec.any_case,
+        detail=spec.detail,
+        example=spec.example,
+    )
+
+
+def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
+    for number, spec in enumerate(specs):
+        if (outcome := _outcome(spec.enforcement)) is not None:
+            yield Check(
+                part=f"{where}.checks[{number}] {spec.fields[0]}",
+                when=Query(spec.when),
+                fields=tuple(map(Query, spec.fields)),
+                message=Text(spec.message),
+                detail=Text(spec.detail),
+                fix=Text(spec.fix),
+                outcome=outcome,
+            )
+
+
+def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
+    rules: Sequence[ResourceRule | ResourceRuleSpec] = spec.match.resource_rules or _rules(facts)
+    checks: dict[tuple[str, str], ResourceChecks] = {}
+    for number, item in enumerate(spec.resources):
+        key = (item.group, item.resource)
+        if not any(is_named(rule, *key) for rule in rules):
+            known = [f"{each} of {group}" for rule in rules for group in rule.api_groups for each in rule.resources]
+            hint = did_you_mean(f"{item.resource} of {item.group}", known)
+            problem = f"the policy never looks at {item.resource} of {item.group or 'the core group'}{hint}"
+            raise SpecError(("resources", number, "resource"), problem)
+        if key in checks:
+            problem = f"{item.resource} of {item.group or 'the core group'} is there already: put both into one"
+            raise SpecError(("resources", number, "resource"), problem)
+        where = f"resources[{number}]"
+        fields = (_field(field, f"{where}.fields[{index}]") for index, field in enumerate(item.fields))
+        checks[key] = ResourceChecks(tuple(fields), tuple(_checks(item.checks, where)))
+    own = (ResourceRule(api_groups=(group,), resources=(name,), operations=_OPERATIONS) for group, name in checks)
+    what = "node pools that a CapacityProvider reads, and at what its own `resources` describes"
+    expect_judged(spec.match, (*_rules(facts), *own), what)
+    readers = readers_by_resource(facts.providers.values())
+    karpenter, wanted = spec.karpenter, spec.karpenter.diversification
+    return NodePoolRules(
+        checks=checks,
+        declared={key: frozenset(field.query.text for field in each.fields) for key, each in checks.items()},
+        readers=readers,
+        pools=PoolChecks(
+            providers=facts.providers,
+            superchip=_outcome(spec.superchip_on_spot),
+            taint=_outcome(spec.spot_without_taint),
+            unknown_type=_outcome(spec.unknown_instance_type),
+            unreadable=_outcome(spec.unreadable),
+        ),
+        karpenter=Karpenter(
+            wanted=Diversity(wanted.instance_types, wanted.generations, wanted.zones),
+            diversification=_outcome(wanted.enforcement),
+            requirements=_outcome(karpenter.requirements),
+            budgets=_outcome(karpenter.budgets),
+            malformed=_outcome(karpenter.malformed_budgets),
+        ),
+    )
+
+
+def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
+    kinds = sorted({*readers_by_resource(facts.providers.values()), _KARPENTER})
+    return tuple(
+        ResourceRule(api_groups=(group,), resources=(resource,), operations=_OPERATIONS) for group, resource in kinds
+    )
+
+
+KIND: Final = PolicyKind(
+    name="NodePoolRules",
+    spec=NodePoolRulesSpec,
+    not_exported="while the webhook is down, node pools are refused anyway",
+    compile=_compile,
+    rules=_rules,
+)

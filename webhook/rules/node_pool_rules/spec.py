@@ -1,0 +1,151 @@
+"""The ``spec`` of a `webhook.rules.node_pool_rules.rule` policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from jmespath.exceptions import JMESPathError
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
+
+from webhook.capacity.providers.reader_schema import Query as QueryText  # noqa: TC001 - pydantic reads it
+from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
+from webhook.policy.meanings import Shape
+from webhook.policy.terms import Enforcement
+from webhook.rules.node_pool_rules.checks import Text
+
+AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
+
+
+def _no_field(text: str) -> str:
+    return f"{text!r} is no field path: write it as spec.targetNodes"
+
+
+def _check_text(text: str) -> str:
+    try:
+        Text(text)
+    except JMESPathError as error:
+        raise ValueError(f"not a JMESPath expression: {' '.join(str(error).split())}") from None
+    return text
+
+
+FieldPath = Annotated[
+    str, Shape(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes", _no_field)
+]
+MessageText = Annotated[str, AfterValidator(_check_text)]
+
+
+def _with(field: str, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {"required": [field], "properties": {field: schema}}
+
+
+class FieldSpec(Model):
+    """One field, as the schema of its resource has it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                {"if": _with("values", {"minItems": 1}), "then": _with("type", {"const": "string"})},
+                {"if": _with("minimum", {}), "then": _with("type", {"const": "integer"})},
+            ]
+        }
+    )
+
+    path: FieldPath = Field(description="Field path, as spec.targetNodes.")
+    type: Literal["string", "integer", "boolean", "object", "array"] | None = Field(
+        default=None, description="The JSON type of its value."
+    )
+    required: Flag = Field(default=False, description="It must be there, and not be empty.")
+    immutable: Flag = Field(default=False, description="Once set it can't be changed.")
+    minimum: StrictInt | None = Field(default=None, description="The least value, of an integer.")
+    values: tuple[NonEmpty, ...] = Field(default=(), description="All values that it may have, of a string.")
+    any_case: Flag = Field(default=False, description="Letter case of these values does not matter.")
+    detail: str = Field(default="", description="What a person should know of it when it is wrong.")
+    example: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = Field(
+        default=None, description="A right value, to show."
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Self:
+        if self.values and self.type != "string":
+            raise ValueError("`values` are those of a string: write type: string")
+        if self.minimum is not None and self.type != "integer":
+            raise ValueError("`minimum` is that of an integer: write type: integer")
+        return self
+
+
+class CheckSpec(Model):
+    """Something that may not be, across fields. Texts may hold ``${JMESPath}`` of the object."""
+
+    when: QueryText = Field(description="JMESPath; what is wrong holds when it is neither empty, false nor null.")
+    fields: tuple[FieldPath, ...] = Field(
+        min_length=1,
+        description="Field paths that it is about. An update that changes none of them is not judged; the finding is "
+        "at the first that the request changes.",
+    )
+    message: Annotated[MessageText, Field(min_length=1)] = Field(description="What is wrong: one short sentence.")
+    detail: MessageText = Field(default="", description="Why it matters.")
+    fix: MessageText = Field(default="", description="What to change; YAML to copy keeps its shape.")
+    enforcement: EnforcementWord = Field(
+        default=Enforcement.DENY, description="The most it may become; the policy's enforcement can only lower it."
+    )
+
+
+class PoolResourceSpec(Model):
+    """What is right for the objects of one resource; what is not said here is accepted."""
+
+    group: str = Field(description="API group; '' is the core group.")
+    resource: NonEmpty = Field(description="Plural resource name.")
+    fields: tuple[FieldSpec, ...] = Field(default=(), description="Its fields.")
+    checks: tuple[CheckSpec, ...] = Field(default=(), description="Checks across fields.")
+
+
+class DiversificationSpec(Model):
+    """How many kinds of machines a Karpenter pool that is only spot admits at least."""
+
+    enforcement: EnforcementWord = Field(
+        default=Enforcement.WARN,
+        description="The most that its finding may become; the policy's enforcement can only lower it.",
+    )
+    instance_types: AtLeast = Field(default=6, description="Instance types.")
+    generations: AtLeast = Field(default=2, description="Generations of them (AWS).")
+    zones: AtLeast = Field(default=3, description="Zones.")
+
+
+class KarpenterSpec(Model):
+    """What Karpenter's requirements and disruption budgets add up to."""
+
+    diversification: DiversificationSpec = Field(
+        default={}, validate_default=True, description="A spot pool that is too narrow is reclaimed all at once."
+    )
+    requirements: EnforcementWord = Field(
+        default=Enforcement.DENY, description="Requirements that contradict each other: no node can meet them."
+    )
+    budgets: EnforcementWord = Field(
+        default=Enforcement.WARN, description="Budgets that block voluntary disruption always, or never have effect."
+    )
+    malformed_budgets: EnforcementWord = Field(
+        default=Enforcement.DENY, description="Budgets with a value that Karpenter's schema refuses."
+    )
+
+
+class NodePoolRulesSpec(PolicySpec):
+    """The schema of node pools, and what a spot pool should be."""
+
+    superchip_on_spot: EnforcementWord = Field(
+        default=Enforcement.DENY, description="A spot pool of an instance type that its provider never has as spot."
+    )
+    spot_without_taint: EnforcementWord = Field(
+        default=Enforcement.WARN,
+        description="A pool that is only spot, with no taint of its own or of its provider's: other Pods land there.",
+    )
+    unknown_instance_type: EnforcementWord = Field(
+        default=Enforcement.WARN,
+        description="An instance type, or a machine's family, category or label, that is in no list.",
+    )
+    unreadable: EnforcementWord = Field(
+        default=Enforcement.WARN, description="A pool that its reader can't read in full, where `fields` say nothing."
+    )
+    karpenter: KarpenterSpec = Field(
+        default={}, validate_default=True, description="What Karpenter's requirements and budgets add up to."
+    )
+    resources: tuple[PoolResourceSpec, ...] = Field(default=(), description="What is right, resource by resource.")

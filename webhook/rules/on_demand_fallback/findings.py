@@ -1,0 +1,260 @@
+"""What `webhook.rules.on_demand_fallback.rule` says: its findings, worded for the engineer whose request is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.decision import Outcome, Violation
+from webhook.documents.yaml_writer import dump
+from webhook.policy.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from webhook.capacity.placement.fallback import Fallbacks, Need, Require
+    from webhook.capacity.providers.reader import PoolReader
+    from webhook.cluster.protocol import ClusterView
+
+_LISTED: Final = 8
+"""Pools that a finding names before it only counts the rest: a denial is read in a terminal."""
+
+_WANTED: Final[Mapping[Require, str]] = {
+    "any": "an on-demand pool",
+    "standard": "an on-demand pool without GPUs",
+    "gpu": "an on-demand pool with GPUs",
+    "same-type": "an on-demand pool of the same instance type",
+}
+
+
+OWNERS: Final = "metadata.ownerReferences"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a request does to a pool.
+
+    Attributes:
+        before: the pool without the request; None on CREATE.
+        after: the pool with it; None on DELETE.
+        field: what the request changes; of a new pool what makes it spot; empty on DELETE.
+    """
+
+    reader: PoolReader
+    before: Pool | None
+    after: Pool | None
+    field: str
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """The findings; ``readers`` know how each kind of pool is written."""
+
+    fallbacks: Fallbacks
+    readers: Iterable[PoolReader]
+
+    def superchip(self, change: Change, spot: Pool) -> Violation:
+        """The pool can't be spot at all."""
+        return Violation(
+            id="superchip",
+            reason=f"{spot} can't be spot: {spot.instance_type} is a superchip",
+            field=change.field,
+            detail=f"{self.fallbacks.title(spot)} has no spot capacity of this type: the pool would stay empty.",
+            fix="make the pool on-demand, or take another instance type",
+        )
+
+    def uncovered(self, change: Change, spot: Pool, need: Need, pools: Sequence[Pool]) -> Violation:
+        """The request makes a spot pool without what it needs."""
+        title = self.fallbacks.title(spot)
+        detail = [
+            need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool takes them.",
+            f"The policy wants {_WANTED[need.require]}, and there is none that can be used.",
+        ]
+        unlisted = change.reader.machines.unlisted(spot)
+        if unlisted:
+            said = ("are", "they count") if len(unlisted) > 1 else ("is", "it counts")
+            named = f"{', '.join(unlisted)} {said[0]} in no list of CapacityProvider {spot.provider}"
+            detail.append(f"{named}: {said[1]} as GPU.")
+        elif spot.gpu is Gpu.UNKNOWN and change.reader.machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
+            detail.append(f"Some of its instance types have GPUs, and {title} takes which it likes.")
+        if spot.problems:
+            detail.append(f"Not readable: {'; '.join(spot.problems)}.")
+        fix = f"create an on-demand pool first{self._example(spot, need)}"
+        if change.reader.is_cluster:
+            fix = "let the cluster begin with an on-demand pool without GPUs, and declare this pool by itself, after it"
+        if spot.capacity is CapacityType.UNKNOWN:
+            fix = f"{_capacity_remedy(change.reader)}; if the pool is spot, {fix}"
+        elif need.require == "gpu" and unlisted:
+            fix = f"{self._type_remedy(spot, unlisted, pools)}; if it has GPUs, {fix}"
+        elif spot.gpu is Gpu.UNKNOWN and spot.problems:
+            fix = f"mend what can't be read; if it has GPUs, {fix}"
+        return Violation(
+            id="missing",
+            reason=f"{_spot_pools([spot])} has no {_named(need)}",
+            field=change.field,
+            detail=" ".join([*detail, *self._useless(spot, need, pools)]),
+            fix="\n".join(filter(None, (fix, self._same_cluster_remedy(spot, need, pools)))),
+            outcome=need.outcome,
+        )
+
+    def taken(self, change: Change, left: Sequence[Pool], need: Need, pools: Sequence[Pool]) -> Violation:
+        """The request takes the last of what they need from the spot pools in ``left``."""
+        reader, after = change.reader, change.after
+        fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0], need)}"]
+        flag, maximum = reader.autoscaling, reader.maximum
+        if after is not None and after.desired == 0 and not after.autoscaling and flag and flag.plain and maximum:
+            fix.insert(0, f"turn on {flag.field}, with {maximum.field} above 0, to run it at 0 nodes")
+        because = [need.because] if need.because else []
+        if change.field == OWNERS:
+            because.append("The garbage collector deletes an object when its owners are gone.")
+            fix.insert(0, "leave it without an owner")
+        return Violation(
+            id="last-fallback",
+            reason=f"{change.before} is the last {_named(need)} of {_spot_pools(left)}",
+            field=change.field,
+            detail=" ".join([f"Left without: {_names(left)}.", *because, *self._useless(left[0], need, pools)]),
+            fix=", or ".join(fix),
+            outcome=need.outcome,
+        )
+
+    def elsewhere(self, change: Change, spots: Sequence[Pool], need: Need, pools: Sequence[Pool]) -> Violation:
+        """The request leaves these spot pools with fallbacks in other zones only."""
+        spot = spots[0]
+        fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
+        theirs = _zones(fallbacks)
+        return Violation(
+            id="other-zone",
+            reason=f"{_spot_pools(spots)} can only fall back to another zone",
+            field=change.field,
+            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {theirs}: volumes of one zone can't follow.",
+            fix=f"create an on-demand pool in {_zones([spot])} too",
+            outcome=Outcome.WARN,
+        )
+
+    def _same_cluster_remedy(self, spot: Pool, need: Need, pools: Sequence[Pool]) -> str:
+        """How a pool counts that does not only because it, or the spot pool, names another cluster; else empty."""
+        for pool in sorted(pools, key=str):
+            here, there = (pool, spot) if spot.cluster else (spot, pool)
+            if here.cluster or not there.cluster:
+                continue
+            if self.fallbacks.why_not(_of_this_cluster(spot), _of_this_cluster(pool), need.require):
+                continue
+            reader = next(
+                (each for each in self.readers if (each.provider, each.kind) == (here.provider, here.kind)), None
+            )
+            if reader is not None and reader.cluster is not None:
+                field, text = reader.cluster.field, reader.cluster.text
+                where = text if text.startswith(f'{field}."') else field
+                return f"Or, if {here} belongs to cluster {there.cluster_id} too, say so in its {where}"
+            this = f"`thisCluster: {there.cluster_id}` to CapacityProvider {there.provider}"
+            return f"Or, if cluster {there.cluster_id} is the one that the policies are for, add {this}"
+        return ""
+
+    def _useless(self, spot: Pool, need: Need, pools: Sequence[Pool]) -> list[str]:
+        """The pools that are not what this spot pool needs although they are not spot, each with why."""
+        said = [
+            f"{pool}: {why}" + (f" ({', '.join(pool.problems)})" if pool.problems else "")
+            for pool in sorted(pools, key=str)
+            if not pool.spot
+            and pool.identity != spot.identity
+            and (why := self.fallbacks.why_not(spot, pool, need.require))
+        ]
+        return [f"What does not count: {_some(said, '; ')}."] if said else []
+
+    def _type_remedy(self, spot: Pool, unlisted: Sequence[str], pools: Iterable[Pool]) -> str:
+        """How it becomes known what these instance types of this spot pool are."""
+        known = {pool.instance_type for pool in pools if pool.gpu in {Gpu.YES, Gpu.NO}}
+        for reader in self.readers:
+            if reader.provider == spot.provider:
+                types = reader.machines.types
+                known.update(each for each in (*types.gpu.patterns, *types.cpu.patterns) if not set("*?[") & set(each))
+        meant = did_you_mean(unlisted[0], filter(None, known)).removeprefix(", ")
+        add = f"add {', '.join(unlisted)} to `instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
+        return f"{meant} Otherwise {add}" if meant else add
+
+    def _example(self, spot: Pool, need: Need) -> str:
+        """A pool that this spot pool needs: as YAML, or in words where no reader knows how."""
+        if need.require == "standard":
+            return f": {_a(spot.kind)} without GPUs that is not spot and may have at least 1 node"
+        for reader in self.readers:
+            if (reader.provider, reader.kind) != (spot.provider, spot.kind):
+                continue
+            unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
+            if reader.machines.classify(spot.instance_type.split(", ")) is Gpu.NO:
+                break  # Its GPUs are in fields of their own, of which no example can be made.
+            manifest = reader.on_demand_manifest(
+                name=f"{_stem(spot)}-fallback".lstrip("-"),
+                namespace=spot.namespace,
+                instance_type=(not unlisted and spot.instance_type) or "<an instance type with GPUs>",
+                maximum=max(1, (spot.maximum if spot.autoscaling else spot.desired) or 0),
+            )
+            if manifest is not None:
+                return ", for example:\n" + dump(manifest)
+        return f": {_a(spot.kind)} like {_stem(spot)} that is not spot and may have at least 1 node"
+
+
+def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
+    """Nobody can tell whether the pool is spot."""
+    return Violation(
+        id="unreadable-capacity",
+        reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
+        field=reader.capacity.query.field,
+        detail=f"Not readable: {'; '.join(pool.problems)}.",
+        fix=_capacity_remedy(reader),
+        outcome=Outcome.WARN,
+    )
+
+
+def _of_this_cluster(pool: Pool) -> Pool:
+    return msgspec.structs.replace(pool, cluster="", cluster_path="")
+
+
+def _capacity_remedy(reader: PoolReader) -> str:
+    return f"write one of: {', '.join(reader.capacity.words)}"
+
+
+def _stem(pool: Pool) -> str:
+    """Its name; of one that the API server is to name, what the name begins with."""
+    return pool.name.rstrip("-")
+
+
+def unknown_pools(view: ClusterView) -> Violation:
+    """The other pools are unknown, and the request may take a fallback away or need one."""
+    return Violation(
+        id="pools-unknown",
+        reason="can't tell whether GPU spot pools have an on-demand fallback: the node pools are unknown",
+        detail=view.why_unknown,
+        fix=view.remedy,
+        unknown=True,
+    )
+
+
+def _spot_pools(pools: Sequence[Pool]) -> str:
+    if len(pools) > 1:
+        return f"{len(pools)} GPU spot pools"
+    if pools[0].capacity is CapacityType.UNKNOWN:
+        return f"{pools[0]} (it may be spot)"
+    return f"GPU spot pool {pools[0]}" if pools[0].gpu is Gpu.YES else f"spot pool {pools[0]}"
+
+
+def _a(kind: str) -> str:
+    """The kind with its article."""
+    return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
+
+
+def _named(need: Need) -> str:
+    """What is needed, for people."""
+    return "on-demand pool without GPUs" if need.require == "standard" else "on-demand fallback"
+
+
+def _names(pools: Iterable[Pool]) -> str:
+    return _some(sorted(map(str, pools)), ", ")
+
+
+def _zones(pools: Iterable[Pool]) -> str:
+    return ", ".join(sorted({zone for pool in pools for zone in pool.zones}))
+
+
+def _some(texts: Sequence[str], separator: str) -> str:
+    rest = len(texts) - _LISTED
+    return separator.join([*texts[:_LISTED], *([f"{rest} more"] if rest > 0 else [])])

@@ -1,0 +1,341 @@
+"""OnDemandFallback: no GPU spot pool without on-demand capacity to fall back on.
+
+Intent
+    Nothing fails over from spot to on-demand by itself: Pods of a reclaimed pool stay pending unless another pool can
+    take them. So no request may leave a GPU spot pool without a *usable* on-demand fallback: not by creating the spot
+    pool, not by turning a pool into one, and not by deleting, scaling down or changing the last fallback. Superchips,
+    which are never spot, are refused as spot whatever else exists.
+Reads
+    Node pools, through their provider's readers: the reviewed one from the request (for a scale request, and for an
+    object that only says a pool's size: from the cluster, with the new size), all others from the cluster, read fresh.
+Writes
+    Nothing.
+Values
+    A *spot pool* needs a fallback when its nodes have GPUs or nobody knows. One whose nodes have GPUs as the Pods ask
+    (``any``) needs one where a taint lets in only Pods that do, and misses one, as a warning, where it lists machines
+    with GPUs; else it needs none. A pool that is both spot and on-demand is its own, and one whose capacity can't be
+    read may be spot. A *fallback* is on-demand or
+    both, belongs to the same cluster, can have nodes (autoscaled to more than zero, or a fixed size above zero),
+    carries no taint that nobody may tolerate, and, as ``require`` says, has GPUs (``any`` counts, unknown does not) or
+    the same instance type. A provider's document may ask for something else, and for several things: GKE for a pool
+    without GPUs, and for one with them as a warning.
+    An owner reference that an update adds is a deletion to come: the garbage collector is never denied. A pool that is
+    being deleted is no fallback, even while a finalizer holds it.
+    Only what the request makes worse is a violation: an update that changes none of this passes, even where the
+    fallback has long been gone.
+Source
+    CoreWeave, "Spot Node Pools" (fully preempted pools, superchips) and "Node Pool API schema" (sizes, conditions).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.capacity.placement.fallback import Cover, Fallbacks
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.sizes import resized, sizes_in, unsized
+from webhook.cluster.protocol import Needs
+from webhook.decision import Outcome
+from webhook.policy.errors import SpecError, did_you_mean
+from webhook.rules.on_demand_fallback.findings import OWNERS, Change, Findings, unknown_pools, unreadable_capacity
+from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
+from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.capacity.placement.fallback import Need, Worse
+    from webhook.capacity.providers.provider import ResourceReader
+    from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.providers.sizes import Sizer
+    from webhook.cluster.protocol import ClusterView
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.review import Request
+    from webhook.rules.protocol import Facts, Subject
+
+
+class OnDemandFallback(msgspec.Struct, frozen=True):
+    """The rule, compiled; ``readers`` and ``sizers`` are by API group and plural resource name."""
+
+    fallbacks: Fallbacks
+    findings: Findings
+    readers: Mapping[tuple[str, str], ResourceReader]
+    sizers: Mapping[tuple[str, str], tuple[Sizer, ...]]
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        """What the request makes worse."""
+        kind = subject.request.resource
+        key = (kind.group, kind.resource)
+        if key in self.sizers:
+            yield from self._size(subject, self.sizers[key], context.view)
+        elif key in self.readers:
+            yield from self._pool(subject, self.readers[key], context.view)
+        else:
+            subject.trace.say("no CapacityProvider reads %s as node pools", kind.resource)
+
+    def _pool(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
+        """A request for a node pool."""
+        new = subject.object
+        if subject.request.sub_resource == "scale":
+            yield from self._scale(subject, readers, view)
+        elif subject.request.sub_resource:
+            subject.trace.say("%s can't change what a pool needs or gives", subject.request.path)
+        elif (same := _same_spec(subject)) and not _gets_owners(subject):
+            subject.trace.say("the request leaves spec as it is")
+        else:
+            reader = readers.of(new or subject.old_object or {})
+            before = self._before(subject, readers, view)
+            after = _with_size(reader, reader.read(new), view) if new is not None else None
+            if not same:
+                field = _changed_field(reader, before, after)
+                yield from self._judge(subject, Change(reader, before, after, field), view)
+            if after is not None and not after.deleting and _gets_owners(subject):
+                yield from self._judge(subject, Change(reader, after, None, OWNERS), view)
+
+    def _before(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Pool | None:
+        """The pool before the request; as the cluster knows it, where the request does not say."""
+        old = subject.old_object
+        if old is not None and isinstance(old.get("spec"), dict):
+            reader = readers.of(old)
+            return _with_size(reader, reader.read(old), view)
+        if subject.operation == "CREATE":
+            return None
+        known = _known(readers, subject.request, view)
+        if subject.operation == "UPDATE" and self.fallbacks.demand_of(known) is not None:
+            # The cluster that is known may have the update already: only the request could say that its need is old.
+            return None
+        return known
+
+    def _scale(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
+        if (replicas := _replicas(subject)) > 0:
+            subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
+            return
+        if view.pools is None:
+            yield unknown_pools(view)
+            return
+        request = subject.request
+        before = _known(readers, request, view)
+        if before is None:
+            subject.trace.say("the cluster has no %s %s: nothing to say", readers.any.kind, request.name)
+            return
+        reader = next(each for each in readers.readers if each.provider == before.provider)
+        empty = msgspec.structs.replace(before, desired=0)
+        yield from self._judge(subject, Change(reader, before, empty, "spec.replicas"), view)
+
+    def _size(self, subject: Subject, sizers: tuple[Sizer, ...], view: ClusterView) -> Iterator[Violation]:
+        """A request for what says the size of pools without being one."""
+        request, new = subject.request, subject.object
+        scaled = request.sub_resource == "scale"
+        owned = _gets_owners(subject)
+        same = _same_size(subject) and not owned
+        if subject.operation == "CREATE" or (request.sub_resource and not scaled) or same:
+            subject.trace.say("the request takes no nodes from any pool")
+            return
+        if scaled and (replicas := _replicas(subject)) > 0:
+            subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
+            return
+        if view.pools is None:
+            yield unknown_pools(view)
+            return
+        old = subject.old_object or {}
+        told = isinstance(old.get("spec"), dict) and not scaled
+        before_by, after_by = ({each.pool: each for each in sizes_in(value or {}, sizers)} for value in (old, new))
+        by = (sizers[0].kind, request.namespace, request.name)
+        for known in view.pools:
+            place = (known.kind, known.namespace, known.name)
+            size = before_by.get(place) if told else known.size
+            if size is None or size.by != by:
+                continue
+            after = None
+            if (
+                new is not None and not owned
+            ):  # the view may be newer than the request, or already have what it asks for
+                resizing = after_by.get(place)
+                bare = unsized(known)
+                after = msgspec.structs.replace(bare, desired=0) if resizing is None else resized(bare, resizing)
+            reader = next(each for each in self.findings.readers if _reads(each, known))
+            before = resized(unsized(known), size)
+            field = OWNERS if owned else "spec.replicas"
+            yield from self._judge(subject, Change(reader, before, after, field), view)
+
+    def _judge(self, subject: Subject, change: Change, view: ClusterView) -> Iterator[Violation]:
+        before, after = change.before, change.after
+        if after is not None and after.deleting:
+            subject.trace.say("%s is being deleted: its updates are not judged", after)
+            return
+        if after is None and change.reader.is_cluster:
+            subject.trace.say("%s is the cluster itself: its spot pools go with it", before)
+            return
+        if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
+            yield self.findings.superchip(change, after)
+            return
+        needed, gave = self.fallbacks.demand_of(after), self.fallbacks.supply_of(before)
+        needs_more = needed is not None and needed != self.fallbacks.demand_of(before)
+        gives_less = gave is not None and gave != self.fallbacks.supply_of(after)
+        worse: list[Worse] = []
+        if not needs_more and not gives_less:
+            subject.trace.say("the request changes neither what the pool needs nor what it gives as a fallback")
+        elif view.pools is None:
+            yield unknown_pools(view)
+        else:
+            reviewed = {pool.identity for pool in (before, after) if pool is not None}
+            others = [pool for pool in view.pools if pool.identity not in reviewed]
+            pools = [*others, after] if after is not None else others
+            worse = self.fallbacks.worse_off([*others, before] if before is not None else others, pools)
+            if not worse:
+                subject.trace.say("no GPU spot pool is left with less to fall back on")
+            for need in dict.fromkeys(each.need for each in worse):
+                yield from self._told(change, need, [each for each in worse if each.need == need], pools)
+        told = any(each.spot is after and each.cover is Cover.NONE for each in worse)
+        if after is not None and _unreadable(after) and not _unreadable(before) and not told:
+            yield unreadable_capacity(change.reader, after)
+
+    def _told(self, change: Change, need: Need, worse: Sequence[Worse], pools: Sequence[Pool]) -> Iterator[Violation]:
+        """The findings about one need."""
+        after = change.after
+        without = [each.spot for each in worse if each.cover is Cover.NONE]
+        if after is not None and after in without:
+            yield self.findings.uncovered(change, after, need, pools)
+        if left := [pool for pool in without if pool is not after]:
+            yield self.findings.taken(change, left, need, pools)
+        if elsewhere := [each.spot for each in worse if each.cover is Cover.ELSEWHERE]:
+            yield self.findings.elsewhere(change, elsewhere, need, pools)
+
+
+def _superchip_on_spot(pool: Pool | None) -> bool:
+    return pool is not None and pool.spot and pool.superchip
+
+
+def _unreadable(pool: Pool | None) -> bool:
+    return pool is not None and pool.capacity is CapacityType.UNKNOWN and pool.gpu in {Gpu.YES, Gpu.UNKNOWN}
+
+
+def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool | None:
+    identities = {(each.provider, each.kind, request.namespace, request.name) for each in readers.readers}
+    return next((pool for pool in view.pools or () if pool.identity in identities), None)
+
+
+def _with_size(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
+    """The pool with the size that another object gives it, where that is so."""
+    if reader.sizer is None:
+        return pool
+    if view.pools is None:  # What nobody knows is not taken for nothing.
+        return msgspec.structs.replace(pool, desired=1)
+    known = next((each for each in view.pools if each.identity == pool.identity), None)
+    return pool if known is None or known.size is None else resized(pool, known.size)
+
+
+def _reads(reader: PoolReader, pool: Pool) -> bool:
+    return (reader.provider, reader.kind) == (pool.provider, pool.kind)
+
+
+def _replicas(subject: Subject) -> int:
+    """What a request for a scale subresource asks for. The API server leaves out 0."""
+    spec = (subject.object or {}).get("spec")
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
+    return replicas if isinstance(replicas, int) else 0
+
+
+def _same_spec(subject: Subject) -> bool:
+    """A change of status alone is the provider's own word, and none that a user could take back."""
+    old, new = subject.old_object, subject.object
+    return old is not None and new is not None and "spec" in old and old["spec"] == new.get("spec")
+
+
+def _same_size(subject: Subject) -> bool:
+    """The same, where annotations say that an autoscaler sets the size."""
+    old, new = subject.old_object, subject.object
+    if old is None or new is None or not _same_spec(subject):
+        return False
+    return _annotations(old) == _annotations(new)
+
+
+def _gets_owners(subject: Subject) -> bool:
+    """Does an UPDATE give the object other owners, and leave it none that it had?
+
+    The garbage collector deletes an object when all of its owners are gone, or never were there.
+    """
+    old, new = subject.old_object, subject.object
+    if old is None or new is None or subject.request.sub_resource:
+        return False
+    before, after = _owners(old), _owners(new)
+    return bool(after) and before.isdisjoint(after)
+
+
+def _owners(value: dict[str, Any]) -> set[str]:
+    metadata = value.get("metadata")
+    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    return {str(each.get("uid")) for each in owners or () if isinstance(each, dict)}
+
+
+def _annotations(value: dict[str, Any]) -> object:
+    metadata = value.get("metadata")
+    return (metadata.get("annotations") or {}) if isinstance(metadata, dict) else {}
+
+
+def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:
+    """The field in which the request changes the pool; of a new pool the one that makes it spot."""
+    if before is None or after is None:
+        return reader.capacity.query.field if before is None else ""
+    for query, old, new in (
+        (reader.cluster, before.cluster_id, after.cluster_id),
+        (reader.capacity.query, before.capacity, after.capacity),
+        (reader.instance_type, before.instance_type, after.instance_type),
+        (reader.accelerators.type, before.gpu_type, after.gpu_type),
+        (reader.requirements, (before.gpu, before.machines), (after.gpu, after.machines)),
+        (reader.taints, before.taints, after.taints),
+        (reader.zones or reader.requirements, before.zones, after.zones),
+        (reader.autoscaling, before.autoscaling, after.autoscaling),
+        (reader.maximum, before.maximum, after.maximum),
+    ):
+        if query is not None and old != new:
+            return query.field
+    if after.held_by and (before.blocked, before.unread) != (after.blocked, after.unread):
+        return after.held_by
+    return reader.desired.field if reader.desired is not None else ""
+
+
+def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
+    for name in spec.require_by_provider:
+        if name not in facts.providers:
+            problem = f"there is no CapacityProvider {name!r}{did_you_mean(name, facts.providers)}"
+            raise SpecError(("requireByProvider", name), problem)
+    what = "node pools that a CapacityProvider reads, and at what sets their size"
+    expect_judged(spec.match, _rules(facts), what)
+    providers = facts.providers.values()
+    fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)
+    findings = Findings(fallbacks, [reader for each in providers for reader in each.readers])
+    return OnDemandFallback(fallbacks, findings, readers_by_resource(providers), sizers_by_resource(providers))
+
+
+def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
+    rules: list[ResourceRule] = []
+    providers = facts.providers.values()
+    for (group, resource), readers in readers_by_resource(providers).items():
+        operations = ("CREATE", "UPDATE", "DELETE")
+        rules.append(ResourceRule(api_groups=(group,), resources=(resource,), operations=operations))
+        rules += _scale_rule(group, resource, scale=readers.any.scale)
+    for (group, resource), sizers in sizers_by_resource(providers).items():
+        rules.append(ResourceRule(api_groups=(group,), resources=(resource,), operations=("UPDATE", "DELETE")))
+        rules += _scale_rule(group, resource, scale=sizers[0].scale)
+    return tuple(rules)
+
+
+def _scale_rule(group: str, resource: str, *, scale: bool) -> list[ResourceRule]:
+    rule = ResourceRule(api_groups=(group,), resources=(f"{resource}/scale",), operations=("UPDATE",))
+    return [rule] if scale else []
+
+
+KIND: Final = PolicyKind(
+    name="OnDemandFallback",
+    spec=OnDemandFallbackSpec,
+    not_exported="it looks up the cluster's node pools",
+    compile=_compile,
+    rules=_rules,
+    needs=Needs(pools=True, fresh=True),
+    unknown_outcome=Outcome.DENY,
+)

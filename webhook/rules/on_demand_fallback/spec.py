@@ -1,0 +1,20 @@
+"""The ``spec`` of a `webhook.rules.on_demand_fallback.rule` policy."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from webhook.capacity.providers.schema import RequireName  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.common import NonEmpty, PolicySpec
+
+
+class OnDemandFallbackSpec(PolicySpec):
+    """Denies GPU spot pools without on-demand fallback."""
+
+    require: RequireName = Field(
+        default="gpu",
+        description="What counts as a fallback of a GPU spot pool.",
+    )
+    require_by_provider: dict[NonEmpty, RequireName] = Field(
+        default={}, description="The same for one provider's spot pools: name of its CapacityProvider -> requirement."
+    )

@@ -1,0 +1,78 @@
+"""Namespaces that claim to be a provider's own, by their name or a label: nothing in such a namespace is judged."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.capacity.placement.supply import in_play
+from webhook.decision import Violation
+from webhook.globs import Globs
+from webhook.rules.concern import Concern, Keys
+from webhook.rules.reserved_labels.own import mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.protocol import ClusterView
+    from webhook.rules.protocol import Subject
+
+_LITERAL: Final = re.compile(r"[^*?[]*")
+"""What of a glob stands for itself before its first wildcard."""
+_GENERATED: Final = "xxxxx"
+"""Stands for what the API server adds to a ``generateName``."""
+
+
+def namespace_concern(providers: Mapping[str, Provider]) -> Concern:
+    """Return what may make a Namespace one of a provider's own."""
+    globs = [glob for each in providers.values() for glob in each.system_namespaces.patterns]
+    labels = frozenset(label.key for each in providers.values() for label in each.system_namespace_labels)
+    return Concern(labels=Keys(labels), names=frozenset(_LITERAL.match(glob)[0] for glob in globs))  # type: ignore[index]
+
+
+def claims(
+    subject: Subject, providers: Mapping[str, Provider], view: ClusterView, told: Container[str]
+) -> Iterator[Violation]:
+    """Yield what makes the Namespace one of a provider's own: its name on CREATE, a label that the request sets.
+
+    Args:
+        subject: a request about a Namespace.
+        providers: all of the bundle.
+        view: the cluster; only a provider that is in play has namespaces of its own.
+        told: keys of labels that are refused anyway.
+    """
+    metadata, before = (mapping((value or {}).get("metadata")) for value in (subject.object, subject.old_object))
+    labels, old_labels = mapping(metadata.get("labels")), mapping(before.get("labels"))
+    name = metadata.get("name") or f"{metadata.get('generateName', '')}{_GENERATED}"
+    playing = in_play(view, providers)
+    for provider in providers.values():
+        owned: list[tuple[str, str]] = []
+        if subject.operation == "CREATE":
+            named = (glob for glob in provider.system_namespaces.patterns if Globs((glob,)).match(str(name)))
+            owned += ((f"a name in {glob}", "metadata.name") for glob in named)
+        owned += (
+            (f"the label {each.key}: {each.value}", f'metadata.labels["{each.key}"]')
+            for each in provider.system_namespace_labels
+            if labels.get(each.key) == each.value != old_labels.get(each.key) and each.key not in told
+        )
+        for what, field in owned:
+            if provider.name in playing:
+                yield Violation(
+                    id="provider-namespace",
+                    reason=f"{what} is for namespaces of {provider.title}'s own",
+                    field=field,
+                    detail="Nothing is judged in such a namespace.",
+                    fix="choose another name" if field == "metadata.name" else "remove it",
+                )
+            elif view.pools is None:
+                yield Violation(
+                    id="provider-namespace-unknown",
+                    reason=f"can't tell whether {what} is for namespaces of {provider.title}'s own",
+                    field=field,
+                    detail=view.why_unknown,
+                    fix=view.remedy,
+                    unknown=True,
+                )
+            else:
+                subject.trace.say("%s would be for namespaces of %s's own, which is not here", what, provider.title)

@@ -1,0 +1,190 @@
+"""spotgate's own keys where they have no effect: misspelt, a label for an annotation, or on the wrong object.
+
+Nothing refuses a ``spotgate.dev/...`` key that nobody reads, and one on a Deployment does not reach its Pods: they are
+simply not placed on spot. That is said where the key is written.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, NODE_POOL_ANNOTATION
+from webhook.capacity.placement.workload_class import CLASS_LABEL
+from webhook.decision import Outcome, Violation
+from webhook.documents import field_path
+from webhook.kube.pod import Pod
+from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.policy.errors import did_you_mean
+from webhook.policy.terms import BREAK_GLASS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from webhook.kube.templates import Workload
+    from webhook.rules.protocol import Subject
+
+PODS: Final = "pods"
+PREFIX: Final = "spotgate.dev/"
+
+Member = Literal["labels", "annotations"]
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """Where a key has an effect: in which member of the metadata, and on Pods or on the object that is applied."""
+
+    member: Member
+    on_pods: bool
+
+
+_KEYS: Final[Mapping[str, _Key]] = {
+    CAPACITY_LABEL: _Key("labels", on_pods=True),
+    CLASS_LABEL: _Key("labels", on_pods=True),
+    NODE_POOL_ANNOTATION: _Key("annotations", on_pods=True),
+    KEEP_ANNOTATION: _Key("annotations", on_pods=True),
+    BREAK_GLASS: _Key("annotations", on_pods=False),
+}
+_SINGULAR: Final[Mapping[Member, str]] = {"labels": "label", "annotations": "annotation"}
+
+
+class _Place(msgspec.Struct, frozen=True, kw_only=True):
+    """What keys stand on.
+
+    Attributes:
+        name: for people: "the Deployment itself".
+        pods: where the metadata of Pods is, seen from it, for people; empty: it makes none.
+        pod: it is a Pod, or becomes one.
+        applied: it is the object of the request, and no part of it.
+    """
+
+    name: str
+    pods: tuple[str, ...] = ("metadata",)
+    pod: bool = False
+    applied: bool = False
+
+    def suits(self, key: _Key) -> bool:
+        """Has the key an effect here, in the right member?"""
+        return self.pod if key.on_pods else self.applied
+
+
+_POD: Final = _Place(name="the Pod", pod=True, applied=True)
+_NOTHING: Final = Pod()
+
+
+def _template(*pods: str) -> _Place:
+    return _Place(name="a pod template", pods=pods, pod=True)
+
+
+def own_keys_of_pod(subject: Subject) -> Iterator[Violation]:
+    """Those that the request adds to a Pod or a pod template, and that have no effect there."""
+    place = _template(f"{field_path(subject.path)}.metadata") if subject.template else _POD
+    pod, old = subject.pod, subject.old_pod or _NOTHING
+    yield from _without_effect(place, "labels", pod.labels, old.labels)
+    yield from _without_effect(place, "annotations", pod.annotations, old.annotations)
+
+
+def own_keys_of_object(
+    kind: str, workload: Workload | None, value: Mapping[str, Any], old: Mapping[str, Any]
+) -> Iterator[Violation]:
+    """Those that the request adds to a node pool or a workload, outside its pod templates, without effect there."""
+    metadata, before = mapping(value.get("metadata")), mapping(old.get("metadata"))
+    there = {member: mapping(metadata.get(member)) for member in _SINGULAR}
+    pods: tuple[str, ...] = ()
+    on_pods: Collection[str] = ()
+    if workload is not None:
+        yield from _carried(workload, value, old)
+        pods = tuple(f"{path.text}.metadata" for path in workload.paths)
+        if any(key.startswith(PREFIX) for keys in there.values() for key in keys):
+            on_pods = _keys_of_pods(workload, value)
+    place = _Place(name=f"the {kind} itself", pods=pods, applied=True)
+    for member, keys in there.items():
+        yield from _without_effect(place, member, keys, mapping(before.get(member)), on_pods=on_pods)
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """A JSON object, or an empty one where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
+    """Those in labels that it gives to Pods or to what it makes."""
+    pods = tuple(f"{path.text}.metadata" for path in workload.paths)
+    for carried in workload.labels:
+        place = _template(*pods) if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)
+        before = {each.identity: each.value for each in carried.path.find(old)}
+        for found in islice(carried.path.find(value), TEMPLATES_AT_MOST):
+            there = before.get(found.identity, {})
+            yield from _without_effect(place, "labels", found.value, there, path=found.path)
+
+
+def _keys_of_pods(workload: Workload, value: Mapping[str, Any]) -> set[str]:
+    """Keys of labels and annotations that its Pods have: there they have their effect."""
+    keys: set[str] = set()
+    for found in islice(workload.templates(value), TEMPLATES_AT_MOST):
+        metadata = mapping(found.value.get("metadata"))
+        keys.update(mapping(metadata.get("labels")), mapping(metadata.get("annotations")))
+    for carried in workload.labels:
+        if carried.resource == PODS:
+            keys.update(*(found.value for found in islice(carried.path.find(value), TEMPLATES_AT_MOST)))
+    return keys
+
+
+def _without_effect(
+    place: _Place,
+    member: Member,
+    values: Mapping[str, Any],
+    before: Mapping[str, Any],
+    *,
+    path: tuple[str | int, ...] = (),
+    on_pods: Collection[str] = (),
+) -> Iterator[Violation]:
+    """The keys of ours in ``values`` that were not the same before, are not ``on_pods``, and have no effect there.
+
+    Args:
+        path: of the values; empty: they are this member of the metadata.
+    """
+    path = path or ("metadata", member)
+    for key in sorted([key for key in values if key.startswith(PREFIX)]):
+        if key in on_pods or (key in before and before[key] == values[key]):
+            continue
+        known = _KEYS.get(key)
+        where = f'{field_path(path)}["{key}"]'
+        if known is None:
+            yield _unknown(key, member, where)
+        elif known.member != member or not place.suits(known):
+            yield _misplaced(key, known, place, member, where)
+
+
+def _unknown(key: str, member: Member, field: str) -> Violation:
+    labels, annotations = (
+        ", ".join(each for each, known in _KEYS.items() if known.member == kind) for kind in ("labels", "annotations")
+    )
+    return Violation(
+        id="unknown-spotgate-key",
+        reason=f"{_SINGULAR[member]} {key} has no effect{did_you_mean(key, _KEYS)}",
+        field=field,
+        detail=f"spotgate reads the labels {labels}, and the annotations {annotations}.",
+        fix="mend its name, or remove it",
+        outcome=Outcome.WARN,
+    )
+
+
+def _misplaced(key: str, known: _Key, place: _Place, member: Member, field: str) -> Violation:
+    if known.member != member:
+        why = f"has no effect: it must be {'a label' if known.member == 'labels' else 'an annotation'}"
+    elif known.on_pods:
+        why = f"has no effect on {place.name}, only on {'its Pods' if place.pods else 'Pods'}"
+    else:
+        why = f"has no effect on {place.name}, only on the object that is applied"
+    of_pods = " and ".join(f"`{each}.{known.member}`" for each in place.pods)
+    applied = f"`metadata.{known.member}`" + ("" if place.applied else " of the object that is applied")
+    where = of_pods if known.on_pods else applied
+    return Violation(
+        id="misplaced-spotgate-key",
+        reason=f"{_SINGULAR[member]} {key} {why}",
+        field=field,
+        fix=f"move it to {where}" if where else "remove it",
+        outcome=Outcome.WARN,
+    )

@@ -1,0 +1,279 @@
+"""ReservedLabels: labels that users may not set, because their domain belongs to the platform.
+
+Intent
+    CoreWeave rejects node labels that customers put into ``*.coreweave.cloud`` and ``*.coreweave.com``, and reads a few
+    of its own on Pods. A label in such a domain that is not one of those is rejected by the platform, or misspelt and
+    silently without effect; both are better said at ``kubectl apply``.
+Reads
+    ``metadata.labels`` of whatever resource matches, a node pool's node labels (the ``labels`` query of its reader),
+    the labels of pod templates, and whatever else of a workload ends up as labels of Pods or of what it makes
+    (``labels`` in ``WorkloadTemplates``). On UPDATE only what the request adds or changes; removing is always allowed.
+    Objects that are being deleted are judged like any other. Of Pods, workloads and node pools also the annotations,
+    for keys of spotgate's own. The status of a Pod and a Binding, which put labels on the Pod as well. Of Namespaces
+    the name, too (`webhook.rules.reserved_labels.namespaces`).
+Writes
+    Nothing.
+Values
+    A key is reserved where its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
+    ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` takes keys out, per resource.
+    A key of ``spotgate.dev`` that has no effect where it is: a warning (`webhook.rules.reserved_labels.own`).
+Source
+    CoreWeave, "Workload Scheduling on CKS", user-provided labels.
+"""
+
+from __future__ import annotations
+
+import difflib
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from webhook.bounds import HINTED_AT_MOST, OverBoundError
+from webhook.capacity.providers.provider import readers_by_resource
+from webhook.cluster.protocol import Needs
+from webhook.decision import Outcome, Violation
+from webhook.documents import field_path
+from webhook.kube.pod import pod_from_template
+from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.policy.match import is_namespace
+from webhook.review import GroupVersionKind, MalformedObjectError
+from webhook.rules.concern import Concern, Keys
+from webhook.rules.protocol import PolicyKind, ResourceRule
+from webhook.rules.reserved_labels.effect import allowed_keys
+from webhook.rules.reserved_labels.namespaces import claims, namespace_concern
+from webhook.rules.reserved_labels.own import PODS, PREFIX, mapping, own_keys_of_object, own_keys_of_pod
+from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.capacity.providers.provider import Provider, ResourceReader
+    from webhook.context import Context
+    from webhook.globs import Globs
+    from webhook.kube.templates import Workload
+    from webhook.rules.protocol import Facts, Subject
+
+_LABELS: Final = "metadata.labels"
+_BINDING: Final = GroupVersionKind("", "v1", "Binding")
+
+_CLOSE: Final = 0.8
+"""How alike two label names must be for a hint: ``interruptible`` and ``interruptable`` are (0.92)."""
+
+
+class _Found(NamedTuple):
+    """A reserved key.
+
+    Attributes:
+        field: of the map that it is in.
+        resource: that has it or gets it.
+    """
+
+    key: str
+    field: str
+    resource: str
+
+
+class ReservedLabels(msgspec.Struct, frozen=True):
+    """The rule, compiled.
+
+    Attributes:
+        domains: as written; ``suffixes`` the same with a leading dot.
+        allowed: plural resource name -> keys that may be set.
+        hints: misspelt key -> right key.
+        providers: by name.
+        readers: node-pool readers by API group and plural resource name; ``workloads`` as well.
+    """
+
+    domains: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    allowed: Mapping[str, Globs]
+    hints: Mapping[str, str]
+    providers: Mapping[str, Provider]
+    readers: Mapping[tuple[str, str], ResourceReader]
+    workloads: Mapping[tuple[str, str], Workload]
+
+    def concern(self, group: str, resource: str) -> Concern:
+        """Return the keys in reserved domains, and spotgate's own; of Namespaces what makes one a provider's own."""
+        if (group, resource.partition("/")[0]) == ("", "namespaces"):
+            return namespace_concern(self.providers) | Concern(labels=self._reserved_keys)
+        own = Keys(containing=frozenset({PREFIX}))
+        return Concern(labels=self._reserved_keys | own, annotations=own)
+
+    @property
+    def _reserved_keys(self) -> Keys:
+        return Keys(containing=frozenset(f"{domain}/" for domain in self.domains))
+
+    def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
+        """One violation for each reserved label that the request adds or changes, by key; then keys without effect."""
+        if subject.operation == "DELETE":
+            subject.trace.say("removing labels is always allowed")
+            return ()
+        request = subject.request
+        own: Iterable[Violation]
+        if request.kind == _BINDING:  # the API server copies its labels to the Pod
+            found, own = self._added(subject, PODS, _LABELS, _labels(subject.object or {}), {}), ()
+        elif subject.template or (request.resource.resource == PODS and not request.resource.group):
+            old = subject.old_pod
+            before = old.labels if old is not None else {}
+            found = self._added(subject, PODS, _LABELS, subject.pod.labels, before)
+            own = own_keys_of_pod(subject)
+        else:
+            found, own = self._of_object(subject)
+            if is_namespace(request):
+                own = claims(subject, self.providers, context.view, {each.key for each in found})
+        if not found:
+            subject.trace.say("the request adds no reserved label")
+        # One by one: the engine stops asking when there are more than anybody reads.
+        return chain(self._violations(found), own)
+
+    def _of_object(self, subject: Subject) -> tuple[list[_Found], Iterable[Violation]]:
+        """What is in an object's own labels, in those that a node pool gives its nodes, and those of its Pods."""
+        kind = subject.request.resource
+        key = (kind.group, kind.resource)
+        value, old = subject.object or {}, subject.old_object or {}
+        labels, old_labels = _labels(value), _labels(old)
+        found = self._added(subject, kind.resource, _LABELS, labels, old_labels)
+        readers, workload = self.readers.get(key), self.workloads.get(key)
+        if readers is None and workload is None:
+            return found, ()
+        reader = readers.of(value) if readers is not None else None
+        if reader is not None and reader.labels is not None:
+            given, before = mapping(reader.labels(value)), mapping(reader.labels(old))
+            found += self._added(subject, kind.resource, reader.labels.field, given, before)
+        if workload is not None:
+            found += chain(self._carried(subject, workload, value, old), self._unread(subject, workload, value, old))
+        return found, own_keys_of_object(subject.request.kind.kind, workload, value, old)
+
+    def _carried(
+        self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
+    ) -> Iterator[_Found]:
+        """Those in labels that a workload gives to Pods, or to what it makes, outside its pod templates."""
+        for carried in workload.labels:
+            before = {each.identity: each.value for each in carried.path.find(old)}
+            places = list(islice(carried.path.find(value), TEMPLATES_AT_MOST + 1))
+            if len(places) > TEMPLATES_AT_MOST and not subject.alone:
+                reason = f"there are more than the {TEMPLATES_AT_MOST} maps of labels that are judged"
+                raise OverBoundError(carried.path.text, reason)
+            for each in places:
+                there = before.get(each.identity, {})
+                yield from self._added(subject, carried.resource, field_path(each.path), each.value, there)
+
+    def _unread(
+        self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
+    ) -> Iterator[_Found]:
+        """Those in pod templates that are not shown to rules, as they can't be read as Pods: their labels can be."""
+        for found in islice(workload.templates(value), TEMPLATES_AT_MOST):  # with more of them it is refused
+            labels = _labels(found.value)
+            if not self._reserved(labels) or not (subject.alone or _is_unread(found.value)):
+                continue
+            there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
+            yield from self._added(subject, PODS, f"{field_path(found.path)}.{_LABELS}", labels, _labels(there))
+
+    def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
+        """The keys in reserved domains."""
+        domains, suffixes = self.domains, self.suffixes
+        return [
+            key
+            for key in labels
+            if "/" in key and ((prefix := key.partition("/")[0]).endswith(suffixes) or prefix in domains)
+        ]
+
+    def _added(
+        self,
+        subject: Subject,
+        resource: str,
+        field: str,
+        labels: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> list[_Found]:
+        """The reserved keys in ``labels``, at ``field``, that are neither allowed nor the same ``before``."""
+        added: list[_Found] = []
+        for key in self._reserved(labels):
+            if resource in self.allowed and self.allowed[resource].match(key):
+                subject.trace.say("label %s is reserved, and allowed on %s", key, resource)
+            elif key in before and before[key] == labels[key]:
+                subject.trace.say("label %s is reserved, and was there before", key)
+            else:
+                added.append(_Found(key, field, resource))
+        return added
+
+    def _violations(self, found: list[_Found]) -> Iterator[Violation]:
+        for each in sorted(found):
+            yield self._violation(each, self._meant(each.key, each.resource))
+
+    def _violation(self, found: _Found, meant: str) -> Violation:
+        prefix, _, name = found.key.partition("/")
+        domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
+        remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
+        return Violation(
+            id="reserved",
+            reason=f"label {found.key} is in the reserved domain {domain}",
+            field=f'{found.field}["{found.key}"]',
+            detail=f"Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.",
+            fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
+        )
+
+    def _meant(self, key: str, resource: str) -> str:
+        """The allowed key that was probably meant; empty when there is none."""
+        allowed = self.allowed.get(resource)
+        if allowed is None or len(key) > HINTED_AT_MOST:
+            return ""
+        hint = self.hints.get(key, "")
+        if hint and allowed.match(hint):
+            return hint
+        by_name = {each.partition("/")[2]: each for each in allowed.patterns if not set("*?[") & set(each)}
+        close = difflib.get_close_matches(key.partition("/")[2], by_name, n=1, cutoff=_CLOSE)
+        return by_name[close[0]] if close else ""
+
+
+def _labels(value: Mapping[str, Any]) -> dict[str, Any]:
+    return mapping(mapping(value.get("metadata")).get("labels"))
+
+
+def _is_unread(template: dict[str, Any]) -> bool:
+    try:
+        pod_from_template(template, "")
+    except MalformedObjectError:
+        return True
+    except OverBoundError:
+        return False
+    return False
+
+
+def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
+    readers = readers_by_resource(facts.providers.values())
+    workloads = {(workload.group, workload.resource): workload for workload in facts.workloads}
+    return ReservedLabels(
+        domains=spec.domains,
+        suffixes=tuple(f".{domain}" for domain in spec.domains),
+        allowed=allowed_keys(spec, workloads, _rules(facts)),
+        hints=spec.hints,
+        providers=facts.providers,
+        readers=readers,
+        workloads=workloads,
+    )
+
+
+def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
+    workloads = ((workload.group, workload.resource) for workload in facts.workloads)
+    kinds = [("", PODS), *workloads, *readers_by_resource(facts.providers.values())]
+    objects = tuple(
+        ResourceRule(api_groups=(group,), resources=(resource,), operations=("CREATE", "UPDATE"))
+        for group, resource in kinds
+    )
+    status = ResourceRule(api_groups=("",), resources=("pods/status",), operations=("UPDATE",))
+    bindings = ResourceRule(api_groups=("",), resources=("bindings", "pods/binding"), operations=("CREATE",))
+    return (*objects, status, bindings)
+
+
+KIND: Final = PolicyKind(
+    name="ReservedLabels",
+    spec=ReservedLabelsSpec,
+    compile=_compile,
+    rules=_rules,
+    needs=Needs(pools=True),
+    template_outcome=Outcome.DENY,
+    guards_namespaces=True,
+    any_size=True,
+)

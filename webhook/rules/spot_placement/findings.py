@@ -1,0 +1,271 @@
+"""The plan of `webhook.rules.spot_placement.rule` for one Pod, and its findings, worded for whoever applies the Pod."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.target import (
+    CAPACITIES,
+    CAPACITY_LABEL,
+    NODE_POOL_ANNOTATION,
+    ON_DEMAND,
+    NotTargeting,
+    own_choice,
+)
+from webhook.decision import Outcome, Violation
+from webhook.kube.affinity import REQUIRED, describe, terms_of
+from webhook.policy.errors import did_you_mean
+from webhook.rules.protocol import labelled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.capacity.placement.supply import Supply
+    from webhook.capacity.placement.target import Target
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.protocol import ClusterView
+    from webhook.kube.pod import Pod, Requirement, Toleration
+    from webhook.rules.protocol import Subject
+
+_LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
+_ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
+LISTED: Final = 5
+"""Pools that a finding names before it only counts the rest."""
+_LONGEST: Final = 63
+"""How much of an unknown value is repeated: an annotation may have 256 KiB."""
+UNCHANGED: Final = "Nothing was changed about where it may run."
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done about one Pod.
+
+    Attributes:
+        tolerations: to add.
+        selectors: requirements to add, all ``In``, of which one item must hold as a whole. Of a single item each goes
+            to the nodeSelector, or the required affinity where it has several values; several go to the required
+            affinity. Where ``preferred``, each item is one preference.
+        preferred: spot is preferred, not demanded.
+        because: how the Pod targets spot.
+        violations: what the plan can't do.
+    """
+
+    tolerations: tuple[Toleration, ...] = ()
+    selectors: tuple[tuple[Requirement, ...], ...] = ()
+    preferred: bool = False
+    because: str = ""
+    violations: tuple[Violation, ...] = ()
+
+
+def finding(what: str, reason: str, field: str, detail: str, fix: str) -> Violation:
+    """Placement is a service: what it can't do is said, and never stops a Pod."""
+    return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=Outcome.WARN)
+
+
+def asked_at(pod: Pod) -> str:
+    """The field by which a Pod asks for spot; empty where its namespace does, or its own selector."""
+    if CAPACITY_LABEL in pod.labels:
+        return _LABEL
+    return _ANNOTATION if NODE_POOL_ANNOTATION in pod.annotations else ""
+
+
+def not_targeting(
+    pod: Pod,
+    namespace_labels: Mapping[str, str],
+    target: NotTargeting,
+    view: ClusterView,
+    supply: Supply,
+    providers: Mapping[str, Provider],
+) -> Iterator[Violation]:
+    """What a Pod that is not placed on spot may have meant."""
+    if target.untouchable:
+        return
+    if target.unknown:
+        yield pools_unknown(pod, view)
+        return
+    said = pod.labels.get(CAPACITY_LABEL)
+    inherited = namespace_labels.get(CAPACITY_LABEL)
+    if said is not None and said not in CAPACITIES:
+        yield _unknown_capacity(said, _LABEL, "the label")
+    elif said is None and inherited is not None and inherited not in CAPACITIES:
+        yield _unknown_capacity(inherited, "", "the namespace's label")
+    if said == ON_DEMAND:
+        own = own_choice(pod, terms_of(pod.spec), supply, providers)
+        if not isinstance(own, NotTargeting):
+            yield _on_demand_and_spot(pod, own)
+    elif NODE_POOL_ANNOTATION in pod.annotations and supply.known:
+        yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply)
+
+
+def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
+    """Say that the Pod names its node, where that may be a spot node."""
+    if supply.known and not supply.spot and not view.spot_providers:
+        return
+    yield finding(
+        "bound-by-hand",
+        "spec.nodeName binds the Pod to a node by hand",
+        "spec.nodeName",
+        "No scheduler looks at its constraints or at the node's taints, and nothing is injected: on a spot node it is "
+        "killed with the node.",
+        "leave spec.nodeName to the scheduler; `kubernetes.io/hostname` in a nodeSelector names a node, too",
+    )
+
+
+def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
+    shown = value[:_LONGEST]
+    return finding(
+        "unknown-capacity",
+        f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
+        field,
+        f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
+        f"write `{CAPACITY_LABEL}: spot`, or one of the others",
+    )
+
+
+def _on_demand_and_spot(pod: Pod, own: str) -> Violation:
+    return finding(
+        "on-demand-and-spot",
+        f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
+        choice(pod),
+        f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending.",
+        f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
+    )
+
+
+def choice(pod: Pod) -> str:
+    """The field by which the Pod itself chooses where it runs."""
+    if NODE_POOL_ANNOTATION in pod.annotations:
+        return _ANNOTATION
+    return "spec.nodeSelector" if pod.spec.nodeSelector else REQUIRED
+
+
+def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[Violation]:
+    """Why an annotation names no spot pool; nothing where it names one."""
+    spot = [(nodes.pool, nodes.closed) for nodes in supply.spot if nodes.pool is not None]
+    if any(pool.is_named(name) for pool, _ in spot):
+        return
+    usable = [pool for pool, closed in spot if not closed]
+    names = [each for pool in usable for each in (pool.name, pool.pool_name) if each]
+    named = next((pool for pool in supply.pools if pool.is_named(name)), None)
+    elsewhere = next((pool for pool in view.pools or () if pool.is_named(name)), None)
+    unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
+    if unseen and named is None and elsewhere is None:
+        yield _unseen_pool(name[:_LONGEST], unseen)
+        return
+    if named is not None:
+        reason = f"{named} is not a spot pool: its capacity is {named.capacity}"
+    elif elsewhere is not None:
+        reason = f"{elsewhere} belongs to another cluster, {elsewhere.cluster}"
+    else:
+        reason = f"there is no node pool `{name[:_LONGEST]}`{did_you_mean(name[:_LONGEST], names)}"
+    known = (
+        f"Spot pools that take Pods: {listed(pool.name for pool in usable)}."
+        if usable
+        else "No spot pool of this cluster takes Pods."
+    )
+    yield finding(
+        "no-such-spot-pool",
+        reason,
+        _ANNOTATION,
+        f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
+        "name one of these pools, or remove the annotation" if usable else "remove the annotation",
+    )
+
+
+def _unseen_pool(name: str, providers: list[Provider]) -> Violation:
+    """It may well be a pool of these providers, of which only Nodes are seen."""
+    return finding(
+        "pool-unseen",
+        f"can't tell whether node pool `{name}` is spot: pools of {listed(each.title for each in providers)} can't be "
+        "seen here",
+        _ANNOTATION,
+        "The cluster shows Nodes of them, and no object that describes a node pool; the annotation names one of those "
+        f"that are seen. {UNCHANGED}",
+        f"instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and the nodeSelector "
+        + " or ".join(f"`{each.pool_label}: {name}`" for each in providers),
+    )
+
+
+def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
+    """It can't be told where the Pod could run."""
+    why = view.why_unknown.rstrip(".")
+    return Violation(
+        id="pools-unknown",
+        reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
+        field=asked_at(pod),
+        detail=f"{why[:1].upper()}{why[1:]}. {UNCHANGED}",
+        fix=view.remedy,
+        outcome=Outcome.WARN,
+        unknown=True,
+    )
+
+
+def not_told_apart(subject: Subject, target: Target) -> Violation:
+    """No selector admits the Pod's pools and nothing else."""
+    where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
+    return finding(
+        "no-common-label",
+        "the Pod targets spot, and no label tells its spot pools from the others",
+        asked_at(subject.pod),
+        f"It can land on {listed(where)}. {UNCHANGED}",
+        "let these pools, and no others, give their nodes one label of the same value, or annotate "
+        f"{labelled(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+    )
+
+
+def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
+    """The selector would multiply the terms of the Pod's own affinity beyond reason."""
+    terms = len(terms_of(subject.pod.spec))
+    return finding(
+        "too-many-terms",
+        f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
+        f"{REQUIRED}.nodeSelectorTerms",
+        f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in common: "
+        f"each term would become one for each provider, and at most {most} can. {UNCHANGED}",
+        f"write fewer terms, or annotate {labelled(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+    )
+
+
+def not_placed(plan: Plan) -> Violation:
+    """What was planned is not there."""
+    parts = [f"toleration `{_toleration(each)}`" for each in plan.tolerations]
+    if plan.preferred:
+        parts += [f"preferred node affinity `{_together(each)}`" for each in plan.selectors]
+    elif len(plan.selectors) > 1:
+        parts.append("required node affinity " + " or ".join(f"`{_together(each)}`" for each in plan.selectors))
+    else:
+        for each in chain.from_iterable(plan.selectors):
+            kind = "required node affinity" if len(each.values or ()) > 1 else "nodeSelector"
+            parts.append(f"{kind} `{_demand(each)}`")
+    return finding(
+        "not-placed",
+        "the Pod targets spot, and lacks what it needs to run there",
+        "spec.tolerations" if plan.tolerations else "spec",
+        f"It targets spot by {plan.because}. The mutating webhook was skipped, or something undid its change, or the "
+        "policy only audits.",
+        f"add {listed(parts)}",
+    )
+
+
+def _together(requirements: tuple[Requirement, ...]) -> str:
+    return ", ".join(map(_demand, requirements))
+
+
+def _demand(requirement: Requirement) -> str:
+    """A requirement as a nodeSelector has it, where it has one value."""
+    values = requirement.values or ()
+    return f"{requirement.key}: {values[0]}" if len(values) == 1 else describe(requirement)
+
+
+def _toleration(toleration: Toleration) -> str:
+    value = f", value: '{toleration.value}'" if toleration.value else ""
+    return f"{{key: {toleration.key}, operator: {toleration.operator}{value}, effect: {toleration.effect}}}"
+
+
+def listed(items: Iterable[str]) -> str:
+    """Some names, as a phrase that stays short."""
+    names = list(items)
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,145 @@
+"""Why a Pod that targets spot can land on no spot pool, worded for whoever applies it. It is left as it is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from webhook.capacity.placement.landing import EXCLUDED, gpu_only
+from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
+from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.kube.affinity import Answer, admits, refusal, terms_of
+from webhook.rules.protocol import labelled
+from webhook.rules.spot_placement.findings import (
+    LISTED,
+    UNCHANGED,
+    asked_at,
+    choice,
+    finding,
+    listed,
+    no_such_spot_pool,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.capacity.placement.supply import SpotNodes, Supply
+    from webhook.capacity.placement.target import Target
+    from webhook.capacity.providers.pool import Pool, Taint
+    from webhook.cluster.protocol import ClusterView
+    from webhook.decision import Violation
+    from webhook.kube.affinity import Term
+    from webhook.kube.pod import Pod
+    from webhook.rules.protocol import Subject
+
+
+def nowhere(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
+    """The Pod targets spot, and there is no spot pool that it can land on."""
+    pod = subject.pod
+    on_demand = f"label {labelled(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
+    named = pod.annotations.get(NODE_POOL_ANNOTATION)
+    if named is not None:
+        for violation in no_such_spot_pool(named, view, supply):
+            return violation
+    if len(chosen := list(_chosen(pod, target, supply))) == 1:
+        if target.gpu and chosen[0].gpu is Gpu.NO:
+            return _no_gpus(pod, chosen[0])
+        if not target.gpu and (taint := gpu_only(pod, chosen[0])) is not None:
+            return _for_gpus_only(pod, chosen[0], taint)
+    for nodes in _excluded_alone(target, supply):
+        field, demand = refusal(pod.spec, partial(_suits, nodes))
+        if field:
+            fix = f"remove the requirement, or {on_demand}"
+            return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
+    if not target.refused:
+        return finding(
+            "no-spot-pool",
+            "the Pod targets spot, and the cluster has no spot pool",
+            asked_at(pod),
+            f"It targets spot by {target.because}. {UNCHANGED}",
+            f"create a spot pool, or {on_demand}",
+        )
+    return finding(
+        "no-pool-fits",
+        "the Pod targets spot, and there is no spot pool that it can land on",
+        asked_at(pod),
+        f"It targets spot by {target.because}. {_reasons(target.refused)} {UNCHANGED}",
+        f"change the Pod so that it fits one of these pools, or {on_demand}",
+    )
+
+
+def _suits(nodes: SpotNodes, term: Term) -> bool:
+    return nodes.admitted((term,), nodes.absent)
+
+
+def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
+    """The refused pools that the Pod names: by annotation, or with the pool-name label in its own selector."""
+    named = pod.annotations.get(NODE_POOL_ANNOTATION)
+    terms = terms_of(pod.spec)
+    for nodes in _of(target.refused, supply):
+        by_label = any(term.demands((nodes.provider.pool_label,)) and _suits(nodes, term) for term in terms)
+        if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
+            yield nodes
+
+
+def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
+    """Spot nodes that nothing but the Pod's own constraints keeps it off."""
+    yield from _of([(pool, because) for pool, because in target.refused if because == EXCLUDED], supply)
+    names = {provider.name for provider in target.providers}
+    yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
+
+
+def _of(refused: Iterable[tuple[Pool, str]], supply: Supply) -> Iterator[SpotNodes]:
+    pools = [pool for pool, _ in refused]
+    yield from (nodes for nodes in supply.spot if any(nodes.pool is pool for pool in pools))
+
+
+def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
+    terms = terms_of(pod.spec)
+    admitted = [
+        str(pool)
+        for pool in supply.pools
+        if pool.capacity is CapacityType.ON_DEMAND and admits(terms, pool.labels) is Answer.YES
+    ]
+    wants = f" It admits on-demand capacity instead: {listed(admitted)}." if admitted else ""
+    others = tuple((pool, because) for pool, because in target.refused if because != EXCLUDED)
+    closed = f" The others do not take it either: {_reasons(others)}" if others else ""
+    which = "every spot pool that could take it" if others else "every spot pool"
+    if NODE_POOL_ANNOTATION in pod.annotations:
+        which = "the pool that its annotation names"
+    return finding(
+        "own-selector-excludes",
+        f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
+        field,
+        f"It targets spot by {target.because}, and demands `{demand}`.{wants}{closed} {UNCHANGED}",
+        fix,
+    )
+
+
+def _for_gpus_only(pod: Pod, nodes: SpotNodes, taint: Taint) -> Violation:
+    """The pool that the Pod names keeps it off."""
+    return finding(
+        "pool-for-gpus-only",
+        f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
+        choice(pod),
+        f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU request. "
+        f"{UNCHANGED}",
+        "request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
+    )
+
+
+def _no_gpus(pod: Pod, nodes: SpotNodes) -> Violation:
+    """The pool that the Pod names can't run it."""
+    return finding(
+        "pool-without-gpus",
+        f"{nodes.pool} has no GPUs, and the Pod requests some",
+        choice(pod),
+        f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
+        "name a pool with GPUs, or remove the GPU request",
+    )
+
+
+def _reasons(refused: tuple[tuple[Pool, str], ...]) -> str:
+    said = "; ".join(f"{pool}: {because}" for pool, because in refused[:LISTED])
+    more = len(refused) - LISTED
+    return f"{said}; and {more} more." if more > 0 else f"{said}."

@@ -1,0 +1,227 @@
+"""Policy kind ``SpotPlacement``: a Pod that targets spot gets what it needs to run there, and only there.
+
+Intent:
+    Saying `spotgate.dev/capacity: spot` is enough. Without the tolerations a Pod stays pending beside free spot nodes;
+    without the selector it takes on-demand nodes that it was not meant to pay for.
+
+Reads:
+    Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace,
+    annotations ``spotgate.dev/node-pool`` and ``spotgate.dev/keep`` (node-selector, tolerations), nodeSelector,
+    required node affinity, tolerations, GPU requests, owner, schedulerName; the node pools of the cluster.
+
+Writes:
+    ``spec.tolerations``: the narrowest one for each taint of the spot pools that the Pod can land on, unless one there
+    covers it. Never for what a provider forbids; for what keeps other Pods off GPU nodes, only if it requests GPUs.
+    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) where one label is not enough: what
+    admits these pools and no other (`capacity.placement.selector`), unless its own constraints do already. Pools of
+    several providers may have no label in common: then each term of the affinity becomes one for each provider.
+    ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred.
+    Nothing of all this for a Pod that can land nowhere.
+
+Finds, after that: unknown values and pools, constraints that contradict each other, no pool to land on, pools that
+nothing tells apart, unknown pools, changes that are not there, and a node that somebody names in ``spec.nodeName``.
+
+Source:
+    https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
+    https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/;
+    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.selector import select
+from webhook.capacity.placement.supply import supply_of
+from webhook.capacity.placement.target import NotTargeting, kept, target_of
+from webhook.capacity.providers.pool import Taint
+from webhook.capacity.providers.provider import Label
+from webhook.cluster.protocol import Needs
+from webhook.kube.affinity import terms_of
+from webhook.kube.tolerations import any_covers
+from webhook.review import NODES
+from webhook.rules.concern import Concern
+from webhook.rules.protocol import PODS_CREATE, PolicyKind
+from webhook.rules.spot_placement import findings
+from webhook.rules.spot_placement.findings import Plan
+from webhook.rules.spot_placement.nowhere import nowhere
+from webhook.rules.spot_placement.spec import SpotPlacementSpec
+from webhook.rules.targeting_concern import targeting_concern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.placement.supply import Supply
+    from webhook.capacity.placement.target import Target
+    from webhook.capacity.providers.provider import Provider
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.kube.edit import PodEditor
+    from webhook.kube.pod import Pod, Requirement, Toleration
+    from webhook.review import UserInfo
+    from webhook.rules.protocol import Facts, Subject
+
+WEIGHT: Final = 100
+"""The most a preference can weigh: spot first, as far as the scheduler lets a preference decide."""
+
+_PLACERS: Final = frozenset(
+    {
+        "system:kube-scheduler",
+        "system:kube-controller-manager",
+        "system:serviceaccount:kube-system:daemon-set-controller",
+    }
+)
+
+TERMS_AT_MOST: Final = 64
+"""Of a required node affinity that is multiplied by providers. People write one or two, and the scheduler compares each
+with every node."""
+
+
+class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
+    """The compiled rule."""
+
+    provider: str
+    tolerating: bool
+    labels: tuple[Label, ...]
+    providers: Mapping[str, Provider]
+
+    def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
+        """Return what makes a Pod target spot, or passes placement over."""
+        return targeting_concern(tolerating=self.tolerating) | Concern(node_name=True)
+
+    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
+        """Inject what the plan says."""
+        plan = self.plan(subject, context)
+        for toleration in plan.tolerations:
+            editor.add_toleration(toleration)
+        if plan.preferred:
+            for requirements in plan.selectors:
+                editor.prefer(WEIGHT, *requirements)
+        elif len(plan.selectors) > 1:
+            editor.require_any(plan.selectors)
+        else:
+            for requirement in chain.from_iterable(plan.selectors):
+                if len(values := requirement.values or ()) == 1:
+                    editor.add_node_selector(requirement.key, values[0])
+                else:
+                    editor.require(requirement)
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        """What the plan can't do, and what of it is not there."""
+        plan = self.plan(subject, context)
+        yield from plan.violations
+        if plan.tolerations or plan.selectors:
+            yield findings.not_placed(plan)
+
+    def plan(self, subject: Subject, context: Context) -> Plan:
+        """What is to be done about a Pod, and what there is to say about it."""
+        pod, view, trace = subject.pod, context.view, subject.trace
+        namespace_labels = view.namespaces.get(subject.request.namespace) or {}
+        target = target_of(
+            pod, namespace_labels, view, self.providers, provider=self.provider, tolerating=self.tolerating
+        )
+        supply = supply_of(view, self.providers)
+        if isinstance(target, NotTargeting):
+            trace.say("not placed on spot: %s", target.because)
+            silent = findings.not_targeting(pod, namespace_labels, target, view, supply, self.providers)
+            if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
+                silent = findings.bound_by_hand(view, supply)
+            return Plan(violations=tuple(silent))
+        trace.say("targets spot: %s", target.because)
+        for pool, because in target.refused:
+            trace.say("%s: %s", pool, because)
+        if not target.nodes:
+            known = target.pools is not None
+            why = nowhere(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
+            return Plan(violations=(why,))
+        return self._placed(subject, target, supply)
+
+    def _placed(self, subject: Subject, target: Target, supply: Supply) -> Plan:
+        pod, trace = subject.pod, subject.trace
+        keeps = kept(pod)
+        selectors: tuple[tuple[Requirement, ...], ...] = ()
+        if "node-selector" in keeps:
+            trace.say("it keeps its node selector")
+        elif target.pinned:
+            trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
+        else:
+            selectors = select(target.nodes, supply, self.labels)
+            if not selectors:
+                return Plan(violations=(findings.not_told_apart(subject, target),))
+            selectors = _missing_selectors(pod, selectors, preferred=target.preferred)
+            if len(selectors) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(selectors) > TERMS_AT_MOST:
+                return Plan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(selectors)),))
+        tolerations: tuple[Toleration, ...] = ()
+        if "tolerations" in keeps:
+            trace.say("it keeps its tolerations")
+        else:
+            tolerations = _missing_tolerations(pod, target)
+
+        for requirement in chain.from_iterable(selectors):
+            trace.say("lacks the requirement %s In [%s]", requirement.key, ", ".join(requirement.values or ()))
+        for toleration in tolerations:
+            trace.say("lacks a toleration of %s", Taint(toleration.key, toleration.value, toleration.effect))
+        return Plan(tolerations=tolerations, selectors=selectors, preferred=target.preferred, because=target.because)
+
+
+def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
+    """Is a Pod with a node name made by one who places Pods: a kubelet, a scheduler, or for a DaemonSet?"""
+    of_daemon_set = pod.controller is not None and pod.controller.kind == "DaemonSet"
+    return of_daemon_set or NODES in (user.groups or ()) or user.username in _PLACERS
+
+
+def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
+    """Those that the Pod lacks; the ones for GPU nodes only if it requests GPUs."""
+    wanted: list[Toleration] = []
+    for nodes in target.nodes:
+        for toleration in (*nodes.tolerations, *(nodes.gpu_tolerations if target.gpu else ())):
+            if not any_covers(pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
+                wanted.append(toleration)
+    return tuple(wanted)
+
+
+def _missing_selectors(
+    pod: Pod, selectors: tuple[tuple[Requirement, ...], ...], *, preferred: bool
+) -> tuple[tuple[Requirement, ...], ...]:
+    """What of the selectors is not there yet."""
+    if preferred:
+        return tuple(each for each in selectors if not _prefers(pod, each))
+    if len(selectors) > 1:
+        there = all(any(set(each) <= set(term.requirements) for each in selectors) for term in terms_of(pod.spec))
+        return () if there else selectors
+    own = pod.spec.nodeSelector or {}
+    missing = tuple(each for each in selectors[0] if (own.get(each.key),) != each.values)
+    return (missing,) if missing else ()
+
+
+def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
+    affinity = pod.spec.affinity and pod.spec.affinity.nodeAffinity
+    return any(
+        not term.preference.matchFields and set(term.preference.matchExpressions or ()) == set(requirements)
+        for term in (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
+    )
+
+
+def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
+    facts.expect_provider(spec.provider)
+    return SpotPlacement(
+        provider=spec.provider,
+        tolerating=spec.tolerating_is_targeting,
+        labels=tuple(Label(label.key, label.value) for label in spec.selector_labels),
+        providers=facts.providers,
+    )
+
+
+KIND: Final = PolicyKind(
+    name="SpotPlacement",
+    spec=SpotPlacementSpec,
+    writes=(".spec.affinity", ".spec.nodeSelector", ".spec.tolerations"),
+    not_exported="it changes Pods, and looks up the cluster's node pools",
+    order=0,
+    compile=_compile,
+    rules=lambda _: (PODS_CREATE,),
+    needs=Needs(namespaces=True, pools=True),
+)

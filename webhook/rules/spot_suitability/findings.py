@@ -1,0 +1,291 @@
+"""The findings of `webhook.rules.spot_suitability.rule`, worded for whoever applies the workload.
+
+Each says the risk in its reason, and the remedy as YAML below one line that says what to do with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
+from webhook.decision import Outcome, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.kube.disruption import DisruptionBudget
+    from webhook.kube.pod import Pod, Volume
+
+_CAPACITY: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
+_ON_DEMAND: Final = f"metadata:\n  labels:\n    {CAPACITY_LABEL}: {ON_DEMAND}"
+_OWN_LABELS: Final = "spotgate.dev/"
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+"""What YAML 1.1 does not read as a text."""
+_SHOWN: Final = 63
+"""How much of a name is repeated: an image may have a kilobyte."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A Pod that targets spot, and what is around it.
+
+    Attributes:
+        pod: the Pod.
+        workload: kind of the workload that its template is in; empty for a Pod.
+        name: of the workload, or of the Pod.
+        namespace: of both.
+        replicas: so many Pods of this template; None: that is no question.
+        serves: there are replicas, and a reclaim costs more than the time to do work again.
+        labelled: it, or its namespace, asks for spot with the label.
+        match_labels: by which the workload knows its Pods.
+    """
+
+    pod: Pod
+    workload: str
+    name: str
+    namespace: str
+    replicas: int | None
+    serves: bool
+    labelled: bool
+    match_labels: Mapping[str, str]
+
+
+def driver(case: Case, name: str) -> Violation:
+    """It leads the work of others."""
+    return Violation(
+        id="driver",
+        reason=f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends all of it",
+        field=_CAPACITY,
+        detail="Workers are made again and go on as long as it lives: they belong on spot, it belongs on demand.",
+        fix=_on_demand(case, "run it on demand"),
+        yaml=_ON_DEMAND,
+    )
+
+
+def bare_pod(case: Case) -> Violation:
+    """Nobody makes it again."""
+    name = case.pod.metadata.generateName.rstrip("-") or case.name or "NAME"
+    return Violation(
+        id="bare-pod",
+        reason="nothing makes this Pod again: when its spot node is reclaimed, it is gone for good",
+        field="metadata.ownerReferences",
+        detail="It has no controller. A Job starts work anew that ends by itself, a Deployment what always runs.",
+        fix=_fix(
+            "let a Job or a Deployment make it, of this Pod's metadata and spec",
+            "apiVersion: batch/v1",
+            "kind: Job",
+            f"metadata: {_metadata(name, case.namespace)}",
+            "spec: {template: {spec: {restartPolicy: Never}}}",
+        ),
+    )
+
+
+def stateful_singleton(case: Case, claim: str) -> Violation:
+    """The only replica, and it holds state."""
+    holds = f"its Pod writes to the claim `{claim}`" if claim else f"it is a {case.workload}"
+    return Violation(
+        id="stateful-singleton",
+        reason="its only replica holds state: a reclaim stops it until its volume is attached to another node",
+        field=_CAPACITY,
+        detail=f"spec.replicas is 1, and {holds}. Nobody stands in for it meanwhile, and what was not written is lost.",
+        fix=_on_demand(case, "run it on demand"),
+        yaml=_ON_DEMAND,
+    )
+
+
+def few_replicas(case: Case, minimum: int) -> Violation:
+    """One reclaim may take all of them."""
+    reason = (
+        "it has one replica: a reclaim stops the service until another Pod is ready"
+        if case.replicas == 1
+        else f"it has {case.replicas} replicas: spot nodes that are reclaimed together take all of them"
+    )
+    return Violation(
+        id="few-replicas",
+        reason=reason,
+        field=_CAPACITY,
+        detail=f"spec.replicas is {case.replicas}; on spot, {minimum} or more can do without one. Where an autoscaler "
+        "keeps more, its minimum belongs there.",
+        fix=_fix(
+            f"raise them in the {case.workload}, or label its pod template `{CAPACITY_LABEL}: {ON_DEMAND}`",
+            "spec:",
+            f"  replicas: {minimum}",
+        ),
+    )
+
+
+def readiness_probe(pod: Pod) -> Violation:
+    """Nobody can tell when a replacement works."""
+    index, container = next(
+        ((index, each) for index, each in enumerate(pod.spec.containers) if each.ports),
+        (0, pod.spec.containers[0]) if pod.spec.containers else (0, None),
+    )
+    name = container.name if container is not None else ""
+    port = container.ports[0].containerPort if container is not None and container.ports else 8080
+    return Violation(
+        id="readiness-probe",
+        reason="no container has a readiness probe: after a reclaim, Pods get requests before they can answer",
+        field=f"spec.containers[{index}].readinessProbe",
+        detail="A PodDisruptionBudget counts them as healthy, too, and lets the next node be drained.",
+        fix="say when it is ready, and how long a cold start takes",
+        yaml=_lines(
+            "spec:",
+            "  containers:",
+            f"    - name: {_scalar(name)}",
+            "      readinessProbe:",
+            f"        httpGet: {{path: /ready, port: {port}}}",
+            "        initialDelaySeconds: 15",
+            "        periodSeconds: 5",
+        ),
+    )
+
+
+def no_budget(case: Case) -> Violation:
+    """Nothing keeps a drain from taking all at once."""
+    return Violation(
+        id="disruption-budget-missing",
+        reason="no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once",
+        field="metadata.labels",
+        detail="A budget makes a drain wait until replacements are ready, for as long as the node is there.",
+        fix=_budget(case),
+    )
+
+
+def blocking_budget(case: Case, budget: DisruptionBudget) -> Violation:
+    """A budget that never lets a Pod go."""
+    of = "" if case.replicas is None else f" of {case.replicas}"
+    return Violation(
+        id="disruption-budget-blocks",
+        reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods unprepared",
+        field="metadata.labels",
+        detail=f"`{budget.bound}`{of} lets none go. The drain of a reclaimed node is refused until the node is "
+        "removed, and neither preStop nor SIGTERM comes.",
+        fix=_fix(
+            f"let {budget.name} allow an eviction, instead of `{budget.bound}`",
+            "spec:",
+            "  maxUnavailable: 1",
+        ),
+    )
+
+
+def several_budgets(case: Case, budgets: Sequence[DisruptionBudget]) -> Violation:
+    """The eviction API serves Pods with one budget at most."""
+    names = ", ".join(budget.name for budget in budgets[:5])
+    return Violation(
+        id="disruption-budget-several",
+        reason=f"{len(budgets)} PodDisruptionBudgets cover its Pods: a reclaim kills them unprepared",
+        field="metadata.labels",
+        detail=f"The API server refuses to evict a Pod that several cover ({names}), so the drain of a reclaimed node "
+        "stops none of them in time.",
+        fix=_fix("delete all but one, or narrow their selectors; this one covers these Pods alone", *_selecting(case)),
+    )
+
+
+def budgets_unknown(*, offline: bool) -> Violation:
+    """Nobody looked."""
+    return Violation(
+        id="disruption-budget-unknown",
+        reason="it is not known whether a PodDisruptionBudget covers its Pods",
+        field="metadata.labels",
+        detail="Without one, nodes that are drained together stop all of them at once.",
+        fix="pass the PodDisruptionBudgets along with the workload, or the cluster's manifests with --state"
+        if offline
+        else "allow spotgate's ServiceAccount to list and watch poddisruptionbudgets.policy",
+        outcome=Outcome.WARN,
+        unknown=True,
+    )
+
+
+def protection(case: Case, key: str, value: str) -> Violation:
+    """It protects from something else."""
+    return Violation(
+        id="protection",
+        reason=f"{key} does not stop a reclaim: the provider takes the node all the same",
+        field=f'metadata.annotations["{key}"]',
+        detail=f"`{key}: {value}` only keeps the autoscaler from moving the Pod.",
+        fix=_on_demand(case, "let it save its work when SIGTERM comes, or run it on demand"),
+        yaml=_ON_DEMAND,
+    )
+
+
+def data_on_node(index: int, volume: Volume, mounts: Sequence[str]) -> Violation:
+    """It is gone with the node."""
+    kind = "hostPath" if volume.hostPath is not None else "emptyDir"
+    holds = f"`{volume.name}` is {'a' if kind == 'hostPath' else 'an'} {kind}"
+    return Violation(
+        id="data-on-node",
+        reason=f"what is written to {mounts[0][:_SHOWN]} is lost with the spot node: {holds}",
+        field=f"spec.volumes[{index}].{kind}",
+        detail="A reclaimed node does not come back. The replacement begins with an empty folder on another one.",
+        fix="keep it in a PersistentVolumeClaim",
+        yaml=_lines(
+            "spec:",
+            "  volumes:",
+            f"    - name: {_scalar(volume.name)}",
+            "      persistentVolumeClaim:",
+            f"        claimName: {_scalar(volume.name)}",
+        ),
+    )
+
+
+def termination_handler(index: int, image: str) -> Violation:
+    """Two that drain the same node."""
+    return Violation(
+        id="termination-handler",
+        reason="Node Termination Handler beside Karpenter: both drain a reclaimed node, and Pods hang in Terminating",
+        field=f"spec.containers[{index}].image",
+        detail=f"The cluster has Karpenter's nodes, and `{image[:_SHOWN]}` drains them too. Karpenter does all of it "
+        "with its interruption queue.",
+        fix=_fix(
+            "remove this workload, and let Karpenter do it, in the values of its Helm chart",
+            "settings:",
+            "  interruptionQueue: QUEUE",
+        ),
+    )
+
+
+def _on_demand(case: Case, lead: str) -> str:
+    return lead if case.labelled else f"{lead}, and remove its own choice of spot"
+
+
+def _budget(case: Case) -> str:
+    return _fix(
+        "apply one",
+        "apiVersion: policy/v1",
+        "kind: PodDisruptionBudget",
+        f"metadata: {_metadata(case.name, case.namespace)}",
+        *_selecting(case),
+        "  minAvailable: 50%",
+    )
+
+
+def _selecting(case: Case) -> Iterator[str]:
+    labels = case.match_labels or {
+        key: value for key, value in case.pod.labels.items() if not key.startswith(_OWN_LABELS)
+    }
+    yield "spec:"
+    yield "  selector:"
+    yield "    matchLabels:"
+    yield from (f"      {_scalar(key)}: {_scalar(value)}" for key, value in sorted(labels.items()))
+
+
+def _metadata(name: str, namespace: str) -> str:
+    return "{" + ", ".join([f"name: {_scalar(name)}", *([f"namespace: {namespace}"] if namespace else [])]) + "}"
+
+
+def _fix(lead: str, *lines: str) -> str:
+    """For YAML that belongs in another object, or in the workload and not in its pod template."""
+    return _lines(f"{lead}:", *lines)
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
+
+
+def _scalar(text: str) -> str:
+    """A text as YAML, with quotes where it needs them."""
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else json.dumps(text)

@@ -1,0 +1,267 @@
+"""Policy kind ``SpotSuitability``: what does not belong on spot capacity, or is not ready for a reclaim, is said.
+
+Intent:
+    A reclaim must be a non-event. It is none for what has one copy, keeps its data on the node, can't be evicted in
+    time, or leads the work of others.
+
+Reads:
+    Pods that target spot (`webhook.capacity.placement.target`), on CREATE: the controlling owner, labels
+    ``spotgate.dev/workload-class``, ``spark-role`` and the like, annotations that only stop voluntary disruption,
+    volumes and mounts, readiness probes. Of the workload around a pod template: ``spec.replicas``, ``spec.selector``,
+    its own controller. The PodDisruptionBudgets of the namespace.
+    DaemonSets and Deployments that run AWS Node Termination Handler, where the cluster has Karpenter's nodes.
+
+Writes:
+    Nothing.
+
+Finds, each thing once:
+    The driver of others' work; else a bare Pod; else a stateful singleton, or fewer replicas than
+    ``minimumReplicas``. A replicated workload without a readiness probe, or without a PodDisruptionBudget (not where it
+    has too few replicas for one; not for a class of work that is done again: batch, checkpointing, queue-worker). A
+    PodDisruptionBudget that blocks every eviction, or several. Annotations taken for protection. Data on the node.
+    What a workload says is not said again of what its controllers make of it, unless denials reach those
+    (``controllerCreated: deny``).
+
+Source:
+    https://docs.coreweave.com/products/cks/nodes/spot-node-pools (a reclaimed node is drained, then removed);
+    https://kubernetes.io/docs/concepts/workloads/pods/disruptions/;
+    https://karpenter.sh/docs/concepts/disruption/.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, target_of
+from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER
+from webhook.cluster.protocol import Needs
+from webhook.decision import Outcome
+from webhook.globs import Globs
+from webhook.kube.volumes import on_the_node, writable_claim
+from webhook.kube.workload import Surroundings
+from webhook.rules.concern import Concern
+from webhook.rules.protocol import PODS_CREATE, PolicyKind, levels_of
+from webhook.rules.spot_suitability import findings
+from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
+from webhook.rules.targeting_concern import targeting_concern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.context import Context
+    from webhook.decision import Violation
+    from webhook.kube.pod import OwnerReference, Pod
+    from webhook.rules.protocol import Facts, Subject
+
+KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
+_DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
+"""Classes of work of which a reclaim costs time, and no request."""
+
+
+class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
+    """The compiled rule.
+
+    Attributes:
+        spec: as written.
+        levels: the most that each finding may become, by its name; those that are off are not there.
+        told: group and kind of the workloads whose templates are judged, and of what they make Pods with.
+        karpenters: names of the providers whose nodes Karpenter makes.
+    """
+
+    spec: SpotSuitabilitySpec
+    levels: Mapping[str, Outcome]
+    told: frozenset[tuple[str, str]]
+    replicated: Globs
+    stateful: Globs
+    data: Globs
+    scratch: Globs
+    members: Mapping[str, str]
+    providers: Mapping[str, Provider]
+    karpenters: frozenset[str]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The findings that are not off."""
+        return tuple(f"findings.{name}" for name in self.levels)
+
+    def concern(self, group: str, resource: str) -> Concern:
+        """Return what makes a Pod target spot; of workloads also what drains nodes beside Karpenter."""
+        found = targeting_concern(tolerating=self.spec.tolerating_is_targeting)
+        if not self.karpenters or (group, resource) == ("", "pods"):
+            return found
+        return found | Concern(images=frozenset(self.spec.termination_handlers))
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        """What speaks against running it on spot."""
+        for name, violation in self._find(subject, context):
+            level = self.levels.get(name)
+            if level is not None:
+                outcome = min(level, violation.outcome)
+                yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
+
+    def _find(self, subject: Subject, context: Context) -> Iterator[tuple[str, Violation]]:
+        pod, say = subject.pod, subject.trace.say
+        if subject.template and not subject.kept and self.karpenters & context.view.providers:
+            yield from self._termination_handlers(pod)
+        controller = None if subject.template else pod.controller
+        if controller is not None and self._is_told(controller):
+            say("left alone: what there is to say is said of the %s that makes it", controller.kind)
+            return
+        namespace = subject.request.namespace
+        inherited = context.view.namespaces.get(namespace, {})
+        target = target_of(
+            pod,
+            inherited,
+            context.view,
+            self.providers,
+            provider=self.spec.provider,
+            tolerating=self.spec.tolerating_is_targeting,
+        )
+        if isinstance(target, NotTargeting):
+            say("left alone: %s", target.because)
+            return
+        if target.pools == ():
+            say("left alone: it can land on no spot pool")
+            return
+        around = subject.around if subject.template else Surroundings()
+        if around.controller is not None and self._is_told(around.controller):
+            say("left alone: what there is to say is said of the %s that makes it", around.controller.kind)
+            return
+        say("targets spot: %s", target.because)
+        case = self._case(subject, pod, inherited, around)
+        if not subject.kept:
+            yield from self._judge(subject, case, context)
+            return
+        before = self._case(subject, pod, inherited, subject.old_around)
+        known = {violation.reason for _, violation in self._judge(subject, before, context)}
+        yield from (each for each in self._judge(subject, case, context) if each[1].reason not in known)
+
+    def _case(self, subject: Subject, pod: Pod, inherited: Mapping[str, str], around: Surroundings) -> findings.Case:
+        replicas = self._replicas(subject, around)
+        return findings.Case(
+            pod=pod,
+            workload=subject.request.kind.kind if subject.template else "",
+            name=around.name if subject.template else pod.metadata.name,
+            namespace=subject.request.namespace,
+            replicas=replicas,
+            serves=bool(replicas) and pod.labels.get(CLASS_LABEL) not in _DONE_AGAIN,
+            labelled=CAPACITY_LABEL in pod.labels or CAPACITY_LABEL in inherited,
+            match_labels=around.match_labels,
+        )
+
+    def _judge(self, subject: Subject, case: findings.Case, context: Context) -> Iterator[tuple[str, Violation]]:
+        pod = case.pod
+        yield from self._place(subject, case)
+        yield from self._budgets(case, context)
+        for key, value in self.spec.protections.items():
+            if pod.annotations.get(key) == value:
+                yield "protection", findings.protection(case, key, value)
+        for index, volume, mounts in on_the_node(pod):
+            names = (volume.name, *mounts)
+            if any(map(self.data.match, names)) and not any(map(self.scratch.match, names)):
+                yield "dataOnNode", findings.data_on_node(index, volume, mounts)
+
+    def _is_told(self, controller: OwnerReference) -> bool:
+        """Is a template of that controller judged, so that its author hears of it, and this need not be said again?"""
+        return (controller.group, controller.kind) in self.told
+
+    def _replicas(self, subject: Subject, around: Surroundings) -> int | None:
+        """How many Pods of this template there are to be; None: that is no question."""
+        if not subject.template or not self.replicated.match(subject.request.kind.group_kind):
+            return None
+        return 1 if around.spec.replicas is None else around.spec.replicas
+
+    def _place(self, subject: Subject, case: findings.Case) -> Iterator[tuple[str, Violation]]:
+        """Whether this kind of work belongs on spot."""
+        pod = case.pod
+        driver = self._driver(subject)
+        if driver:
+            yield "driver", findings.driver(case, driver)
+        elif not subject.template and not pod.metadata.ownerReferences:
+            yield "barePod", findings.bare_pod(case)
+        elif case.serves:
+            stateful = self.stateful.match(subject.request.kind.group_kind)
+            claim = "" if stateful else writable_claim(pod)
+            if case.replicas == 1 and (stateful or claim):
+                yield "statefulSingleton", findings.stateful_singleton(case, claim)
+            elif not self._enough(case):
+                yield "fewReplicas", findings.few_replicas(case, self.spec.minimum_replicas)
+            if not any(container.readinessProbe for container in pod.spec.containers):
+                yield "readinessProbe", findings.readiness_probe(pod)
+
+    def _driver(self, subject: Subject) -> str:
+        """The name of what it drives others as; empty where it drives none."""
+        for member in subject.path:
+            if isinstance(member, str) and member in self.members:
+                return self.members[member]
+        labels = subject.pod.labels
+        for driver in self.spec.drivers:
+            if driver.label is not None and labels.get(driver.label.key) == driver.label.value:
+                return driver.name
+        return ""
+
+    def _enough(self, case: findings.Case) -> bool:
+        """Are there enough replicas to do without one?"""
+        return (case.replicas or 0) >= self.spec.minimum_replicas
+
+    def _budgets(self, case: findings.Case, context: Context) -> Iterator[tuple[str, Violation]]:
+        wanted = case.serves and self._enough(case)
+        budgets = context.view.budgets
+        if budgets is None:
+            if wanted:
+                yield "disruptionBudget", findings.budgets_unknown(offline=context.offline)
+            return
+        # With too few replicas, that is what is said; a budget is looked at as it will be with enough.
+        replicas = max(case.replicas or 0, self.spec.minimum_replicas) if case.serves else case.replicas or None
+        covering = [each for each in budgets.get(case.namespace, ()) if each.covers(case.pod.labels)]
+        if len(covering) > 1:
+            yield "disruptionBudget", findings.several_budgets(case, covering)
+        elif covering and covering[0].blocks(replicas):
+            yield "disruptionBudget", findings.blocking_budget(case, covering[0])
+        elif wanted and not covering:
+            yield "disruptionBudget", findings.no_budget(case)
+
+    def _termination_handlers(self, pod: Pod) -> Iterator[tuple[str, Violation]]:
+        for index, container in enumerate(pod.spec.containers):
+            if any(part in container.image for part in self.spec.termination_handlers):
+                yield "terminationHandler", findings.termination_handler(index, container.image)
+
+
+def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
+    providers = facts.providers
+    facts.expect_provider(spec.provider)
+    told: set[tuple[str, str]] = set()
+    if spec.controller_created == "warn":
+        for workload in facts.workloads:
+            told.add((workload.group, workload.kind))
+            if workload.pod_owner is not None:
+                told.add((workload.pod_owner.group, workload.pod_owner.kind))
+    return SpotSuitability(
+        spec=spec,
+        levels=levels_of(spec.findings),
+        told=frozenset(told),
+        replicated=Globs(spec.replicated),
+        stateful=Globs(spec.stateful),
+        data=Globs(spec.data_volumes),
+        scratch=Globs(spec.scratch_volumes),
+        members={driver.member: driver.name for driver in spec.drivers if driver.member},
+        providers=providers,
+        karpenters=frozenset(each.name for each in providers.values() if each.pool_label == KARPENTERS_POOL_LABEL),
+    )
+
+
+KIND: Final = PolicyKind(
+    name="SpotSuitability",
+    spec=SpotSuitabilitySpec,
+    not_exported="it asks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
+    compile=_compile,
+    rules=lambda _: (PODS_CREATE,),
+    needs=Needs(namespaces=True, pools=True, budgets=True),
+    order=2,
+    template_outcome=Outcome.DENY,
+    counts_replicas=True,
+    pods_alone=True,
+)

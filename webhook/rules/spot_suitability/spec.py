@@ -1,0 +1,117 @@
+"""The model of ``spec`` of a SpotSuitability: which workloads it knows, and what it may say of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Self
+
+from pydantic import Field, StrictInt, model_validator
+
+from webhook.capacity.providers.schema import LabelSpec  # noqa: TC001 - pydantic reads the annotation
+from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
+from webhook.policy.terms import Enforcement
+
+
+class DriverSpec(Model):
+    """Pods that lead the work of others, told by a label or by where their template is."""
+
+    name: NonEmpty = Field(description="For people: Spark driver.")
+    label: LabelSpec | None = Field(default=None, description="A label that such Pods carry.")
+    member: str = Field(
+        default="",
+        description="A member in the path of their pod template: headGroupSpec for spec.headGroupSpec.template.",
+    )
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if self.label is None and not self.member:
+            raise ValueError("say which Pods are meant: `label`, `member`, or both")
+        return self
+
+
+DEFAULT_DRIVERS: Final = tuple(
+    DriverSpec.model_validate({"name": name, "label": {"key": key, "value": value}, "member": member})
+    for name, key, value, member in (
+        ("Spark driver", "spark-role", "driver", "driver"),
+        ("Ray head", "ray.io/node-type", "head", "headGroupSpec"),
+        ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher"),
+        ("Dask scheduler", "dask.org/component", "scheduler", ""),
+    )
+)
+
+
+class FindingsSpec(Model):
+    """The most that each finding may become; ``enforcement`` lowers it further."""
+
+    driver: Level = Field(default="deny", description="The driver or head of a cluster of workers is on spot.")
+    bare_pod: Level = Field(default="deny", description="No controller makes the Pod again.")
+    stateful_singleton: Level = Field(default="deny", description="The only replica holds state.")
+    few_replicas: Level = Field(default="deny", description="Fewer replicas than minimumReplicas.")
+    disruption_budget: Level = Field(
+        default="deny", description="No PodDisruptionBudget covers the Pods, several do, or it blocks every eviction."
+    )
+    readiness_probe: Level = Field(default="deny", description="No container says when it is ready.")
+    protection: Level = Field(
+        default="deny",
+        description="An annotation that only stops voluntary disruption, as karpenter.sh/do-not-disrupt.",
+    )
+    data_on_node: Level = Field(
+        default="deny", description="An emptyDir or hostPath whose name says that it holds data."
+    )
+    termination_handler: Level = Field(default="deny", description="Node Termination Handler beside Karpenter.")
+
+
+class SpotSuitabilitySpec(PolicySpec):
+    """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
+
+    enforcement: EnforcementWord = Field(
+        default=Enforcement.WARN,
+        description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
+    )
+    findings: FindingsSpec = Field(
+        default=FindingsSpec(), description="The most that single findings may become; enforcement lowers them further."
+    )
+    provider: str = Field(
+        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
+    )
+    tolerating_is_targeting: Flag = Field(
+        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+    )
+    minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
+        default=3, description="Replicas that a service on spot has at least."
+    )
+    replicated: tuple[KindGlob, ...] = Field(
+        default=(
+            "Deployment.apps",
+            "ReplicaSet.apps",
+            "StatefulSet.apps",
+            "ReplicationController",
+            "Rollout.argoproj.io",
+        ),
+        description="Kinds whose spec.replicas says how many Pods of one template there are, as Kind.group (globs).",
+    )
+    stateful: tuple[KindGlob, ...] = Field(
+        default=("StatefulSet.apps",),
+        description="Kinds whose Pods hold state, as Kind.group (globs); so does a Pod that can write to a claim.",
+    )
+    drivers: tuple[DriverSpec, ...] = Field(default=DEFAULT_DRIVERS, description="Pods that lead the work of others.")
+    protections: dict[NonEmpty, str] = Field(
+        default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+        description="Annotations of Pods that stop voluntary disruption only: key -> value.",
+    )
+    data_volumes: tuple[Glob, ...] = Field(
+        default=(
+            *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
+            *("*database*", "*/data", "/data/*", "/var/lib/*"),
+        ),
+        description="Names and mount paths of volumes that hold data (globs).",
+    )
+    scratch_volumes: tuple[Glob, ...] = Field(
+        default=(
+            *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
+            *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
+        ),
+        description="Names and mount paths of volumes that hold none, whatever else their name says (globs).",
+    )
+    termination_handlers: tuple[NonEmpty, ...] = Field(
+        default=("node-termination-handler",), description="Parts of the image names of Node Termination Handler."
+    )

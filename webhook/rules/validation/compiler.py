@@ -1,0 +1,137 @@
+"""Compiles the expressions of one `webhook.rules.validation.rule` policy."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.cel import ExpressionError
+from webhook.cel.reads import offset_of, shown_path
+from webhook.cel.text import Text, bound_name, shown_name
+from webhook.policy.errors import SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.cel import Expression, Language
+    from webhook.rules.validation.spec import ValidationSpec
+
+Path = tuple[str | int, ...]
+
+_KNOWN: Final = ("object", "oldObject", "request", "namespaceObject", "pools", "params", "variables")
+_TYPES: Final = {str: "a string", bool: "a bool", int: "a number", float: "a number", list: "a list"}
+
+
+class Compiler:
+    """What an expression reads of ``params`` and ``variables`` is bound to it.
+
+    Attributes:
+        compiled: the expressions, by where they are below ``spec``.
+        mistakes: what is wrong with those that are not there.
+        names: the variables that the expressions name.
+    """
+
+    def __init__(self, spec: ValidationSpec, of: Language) -> None:
+        self.compiled: dict[Path, Expression] = {}
+        self.mistakes: list[SpecError] = []
+        self.names: set[str] = set()
+        self._language = of
+        self._given = spec.params
+        self._params = _literal(spec.params)
+        self._variables: dict[str, Text] = {}
+        self._broken: set[str] = set()
+        self._all = {f"variables.{each.name}" for each in spec.variables}
+        for number, variable in enumerate(spec.variables):
+            self._variable(variable.name, variable.expression, ("variables", number))
+
+    def _variable(self, name: str, expression: str, path: Path) -> None:
+        if name in self._variables or name in self._broken:
+            self.mistakes.append(SpecError((*path, "name"), f"there is another variable {name!r}"))
+            return
+        self.compile(expression, (*path, "expression"), None)
+        if (*path, "expression") in self.compiled:
+            self._variables[name] = Text(expression)
+        else:
+            self._broken.add(name)
+
+    def compile(self, expression: str, path: Path, result: type[bool | str] | None) -> None:
+        """One expression; one that reads a variable with a mistake is no mistake of its own."""
+        try:
+            text = Text(expression)
+            if self._broken.intersection(text.variables):
+                return
+            compiled = self._language.compile(text.text, result, self._bound(text))
+            self._check_params(compiled, text.text)
+        except ExpressionError as error:
+            self.mistakes.append(SpecError(path, self._said(error), error.offset))
+        except RecursionError:
+            self.mistakes.append(SpecError(path, "the expression is nested too deeply"))
+        else:
+            self.compiled[path] = compiled
+            self.names |= compiled.names
+
+    def _bound(self, text: Text) -> dict[str, str]:
+        """What the expression reads, and what that reads, in the order in which it is written.
+
+        Raises:
+            ExpressionError: it reads ``params``, and there are none.
+        """
+        read = dict.fromkeys(text.variables)
+        words, bound = set(text.words), dict(text.bound)
+        for name in reversed(self._variables):
+            if name in read:
+                read |= self._variables[name].variables
+                words |= self._variables[name].words
+                bound |= self._variables[name].bound
+        if "params" in words and not self._given:
+            raise ExpressionError("there are no `params`: they stand in the policy, as `spec.params`")
+        bound |= {bound_name(name): each.text for name, each in self._variables.items() if name in read}
+        return {"params": self._params, **bound} if "params" in words else bound
+
+    def _check_params(self, expression: Expression, text: str) -> None:
+        """What is not in ``params`` never is: they stand in the policy. To ask whether it is there is no mistake.
+
+        Raises:
+            ExpressionError: it reads one that is not there.
+        """
+        for path, written in expression.paths.items():
+            value: Any = self._given if path[0] == "params" else None
+            for number, step in enumerate(path[1:], start=1):
+                if step is None or value is None:
+                    break
+                of, offset = shown_path(path[:number]), offset_of(written, text)
+                if not isinstance(value, dict) and f"type({of})" in text:
+                    break
+                if not isinstance(value, dict):
+                    problem = f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`"
+                    raise ExpressionError(problem, offset=offset)
+                if step not in value and path[: number + 1] in expression.asked:
+                    break
+                if step not in value:
+                    hint = f"; `{of}` has {', '.join(value) or 'nothing'}"
+                    problem = f"there is no `{shown_path(path[: number + 1])}`"
+                    raise ExpressionError(problem, step, known=tuple(value), hint=hint, offset=offset)
+                value = value[step]
+
+    def _said(self, error: ExpressionError) -> str:
+        if not error.name:
+            return str(error)
+        name = shown_name(error.name)
+        problem = error.problem.replace(f"`{error.name}`", f"`{name}`")
+        if name in self._all:
+            return f"{problem} yet: a variable reads those that are written before it"
+        return problem + (did_you_mean(name, error.known or self._known(name)) or error.hint)
+
+    def _known(self, name: str) -> list[str]:
+        """What may have been meant."""
+        if "." in name:
+            return [f"variables.{each}" for each in (*self._variables, *self._broken)]
+        return [*_KNOWN, *self._language.functions]
+
+
+def _literal(params: Mapping[str, Any]) -> str:
+    """The parameters as CEL writes them: JSON is nearly that. As in Kubernetes, they are of any type to the checker."""
+    try:
+        return f"dyn({json.dumps(params, ensure_ascii=False, allow_nan=False)})"
+    except (TypeError, ValueError) as error:
+        raise SpecError(("params",), f"no JSON: {error}") from None

@@ -1,0 +1,195 @@
+"""Policy kind ``Validation``: a team's own rule, in the words of a ValidatingAdmissionPolicy.
+
+Intent:
+    What a team needs beside the kinds that are there, without Python: CEL expressions that Kubernetes' own
+    ValidatingAdmissionPolicy takes too, word for word, and that know the cluster's node pools besides.
+
+Reads:
+    Whatever the expressions name of the object, the old object, the request, its namespace, and the node pools. A pod
+    template is judged as the Pod it will become.
+
+Writes:
+    Nothing. A MutatingAdmissionPolicy changes objects in the API server itself.
+
+Finds:
+    A validation that is false. An expression that comes to no result: that is never read as true. What depends on
+    something that is not known, as unknown.
+
+Source:
+    https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.cel import EvaluationError, MissingLibraryError, language
+from webhook.cluster.protocol import Needs
+from webhook.decision import Outcome, Violation
+from webhook.policy.errors import SpecError, SpecErrors
+from webhook.rules.protocol import PolicyKind
+from webhook.rules.validation.compiler import Compiler
+from webhook.rules.validation.spec import ValidationSpec
+from webhook.rules.validation.values import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.cel import Expression, Language, Values
+    from webhook.context import Context
+    from webhook.rules.protocol import Facts, ResourceRule, Subject
+
+_MESSAGE_AT_MOST: Final = 5 * 1024
+"""Bytes of what a messageExpression gives, as in Kubernetes."""
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    """One of ``matchConditions``: how it is called, and as it is written."""
+
+    where: str
+    text: str
+    expression: Expression
+
+
+class _Rule(_Condition, frozen=True):
+    """One of ``validations``."""
+
+    message: str
+    message_expression: Expression | None
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """The compiled rule."""
+
+    language: Language
+    conditions: tuple[_Condition, ...]
+    rules: tuple[_Rule, ...]
+    needs: Needs
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Its rules."""
+        return tuple(rule.where for rule in self.rules)
+
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
+        """What is false, and what has no result."""
+        values = values_of(subject, context, self.language, pools=self.needs.pools)
+        refused = self._look_away(subject, values, context)
+        if refused is not None:
+            yield from refused
+            return
+        for rule in self.rules:
+            try:
+                if rule.expression.evaluate(values):
+                    subject.trace.say("%s is true", rule.where)
+                    continue
+            except EvaluationError as error:
+                yield _no_result(error, rule, context)
+                continue
+            subject.trace.say("%s is false", rule.where)
+            yield Violation(id="failed", reason=_message(rule, values), part=rule.where)
+
+    def _look_away(self, subject: Subject, values: Values, context: Context) -> tuple[Violation, ...] | None:
+        """Nothing where a condition is false; what failed where one has no result; None: judge it.
+
+        One that is false decides, whatever the others come to.
+        """
+        failed: list[Violation] = []
+        for condition in self.conditions:
+            try:
+                if not condition.expression.evaluate(values):
+                    subject.trace.say("%s is false", condition.where)
+                    return ()
+            except EvaluationError as error:
+                failed.append(_no_result(error, condition, context))
+        return tuple(failed) or None
+
+
+def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Violation:
+    if not error.unknown:
+        fix = f"in the policy, {error.hint}" if error.hint else ""
+        return Violation(
+            id="error", reason=f"expression failed: {error}", detail=f"{of.where} is `{of.text}`.", fix=fix
+        )
+    if error.unknown == "pools":
+        why, remedy = context.view.why_unknown, context.view.remedy
+    elif error.unknown == "request.userInfo":
+        why, remedy = "Nothing says who asks.", "pass --user and --group"
+    elif error.unknown == "oldObject":
+        why, remedy = "Nothing says what the object was before.", "pass the object as it is in the cluster with --state"
+    else:
+        why = "Of the namespace of the request only the name is known."
+        remedy = "pass the namespace's manifest with --state" if context.offline else ""
+    reason = f"{error.unknown} is not known: {of.where} was not decided"
+    return Violation(id="unknown", reason=reason, detail=why, fix=remedy, unknown=True)
+
+
+def _message(rule: _Rule, values: Values) -> str:
+    if rule.message_expression is not None:
+        try:
+            message = str(rule.message_expression.evaluate(values)).strip()
+        except EvaluationError:
+            message = ""
+        if message and "\n" not in message and len(message.encode()) <= _MESSAGE_AT_MOST:
+            return message
+    return rule.message or f"failed expression: {rule.text}"
+
+
+def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 - expressions need none
+    import jsonpatch  # noqa: F401, PLC0415 - 10 ms that no request is to wait for: `Subject.shown` needs it
+
+    try:
+        of = language()
+    except MissingLibraryError as error:
+        raise SpecError(("validations",), str(error)) from None
+    compiler = Compiler(spec, of)
+    for number, condition in enumerate(spec.match_conditions):
+        compiler.compile(condition.expression, ("matchConditions", number, "expression"), bool)
+    for number, each in enumerate(spec.validations):
+        compiler.compile(each.expression, ("validations", number, "expression"), bool)
+        if each.message_expression.strip():
+            compiler.compile(each.message_expression, ("validations", number, "messageExpression"), str)
+    if spec.match.resource_rules is None:
+        compiler.mistakes.append(SpecError(("match", "resourceRules"), "is missing: say what the policy looks at"))
+    if compiler.mistakes:
+        raise SpecErrors(compiler.mistakes)
+    expressions = compiler.compiled
+    return Validation(
+        language=of,
+        conditions=tuple(
+            _Condition(
+                f"matchConditions[{number}] {each.name}",
+                each.expression.strip(),
+                expressions["matchConditions", number, "expression"],
+            )
+            for number, each in enumerate(spec.match_conditions)
+        ),
+        rules=tuple(
+            _Rule(
+                f"validations[{number}]",
+                each.expression.strip(),
+                expressions["validations", number, "expression"],
+                each.message.strip(),
+                expressions.get(("validations", number, "messageExpression")),
+            )
+            for number, each in enumerate(spec.validations)
+        ),
+        needs=Needs(pools="pools" in compiler.names, namespaces="namespaceObject" in compiler.names),
+    )
+
+
+def _no_default(facts: Facts) -> tuple[ResourceRule, ...]:  # noqa: ARG001
+    """``match.resourceRules`` is required."""
+    return ()
+
+
+KIND: Final = PolicyKind(
+    name="Validation",
+    spec=ValidationSpec,
+    compile=_compile,
+    rules=_no_default,
+    template_outcome=Outcome.DENY,
+    expressions=True,
+)

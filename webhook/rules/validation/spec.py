@@ -1,0 +1,103 @@
+"""The model of ``spec`` of `webhook.rules.validation.rule`: the words of a ValidatingAdmissionPolicy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from webhook.policy.common import SOMETHING, Model, PolicySpec
+from webhook.policy.meanings import Shape
+
+_RESERVED: Final = frozenset(
+    {
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
+        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    }
+)
+"""What CEL keeps to itself, and Kubernetes refuses as the name of a variable. Source: CEL's definition, "Syntax"."""
+
+_AT_MOST: Final = 100
+"""Validations, and variables, of one policy: all of them are compiled before it is in force."""
+
+
+def _is_no_keyword(name: str) -> str:
+    if name in _RESERVED:
+        raise ValueError(f"`{name}` is a word of CEL, and can't be the name of a variable, as in Kubernetes")
+    return name
+
+
+ExpressionText = Annotated[str, Shape(SOMETHING, "a CEL expression", lambda _: "the expression is empty")]
+Line = Annotated[
+    str, Shape(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")
+]
+Identifier = Annotated[str, Shape(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")]
+
+
+class ValidationItem(Model):
+    """One rule: what must hold, and what is said where it does not."""
+
+    expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
+    message: Line = Field(default="", description="What is said where it is not; default: `failed expression: ...`.")
+    message_expression: str = Field(
+        default="",
+        description="A CEL expression that gives the message as a string, instead of `message`; where it fails, is "
+        "empty or has line breaks, `message` is said.",
+    )
+    reason: Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"] | None = Field(
+        default=None,
+        description="As in Kubernetes, for `spotgate export vap`; the webhook itself always answers Forbidden.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_said_in_one_line(self) -> Self:
+        if "\n" in self.expression.strip() and not self.message.strip():
+            raise ValueError("an expression with line breaks needs a `message`, as in Kubernetes")
+        return self
+
+
+class NamedExpression(Model):
+    """A condition with a name."""
+
+    name: Annotated[
+        str,
+        Shape(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.' and '/', as on-spot"),
+        Field(max_length=316),
+    ] = Field(description="What it is called in findings and `explain`.")
+    expression: ExpressionText = Field(description="A CEL expression; where one is false, the policy looks away.")
+
+
+class Variable(Model):
+    """A named value."""
+
+    name: Annotated[Identifier, AfterValidator(_is_no_keyword)] = Field(
+        description="What it is called: `variables.<name>` in the expressions after it."
+    )
+    expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")
+
+
+def _have_own_names(conditions: tuple[NamedExpression, ...]) -> tuple[NamedExpression, ...]:
+    names = [each.name for each in conditions]
+    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise ValueError(f"there are two conditions named {twice[0]!r}; give each a name of its own, as in Kubernetes")
+    return conditions
+
+
+class ValidationSpec(PolicySpec):
+    """A team's own rule, in the words of a ValidatingAdmissionPolicy (CEL)."""
+
+    validations: tuple[ValidationItem, ...] = Field(
+        min_length=1, max_length=_AT_MOST, description="The rules; each that does not hold is a finding."
+    )
+    variables: tuple[Variable, ...] = Field(
+        default=(), max_length=_AT_MOST, description="Values with names; one may read those before it."
+    )
+    match_conditions: Annotated[tuple[NamedExpression, ...], AfterValidator(_have_own_names)] = Field(
+        default=(),
+        max_length=64,
+        description="Conditions under which the policy looks at a request, beside `match`; all must be true.",
+    )
+    params: dict[str, Any] = Field(
+        default={},
+        description="Values for the expressions, `params.<name>`; written here, and no resource of their own.",
+    )

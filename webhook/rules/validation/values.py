@@ -1,0 +1,127 @@
+"""What the expressions of `webhook.rules.validation.rule` are shown; docs/policies/validation.md lists it in full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.caching import identity_cache
+from webhook.cel import HAS_NUL, NOT_KNOWN
+from webhook.rules.protocol import Particulars
+
+if TYPE_CHECKING:
+    from webhook.capacity.providers.pool import Pool
+    from webhook.cel import Language, Values
+    from webhook.context import Context
+    from webhook.rules.protocol import Subject
+
+_WITH_POOLS: Final = "cel with pools"
+_WITHOUT_POOLS: Final = "cel"
+_NUL: Final = b"\\u0000"
+_REMEMBERED: Final = 4
+"""States of node pools kept at hand: the newest, and those of requests under way."""
+
+
+def values_of(subject: Subject, context: Context, language: Language, *, pools: bool) -> Values:
+    """The values for all expressions about this subject: converted once for all policies that look at it.
+
+    Once more for those that name the pools, which are many.
+    """
+    memo, other = (_WITH_POOLS, _WITHOUT_POOLS) if pools else (_WITHOUT_POOLS, _WITH_POOLS)
+    values: Values | None = subject.memo.get(memo)
+    if values is None:
+        shown = _shown(subject, context)
+        if pools and context.view.pools is not None:
+            shown["pools"] = _plain_pools(context.view.pools)
+        part_of = len(subject.request.object) if subject.template else 0
+        values = subject.memo[memo] = language.values(shown, subject.memo.get(other), part_of)
+    return values
+
+
+def _shown(subject: Subject, context: Context) -> dict[str, Any]:
+    request, view = subject.request, context.view
+    shown = subject.shown
+    # Not the whole object again for each of its pod templates.
+    written = (msgspec.json.encode(shown),) if subject.template else map(bytes, (request.object, request.old_object))
+    nul = any(_NUL in each for each in written)
+    old = None if subject.template else subject.old_object
+    user = request.user_info
+    about = _about(subject)
+    values: dict[str, Any] = {
+        "object": HAS_NUL if nul and _has_nul(shown) else shown,
+        "oldObject": HAS_NUL if nul and _has_nul(old) else old,
+        "request": about,
+        "request.userInfo": NOT_KNOWN,
+        "namespaceObject": None,
+        "pools": NOT_KNOWN,
+    }
+    if context.offline and old is None and subject.operation == "UPDATE":
+        values["oldObject"] = NOT_KNOWN
+    if user.username:
+        values["request.userInfo"] = about["userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
+    if Particulars.of(request).in_namespace:
+        labels = view.namespaces.get(request.namespace)
+        known = {"metadata": {"name": request.namespace, "labels": dict(labels or ())}}
+        values["namespaceObject"] = NOT_KNOWN if labels is None else known
+        values["namespaceObject.metadata.name"] = request.namespace
+    return values
+
+
+def _about(subject: Subject) -> dict[str, Any]:
+    """The request, without what is empty, as the API server shows it; of a template that of the Pod it will become."""
+    request = subject.request
+    about = {
+        "operation": subject.operation,
+        "kind": _POD if subject.template else msgspec.to_builtins(request.kind),
+        "resource": _PODS if subject.template else msgspec.to_builtins(request.resource),
+        "subResource": request.sub_resource,
+        "name": "" if subject.template else request.name,
+        "namespace": request.namespace,
+        "dryRun": bool(request.dry_run),
+    }
+    return {key: value for key, value in about.items() if value not in ("", None)}
+
+
+_POD: Final = {"group": "", "version": "v1", "kind": "Pod"}
+_PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any("\0" in key or _has_nul(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_nul, value))
+
+
+@identity_cache(maxsize=_REMEMBERED)
+def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
+    return [_plain(pool) for pool in pools]
+
+
+def _plain(pool: Pool) -> dict[str, Any]:
+    """A node pool as expressions see it; docs/policies/validation.md says what each field is."""
+    plain = {
+        "provider": pool.provider,
+        "kind": pool.kind,
+        "name": pool.name,
+        "namespace": pool.namespace,
+        "poolName": pool.pool_name,
+        "capacity": pool.capacity.value,
+        "gpu": pool.gpu.value,
+        "gpuType": pool.gpu_type,
+        "gpuCount": pool.gpu_count,
+        "instanceType": pool.instance_type,
+        "superchip": pool.superchip,
+        "autoscaling": pool.autoscaling,
+        "desired": pool.desired,
+        "maximum": pool.maximum,
+        "taints": [msgspec.to_builtins(taint) for taint in pool.taints],
+        "labels": dict(pool.labels),
+        "zones": sorted(pool.zones),
+        "cluster": pool.cluster,
+        "deleting": pool.deleting,
+        "unusable": pool.unusable,
+    }
+    return {key: value for key, value in plain.items() if value is not None}
