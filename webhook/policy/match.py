@@ -1,4 +1,4 @@
-"""``match`` and ``exempt``, compiled: does a policy look at this request, and is the request let through?"""
+"""Decide whether a policy's compiled ``match`` and ``exempt`` apply to a request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 SAME_OBJECT: Final = frozenset({"", "approval", "ephemeralcontainers", "finalize", "resize", "status"})
-"""Subresources that have the object of their resource, and its labels. The labels of others, of an Eviction, are what
-the one who asks writes there; the options of a CONNECT have none."""
+"""Subresources whose requests carry the object itself, with its labels.
+
+Others carry another object: an Eviction, whose labels the requester chooses, or the options of a CONNECT, which have
+none.
+"""
 
 
 def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
-    """A selector from its document; None: no restriction, as an empty one is."""
+    """Compile a label selector. Return None for a missing or empty one, which selects everything."""
     if spec is None or not (spec.match_labels or spec.match_expressions):
         return None
     equal = ((key, "In", (value,)) for key, value in spec.match_labels.items())
@@ -31,10 +34,11 @@ def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
 
 
 def namespace_of(request: Request) -> str | None:
-    """The namespace that the namespace parts ask about; None: the object is in none, and they do not restrict it.
+    """Return the namespace that a policy's namespace fields apply to. Return None for cluster-scoped objects.
 
-    A Namespace is in itself, and the API server says so, unless it makes the name: then that is only the name of the
-    request to validating webhooks, and before that nobody knows it.
+    A Namespace is in itself. The API server gives its name as the namespace of the request, except where it generates
+    the name (``generateName``): validating webhooks then see it only as the name of the request, mutating ones not at
+    all.
     """
     if request.namespace:
         return request.namespace
@@ -42,18 +46,18 @@ def namespace_of(request: Request) -> str | None:
 
 
 def is_namespace(request: Request) -> bool:
-    """Is the request about a Namespace itself?"""
+    """Return whether the request is about a Namespace itself."""
     return (request.resource.group, request.resource.resource) == ("", "namespaces")
 
 
 def service_account(user: str) -> str:
-    """A service account as ``namespace:name``; empty: the user is none."""
+    """Return a service account user as ``namespace:name``. Return an empty string for other users."""
     account = user.removeprefix(SERVICE_ACCOUNT)
     return account if account != user and account.count(":") == 1 else ""
 
 
 class Matcher:
-    """The parts of ``match`` that the index does not answer: API versions, namespaces, selectors."""
+    """Hold the parts of ``match`` that the index does not answer: namespaces and selectors."""
 
     __slots__ = ("_exclude", "_include", "_namespace_selector", "_object_selector", "trivial")
 
@@ -65,11 +69,11 @@ class Matcher:
         self.trivial = not (self._include or self._exclude or self._namespace_selector or self._object_selector)
 
     def names(self, namespace: str) -> bool:
-        """Does the policy name this very namespace? A glob does not."""
+        """Return whether ``match`` includes this namespace by its exact name, not by a glob."""
         return namespace in self._include.patterns
 
     def why_not_in(self, namespace: str) -> str:
-        """Why the policy looks at nothing in a namespace of this name; empty where it may."""
+        """Return why the policy ignores namespaces of this name. Return an empty string if it may apply there."""
         if self._include and not self._include.match(namespace):
             return f"match.namespaces.include does not name {_named(namespace)}"
         if self._exclude.match(namespace):
@@ -77,7 +81,7 @@ class Matcher:
         return ""
 
     def could_select_with_others(self, namespace_labels: Mapping[str, str]) -> bool:
-        """Does the policy look away from a namespace only for labels that it may have beside these?"""
+        """Return whether labels beside these could make ``namespaceSelector`` select the namespace."""
         selector = self._namespace_selector
         return selector is not None and selector.could_match_with_others(namespace_labels)
 
@@ -87,14 +91,14 @@ class Matcher:
         namespace_labels: Callable[[], Mapping[str, str]] | None,
         labels: Callable[[], Iterable[Mapping[str, str]]],
     ) -> str:
-        """Why the policy does not look at the object, in the words of the policy file; empty when it does.
+        """Return why the policy ignores the object, naming the field of ``match``. Return an empty string if it applies.
 
         A cluster-scoped object has no namespace, and the namespace parts do not restrict it, as in Kubernetes.
 
         Args:
-            namespace: of the request, as `namespace_of` says.
-            namespace_labels: gives the labels of that namespace; None: they are not known, and not asked for.
-            labels: gives the labels of the object, and of the old one.
+            namespace: the result of `namespace_of`.
+            namespace_labels: returns the labels of that namespace; None if they are unknown.
+            labels: returns the labels of the object, then those of the old object.
         """
         if namespace is not None:
             if left_out := self.why_not_in(namespace):
@@ -109,12 +113,12 @@ class Matcher:
 
 
 class Exemption:
-    """One entry of ``exempt``, or a document of kind Exemption.
+    """Hold one entry of ``exempt``, or one Exemption document.
 
     Args:
         spec: the entry.
-        name: what it is called: ``exempt[0]``, or ``Exemption team-a``.
-        place: where it is written: file and line.
+        name: its name for people: ``exempt[0]``, or ``Exemption team-a``.
+        place: the file and line where it is written.
     """
 
     __slots__ = (
@@ -146,18 +150,18 @@ class Exemption:
         return f"{self.reason} (until {self.expires})" if self.expires is not None else self.reason
 
     def is_for(self, namespace: str) -> bool:
-        """May it let anything through in the namespace of this name?"""
+        """Return whether the exemption can apply in a namespace of this name."""
         return not self._namespaces or self._namespaces.match(namespace)
 
     def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:  # noqa: PLR0911 - one for each part
-        """The first part of the entry that does not hold today, by its name in the policy file; empty: all do.
+        """Return the first field of the entry that does not hold today. Return an empty string if all hold.
 
-        An unknown user has no exemption by user, group or account, and an object without a name none by name.
+        An unknown user is exempt by no user, group or service account, and an object without a name by no name.
 
         Args:
             request: who asks for what.
-            labels: gives the labels of the object, and of the old one.
-            today: in UTC.
+            labels: returns the labels of the object, then those of the old object.
+            today: the day in UTC.
         """
         if self.expires is not None and today > self.expires:
             return "expires"
@@ -187,9 +191,9 @@ def _named(namespace: str) -> str:
 
 
 def resource_matches(pattern: str, path: str) -> bool:
-    """Does a resource of a rule match ``pods`` or ``nodepools/scale``, or all that another such pattern matches?
+    """Return whether a rule's resource pattern matches a resource, or everything that another pattern matches.
 
-    As in the API server: ``*`` leaves subresources out, and ``pods/*`` is Pods and all their subresources.
+    As in the API server, ``*`` does not match subresources, and ``pods/*`` matches Pods and all their subresources.
 
     Source: ``rules.Matcher`` in k8s.io/apiserver, pkg/admission/plugin/webhook/predicates/rules/rules.go
     """
@@ -199,25 +203,25 @@ def resource_matches(pattern: str, path: str) -> bool:
 
 
 class Naming(Protocol):
-    """A resource rule, as it is written or compiled."""
+    """Describe a resource rule, as it is written or compiled."""
 
     @property
     def api_groups(self) -> tuple[str, ...]:
-        """With ``*`` for all."""
+        """Return the API groups; ``*`` stands for all."""
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Patterns, as `resource_matches` takes them."""
+        """Return the resource patterns, as `resource_matches` takes them."""
 
 
 def is_named(rule: Naming, group: str, path: str) -> bool:
-    """Does the rule name the resource, on whatever operation?"""
+    """Return whether the rule names the resource for any operation."""
     in_group = group in rule.api_groups or "*" in rule.api_groups
     return in_group and any(resource_matches(pattern, path) for pattern in rule.resources)
 
 
 def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]:
-    """Those of the versions in which the resource may be served; of a custom resource nobody knows: all."""
+    """Return those of the versions that may serve the resource. Return all for a custom resource."""
     resource = path.partition("/")[0]
     known = versions_of(group, resource) if resource_named(group, resource) is not None else None
     return [each for each in versions if not known or each in {"*", *known}]

@@ -1,8 +1,8 @@
-"""Does a Pod target spot, and which pools can it land on? Asked by every rule about spot Pods.
+"""Decide whether a Pod targets spot capacity, and which spot pools can run it.
 
-A Pod targets spot by its label or its namespace's, by an annotation that names a spot pool, or by a selector of its own
-that names what tells spot from other capacity and admits only spot. Where nothing of that is said, it does not, even if
-every pool is spot.
+A Pod targets spot by its own label or its namespace's, by an annotation that names a spot pool, or by a nodeSelector or
+required affinity that names a key which tells spot from other capacity and admits only spot. A Pod without such a
+constraint does not target spot, even if every pool is spot.
 """
 
 from __future__ import annotations
@@ -52,19 +52,20 @@ _KIND_LENGTH: Final = 4096
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A Pod that targets spot.
+    """Describe how a Pod targets spot, and the spot nodes that can run it.
 
     Attributes:
-        preferred: spot-preferred: spot first, on-demand when there is none.
+        preferred: the Pod says ``spot-preferred``: spot first, on-demand if there is none.
         because: how it targets spot, as a phrase for people: "label spotgate.dev/capacity: spot".
-        providers: those of the pools that it can land on, or that stand in for them; else all that are in play.
-        pools: the spot pools it can land on; empty: none of those that are known. None: the pools are not known
-            (or the provider's can't be seen in a cluster) and the providers' own labels and taints stand for them.
-        nodes: the spot nodes of ``pools``, and of the providers whose pools can't be seen; empty: there are none, or it
-            is not known where the Pod can land.
-        refused: the other spot pools that were looked at, each with why the Pod can't land there.
-        gpu: it requests GPUs; None: a resource claim may be for one.
-        pinned: its own nodeSelector or affinity keeps it to these nodes. Unlike the rest, injection changes this.
+        providers: the providers of ``nodes``; all that are in play if there are no nodes.
+        pools: the spot pools that can run the Pod. None if the pools are unknown, or the provider's can't be seen in a
+            cluster: then the providers' own labels and taints stand for them.
+        nodes: the spot nodes of ``pools`` and of the providers whose pools can't be seen; empty if there are none, or
+            if nothing is known of them.
+        refused: the other spot pools, each with why it can't run the Pod.
+        gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
+        pinned: whether the Pod's own nodeSelector or affinity keeps it to these nodes. Only this changes when spotgate
+            injects a selector.
     """
 
     preferred: bool
@@ -78,12 +79,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
-    """A Pod that does not target spot, or is never touched; and why, as a phrase for people.
+    """Say why a Pod does not target spot, or is never changed.
 
     Attributes:
-        because: the phrase.
-        untouchable: it is none of our business, whatever it says.
-        unknown: whether it targets spot can't be told, as the node pools are unknown.
+        because: the reason, as a phrase for people.
+        untouchable: spotgate never changes this Pod, whatever it says.
+        unknown: the node pools are unknown, so the Pod may target spot.
     """
 
     because: str
@@ -107,15 +108,15 @@ def target_of(
     provider: str = "",
     tolerating: bool = False,
 ) -> Target | NotTargeting:
-    """How a Pod targets spot.
+    """Return how a Pod targets spot and where it can run, or why it does not target spot.
 
     Args:
-        pod: the Pod, before or after injection: the answer is the same.
-        namespace_labels: of its namespace; empty when unknown.
-        view: the cluster.
-        providers: all providers of the bundle.
-        provider: the one that a policy names for clusters that show none; empty: none.
-        tolerating: tolerating a provider's spot taint by name is targeting.
+        pod: the Pod, before or after injection: the result is the same.
+        namespace_labels: the labels of its namespace; empty if unknown.
+        view: the state of the cluster.
+        providers: all providers of the bundle, by name.
+        provider: the provider that a policy names for clusters that show none; empty for none.
+        tolerating: a Pod that tolerates a provider's spot taint by name targets spot.
     """
     never = untouchable(pod, providers)
     if never:
@@ -144,15 +145,15 @@ def target_of(
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """What an answer depends on beside the supply and its providers.
+    """Hold everything an answer depends on beside the spot capacity and its providers.
 
     Attributes:
-        kind: of the Pod.
-        asked: spot or spot-preferred; None: neither Pod nor namespace says so.
-        inherited: the Pod itself does not say so.
-        named: the pool that its annotation names.
-        shown: providers that are in play.
-        spot_shown: those whose spot Nodes it shows.
+        kind: the result of `_kind`.
+        asked: spot or spot-preferred; None if neither the Pod nor its namespace says so.
+        inherited: only the namespace says so.
+        named: the pool that the Pod's annotation names.
+        shown: the providers that are in play.
+        spot_shown: the providers whose spot Nodes the cluster shows.
         provider: see `target_of`; ``tolerating`` as well.
     """
 
@@ -167,7 +168,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 def _kind(pod: Pod, named: str | None) -> bytes:
-    """All of a Pod that `_answer` reads: Pods of one kind have one answer."""
+    """Return everything of a Pod that `_answer` reads, so that equal Pods share one answer."""
     spec = pod.spec
     resources = [
         container.resources
@@ -183,7 +184,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 @lru_cache(maxsize=_STATES)
 def _remembered(supply: Supply) -> dict[_Question, Target | NotTargeting]:  # noqa: ARG001 - the key
-    """The answers beside this supply, empty at first."""
+    """Return the answers that are cached for this state of the node pools."""
     return {}
 
 
@@ -219,7 +220,7 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
 
 
 def untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
-    """Why a Pod is never touched, as a phrase; empty where it is not so."""
+    """Return why spotgate never changes a Pod, as a phrase. Return an empty string if it may."""
     if pod.spec.nodeName:
         return "it is bound to a node already"
     owner = pod.controller
@@ -235,7 +236,7 @@ def untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
 
 
 def _selected_by(pod: Pod) -> set[str]:
-    """Keys of the node labels that its own nodeSelector or required affinity names."""
+    """Return the keys of the node labels that the Pod's nodeSelector or required affinity names."""
     if not constrained(pod.spec):
         return set()
     return {each.key for term in terms_of(pod.spec) for each in term.requirements}
@@ -244,7 +245,7 @@ def _selected_by(pod: Pod) -> set[str]:
 def own_choice(
     pod: Pod, terms: tuple[Term, ...], supply: Supply, providers: Mapping[str, Provider]
 ) -> str | NotTargeting:
-    """How a Pod targets spot by its annotation, or else by its own nodeSelector or affinity, as a phrase."""
+    """Return how a Pod targets spot by its annotation, or else by its own nodeSelector or affinity, as a phrase."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
         if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(named) for nodes in supply.spot):
@@ -265,7 +266,7 @@ def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[st
 
 
 def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
-    """The providers whose spot label the Pod's own constraints demand, whichever of their terms holds."""
+    """Return the providers whose spot label every term of the Pod's own constraints demands."""
     found: dict[str, Provider] = {}
     for term in terms:
         demanded = {name: each for name, each in providers.items() if demands_spot(term, each)}
@@ -276,13 +277,13 @@ def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tup
 
 
 def _shown_or_named(shown: frozenset[str], providers: Mapping[str, Provider], named: str) -> tuple[Provider, ...]:
-    """Return the providers that the cluster shows; where it shows none, the one that a policy names."""
+    """Return the providers that the cluster shows. If it shows none, return the one that the policy names."""
     names = shown or {named}
     return tuple(each for name, each in providers.items() if name in names)
 
 
 def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:
-    """How a Pod targets spot by tolerating a spot taint by name, as a phrase; empty where it does not."""
+    """Return how a Pod targets spot by tolerating a spot taint by name. Return an empty string if it does not."""
     names = {provider.name for provider in playing}
     for taint, provider in supply.taints:
         if names and provider not in names:
@@ -293,7 +294,7 @@ def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:
 
 
 def kept(pod: Pod) -> frozenset[str]:
-    """What the Pod asks to be left as it is; also words that are none of `KEEP_WORDS`, as they are written."""
+    """Return what the Pod asks spotgate to leave as it is, as written; unknown words are included."""
     text = pod.annotations.get(KEEP_ANNOTATION)
     if text is None:
         return frozenset()
