@@ -91,7 +91,7 @@ class Matcher:
         namespace_labels: Callable[[], Mapping[str, str]] | None,
         labels: Callable[[], Iterable[Mapping[str, str]]],
     ) -> str:
-        """Return why the policy ignores the object, naming the field of ``match``. Return an empty string if it applies.
+        """Return why the policy ignores the object. Return an empty string if it applies.
 
         A cluster-scoped object has no namespace, and the namespace parts do not restrict it, as in Kubernetes.
 
