@@ -33,7 +33,7 @@ from webhook.policy.loader import load_documents
 from webhook.policy.match import Exemption, Matcher
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import workloads_in
-from webhook.rules.protocol import Asking, Facts, Mutator, PolicyKind, ResourceRule, Validator
+from webhook.rules.protocol import Facts, HasNeeds, Mutator, PolicyKind, ResourceRule, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -169,7 +169,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
     facts = Facts(providers, workloads_in(documents, problems))
     written = [each for each in documents if each.kind in policy_kinds()]
     exemptions = [each for each in documents if each.kind == EXEMPTION]
-    problems += _naming_nothing(exemptions, names)
+    problems += _unmatched_names(exemptions, names)
     shared = [
         (Globs(each.spec.policies), _exemption(each, ("spec",), each.spec, f"{EXEMPTION} {each.name}"))
         for each in exemptions
@@ -196,7 +196,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
     )
 
 
-def _naming_nothing(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:
+def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:
     """What Exemption documents name and no policy is called."""
     for document in exemptions:
         for number, glob in enumerate(document.spec.policies):
@@ -222,7 +222,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
     spec: PolicySpec = document.spec
     rule = kind.compile(spec, facts)
     mutator = rule if isinstance(rule, Mutator) else None
-    if kind.pods_alone or mutator is not None:
+    if kind.pods_only or mutator is not None:
         _refuse_other_than_pods(spec, changes=mutator is not None)
     declared = spec.match.resource_rules
     return Policy(
@@ -245,7 +245,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
         mutator=mutator,
         validator=rule if isinstance(rule, Validator) else None,
         guards_namespaces=kind.guards_namespaces,
-        needs=rule.needs if isinstance(rule, Asking) else kind.needs,
+        needs=rule.needs if isinstance(rule, HasNeeds) else kind.needs,
         template_outcome=kind.template_outcome,
         unknown_outcome=kind.unknown_outcome,
         counts_replicas=kind.counts_replicas,

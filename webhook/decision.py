@@ -124,7 +124,7 @@ class Trace(Protocol):
         """Note one step."""
 
 
-class Silence:
+class NoTrace:
     """The trace nobody reads."""
 
     __slots__ = ()
@@ -133,10 +133,10 @@ class Silence:
         """Drop it."""
 
 
-SILENCE: Final = Silence()
+NO_TRACE: Final = NoTrace()
 
 
-class Recording:
+class RecordedTrace:
     """A trace that keeps what was said, as ``(policy, where, text)``; the engine sets policy and where."""
 
     __slots__ = ("policy", "steps", "where")

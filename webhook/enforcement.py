@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
-    from webhook.subject import Judged
+    from webhook.subject import RequestSubject
 
 
 _ACCOUNT: Final = "system:serviceaccount:kube-system:"
@@ -41,7 +41,7 @@ NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}
 """They clean up; a denial would leave a namespace or an orphan behind for ever."""
 
 
-class Undecided(NamedTuple):
+class UnknownMatch(NamedTuple):
     """Why nobody can tell whether a policy looks at an object.
 
     Attributes:
@@ -57,7 +57,7 @@ class Undecided(NamedTuple):
     fix: str
 
     @classmethod
-    def of_selector(cls, namespace: str) -> Undecided:
+    def of_selector(cls, namespace: str) -> UnknownMatch:
         """Build it for a namespace of which nobody gave the labels."""
         return cls(
             "object/namespace-unknown",
@@ -67,7 +67,7 @@ class Undecided(NamedTuple):
         )
 
     @classmethod
-    def of_owner(cls, namespace: str, view: ClusterView) -> Undecided:
+    def of_owner(cls, namespace: str, view: ClusterView) -> UnknownMatch:
         """Build it for a namespace that a provider has for itself, if the cluster is one of that provider's."""
         return cls(
             "object/namespace-owner-unknown",
@@ -77,7 +77,7 @@ class Undecided(NamedTuple):
         )
 
 
-class Settling:
+class FindingBuilder:
     """Makes the findings of one request.
 
     Args:
@@ -89,7 +89,7 @@ class Settling:
     """
 
     def __init__(
-        self, subject: Judged, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
+        self, subject: RequestSubject, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
     ) -> None:
         self._request = subject.request
         self._subject = subject
@@ -99,7 +99,13 @@ class Settling:
         self._of_workload = of_workload
 
     def finding(
-        self, policy: Policy, violation: Violation, subject: Judged, where: str, *, undecided: Undecided | None
+        self,
+        policy: Policy,
+        violation: Violation,
+        subject: RequestSubject,
+        where: str,
+        *,
+        unknown_match: UnknownMatch | None,
     ) -> Finding:
         """What becomes of a violation.
 
@@ -108,13 +114,13 @@ class Settling:
             violation: as its rule says it.
             subject: in what.
             where: the field path of that in the object of the request.
-            undecided: why nobody knows whether the policy looks there at all.
+            unknown_match: why nobody knows whether the policy looks there at all.
         """
         outcome = min(violation.outcome, policy.enforcement)
         if subject.template:
             outcome = min(outcome, policy.template_outcome)
-        if undecided:
-            violation = _if_it_looks(policy, violation, outcome, undecided)
+        if unknown_match:
+            violation = _if_it_looks(policy, violation, outcome, unknown_match)
         detail = violation.detail
         if violation.unknown:
             outcome = min(outcome, Outcome.INDETERMINATE if self._context.offline else policy.unknown_outcome)
@@ -126,7 +132,7 @@ class Settling:
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
             policy=policy.name,
-            id=undecided.id if undecided else f"{policy.slug}/{violation.id}",
+            id=unknown_match.id if unknown_match else f"{policy.slug}/{violation.id}",
             outcome=outcome,
             reason=_cut(violation.reason),
             detail=_cut(detail),
@@ -211,17 +217,17 @@ class Settling:
         return f"{BREAK_GLASS} has no effect: {why}."
 
 
-def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, undecided: Undecided) -> Violation:
+def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
     """Return the violation as one that counts only if the policy looks there."""
     if policy.mutator is not None:
         said = "Nothing was injected. As it is"
     else:
-        said = f"{undecided.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
+        said = f"{unknown_match.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
     return replace(
         violation,
-        reason=undecided.reason,
+        reason=unknown_match.reason,
         detail=f"{said}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
-        fix=undecided.fix,
+        fix=unknown_match.fix,
         yaml="",
         unknown=True,
     )
@@ -253,7 +259,7 @@ def _is_plain(step: str | int) -> bool:
     return isinstance(step, str) and step.isidentifier() and resolve(step) == step
 
 
-def _why_lowered(policy: Policy, violation: Violation, subject: Judged) -> str:
+def _why_lowered(policy: Policy, violation: Violation, subject: RequestSubject) -> str:
     """Why a finding weighs less than the policy's enforcement would have it, as a phrase; empty: it does not."""
     outcome = min(violation.outcome, policy.enforcement)
     if subject.template and policy.template_outcome < outcome:

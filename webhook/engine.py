@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from webhook.bounds import DECODED_AT_MOST, READ_AT_MOST, Counts, OverBoundError
 from webhook.context import Phase
-from webhook.decision import ENGINE, NOTHING, SILENCE, Decision, Finding, Outcome, Recording, Violation
+from webhook.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding, Outcome, RecordedTrace, Violation
 from webhook.documents import field_path
-from webhook.enforcement import Settling, Undecided
+from webhook.enforcement import FindingBuilder, UnknownMatch
 from webhook.kube.affinity import Answer
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
@@ -30,7 +30,7 @@ from webhook.patch import Recorder, pointer
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null
 from webhook.rules.protocol import NO_NEEDS
-from webhook.subject import Judged
+from webhook.subject import RequestSubject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
         return NOTHING
     evaluation = _Evaluation(request, index, context, route)
     namespace = evaluation.namespace or ""
-    if index.never_touches(request, context.view):
+    if index.is_in_system_namespace(request, context.view):
         evaluation.in_system_namespace(route.direct)
         return evaluation.decision()
     # A trace tells of the policies that are left out, too.
@@ -87,7 +87,7 @@ def _malformed(error: MalformedObjectError) -> Decision:
     return Decision(findings=(finding,), malformed=True)
 
 
-def _readable(template: object) -> Pod | None:
+def _parse_old_template(template: object) -> Pod | None:
     """What a pod template was before; None where it was not there, or could not be read: then all of it is new."""
     if template is None:
         return None
@@ -110,9 +110,9 @@ class _Evaluation:
         self.only_warns = False
         self.index = index
         self.context = context
-        self.recording = Recording() if context.trace else None
-        self.trace: Trace = self.recording or SILENCE
-        self.subject = Judged(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
+        self.recording = RecordedTrace() if context.trace else None
+        self.trace: Trace = self.recording or NO_TRACE
+        self.subject = RequestSubject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
@@ -151,7 +151,7 @@ class _Evaluation:
         self.trace.say("not judged: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
-        subject = self.subject = self.subject.labels_alone()
+        subject = self.subject = self.subject.with_labels_only()
         self._validate(tuple(policy for policy in direct if policy.any_size), subject, "")
         self.guard_break_glass(self.route.guards)
         over = Violation(
@@ -167,7 +167,7 @@ class _Evaluation:
             *((each, min(most, each.template_outcome)) for each in projected),
         ]
         found = [
-            self._settling.finding(policy, replace(over, outcome=outcome), subject, "", undecided=None)
+            self._builder.finding(policy, replace(over, outcome=outcome), subject, "", unknown_match=None)
             for policy, outcome in outcomes
             if policy.validator is not None and not (self._is_foreign(policy) or self._is_exempt(policy, subject))
         ]
@@ -235,7 +235,7 @@ class _Evaluation:
         namespace_labels = None if self._namespace_is_unknown else self._namespace_labels
         labels = self.subject.labels
         looking = [each for each in policies if not each.matcher.why_not(self.namespace, namespace_labels, labels)]
-        if found := self._settling.break_glass_written(looking):
+        if found := self._builder.break_glass_written(looking):
             self.findings.append(found)
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
@@ -250,10 +250,10 @@ class _Evaluation:
             recorder = Recorder()
             said = len(self.recording.steps) if self.recording is not None else 0
             self._mutate(policies, subject, recorder)
-            if subject.kept and self.recording is not None:
+            if subject.unchanged and self.recording is not None:
                 del self.recording.steps[said:]  # nothing comes of it: it stays as it is
             subject.changes = recorder.operations
-            self._validate(counting if subject.kept else policies, subject, field_path(found.path))
+            self._validate(counting if subject.unchanged else policies, subject, field_path(found.path))
             if self.request.kind.kind in LABELLED_BY_TEMPLATE:
                 self._leave_out_copied(subject.pod.labels, found.path)
 
@@ -268,21 +268,23 @@ class _Evaluation:
                 or (each.policy, f"{field_path(path)}.{each.field}") not in said
             ]
 
-    def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, Judged]]:
+    def _templates(
+        self, workload: Workload, counting: tuple[Policy, ...]
+    ) -> Iterator[tuple[FoundTemplate, RequestSubject]]:
         """Each pod template as the Pod it will become.
 
         One that an UPDATE leaves as it is says nothing new, but to policies that count how many Pods are made of it.
         """
-        templates = self._found(workload, self.subject.object)
-        there = self._found(workload, self.subject.old_object)
+        templates = self._find_templates(workload, self.subject.object)
+        there = self._find_templates(workload, self.subject.old_object)
         recounted = bool(counting and there) and self._has_fewer_replicas()
         before = {found.identity: found.value for found in there}
         # Wherever it was: templates without names are numbered, and removing one moves those behind it.
         known = {_encoder.encode(found.value) for found in there}
         counts = Counts()
         for found in templates:
-            kept = bool(there) and _encoder.encode(found.value) in known
-            if kept and not recounted:
+            unchanged = bool(there) and _encoder.encode(found.value) in known
+            if unchanged and not recounted:
                 self._say_of_template(found, "the request leaves it as it is: it is not judged again")
                 continue
             try:
@@ -293,9 +295,9 @@ class _Evaluation:
                 # The API server has no types for most custom resources: their own controller refuses the Pods.
                 self._unreadable(error)
                 continue
-            old_pod = _readable(before.get(found.identity))
-            subject = Judged.of_template(self.subject, pod, old_pod, path=found.path)
-            subject.kept = kept
+            old_pod = _parse_old_template(before.get(found.identity))
+            subject = RequestSubject.of_template(self.subject, pod, old_pod, path=found.path)
+            subject.unchanged = unchanged
             yield found, subject
 
     def _has_fewer_replicas(self) -> bool:
@@ -310,7 +312,7 @@ class _Evaluation:
             self.recording.where = field_path(found.path)
             self.recording.say(text)
 
-    def _found(self, workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
+    def _find_templates(self, workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
         found = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
         if len(found) > TEMPLATES_AT_MOST:
             reason = f"there are more than the {TEMPLATES_AT_MOST} pod templates that are judged"
@@ -330,31 +332,33 @@ class _Evaluation:
             )
         )
 
-    def _mutate(self, policies: tuple[Policy, ...], subject: Judged, recorder: Recorder) -> None:
+    def _mutate(self, policies: tuple[Policy, ...], subject: RequestSubject, recorder: Recorder) -> None:
         editor: PodEditor | None = None
         for policy in policies:
-            if policy.mutator is None or not self._looks(policy, subject):
+            if policy.mutator is None or not self._applies(policy, subject):
                 continue
             if policy.enforcement is Outcome.AUDIT:
                 subject.trace.say("enforcement is audit: nothing is changed")
                 continue
-            if self._undecided(policy):
+            if self._unknown_match(policy):
                 continue
             if editor is None:
                 editor = PodEditor(subject.pod, recorder)
             recorder.policy = policy.name
             policy.mutator.mutate(subject, editor, self.context)
 
-    def _validate(self, policies: tuple[Policy, ...], subject: Judged, where: str) -> None:
+    def _validate(self, policies: tuple[Policy, ...], subject: RequestSubject, where: str) -> None:
         for policy in policies:
-            if policy.validator is None or not self._looks(policy, subject):
+            if policy.validator is None or not self._applies(policy, subject):
                 continue
             for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
-                undecided = self._undecided(policy)
-                self.unknown += violation.unknown or undecided is not None
-                self.findings.append(self._settling.finding(policy, violation, subject, where, undecided=undecided))
+                unknown_match = self._unknown_match(policy)
+                self.unknown += violation.unknown or unknown_match is not None
+                self.findings.append(
+                    self._builder.finding(policy, violation, subject, where, unknown_match=unknown_match)
+                )
 
-    def _looks(self, policy: Policy, subject: Judged) -> bool:
+    def _applies(self, policy: Policy, subject: RequestSubject) -> bool:
         """Does the policy look at this subject, and is the subject not exempt from it?"""
         request = self.request
         if self.recording is not None:
@@ -363,17 +367,17 @@ class _Evaluation:
         if self._is_foreign(policy):
             self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
             return False
-        if self.route.particular and (why_not := policy.why_not_request(request, template=subject.template)):
+        if self.route.restricted and (why_not := policy.why_not_request(request, template=subject.template)):
             self.trace.say("%s", why_not)
             return False
         if not policy.matcher.trivial:
-            undecided = self._is_undecided(policy)
-            namespace_labels = None if undecided else self._namespace_labels
+            unknown_match = self._is_match_unknown(policy)
+            namespace_labels = None if unknown_match else self._namespace_labels
             why_not = policy.matcher.why_not(self.namespace, namespace_labels, subject.labels)
             if why_not:
                 self.trace.say("%s", why_not)
                 return False
-            if undecided:
+            if unknown_match:
                 text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
                 self.trace.say(text, request.namespace)
         return not self._is_exempt(policy, subject)
@@ -382,7 +386,7 @@ class _Evaluation:
         """Is it about a namespace of the provider's own, and the policy does not guard those?"""
         return self._owner is Answer.YES and not (self.only_warns or policy.guards_namespaces)
 
-    def _is_exempt(self, policy: Policy, subject: Judged) -> bool:
+    def _is_exempt(self, policy: Policy, subject: RequestSubject) -> bool:
         for exemption in policy.exemptions:
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:
@@ -394,24 +398,26 @@ class _Evaluation:
         return False
 
     @cached_property
-    def _settling(self) -> Settling:
+    def _builder(self) -> FindingBuilder:
         of_workload = (self.request.resource.group, self.request.path) in self.index.workloads
-        return Settling(self.subject, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload)
+        return FindingBuilder(
+            self.subject, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload
+        )
 
     @cached_property
     def _owner(self) -> Answer:
         """Is the namespace a provider's own? `decide` leaves out those that are, but for Namespaces themselves."""
         return self.index.system_namespace(self.namespace or "", self.context.view)
 
-    def _undecided(self, policy: Policy) -> Undecided | None:
+    def _unknown_match(self, policy: Policy) -> UnknownMatch | None:
         """Why nobody can tell whether the policy looks there; None: it does."""
         if self._owner is Answer.UNKNOWN and not (is_namespace(self.request) and policy.guards_namespaces):
-            return Undecided.of_owner(self.namespace or "", self.context.view)
-        if not policy.matcher.trivial and self._is_undecided(policy):
-            return Undecided.of_selector(self.request.namespace)
+            return UnknownMatch.of_owner(self.namespace or "", self.context.view)
+        if not policy.matcher.trivial and self._is_match_unknown(policy):
+            return UnknownMatch.of_selector(self.request.namespace)
         return None
 
-    def _is_undecided(self, policy: Policy) -> bool:
+    def _is_match_unknown(self, policy: Policy) -> bool:
         """Does the policy look away only because nobody gave the labels of the namespace, which has its name alone?"""
         return self._namespace_is_unknown and policy.matcher.could_select_with_others(self._namespace_labels())
 

@@ -17,7 +17,7 @@ from webhook.kube.affinity import Answer
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import is_namespace, namespace_of, served_versions
 from webhook.review import OPERATIONS
-from webhook.rules.protocol import NO_NEEDS, Mutator, Particulars, Validator
+from webhook.rules.protocol import NO_NEEDS, Mutator, RequestAttributes, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,26 +91,26 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def matches_templates(self) -> bool:
         """May it look at the Pods that are made of pod templates?"""
-        return self.matches(*_POD) and any(rule.names(*_POD) and not rule.unfit(_TEMPLATE) for rule in self.rules)
+        return self.matches(*_POD) and any(rule.names(*_POD) and not rule.mismatch(_TEMPLATE) for rule in self.rules)
 
     def judges_templates(self) -> bool:
         """Does it judge pod templates, as the Pods that they become?"""
-        excluded = any(each.names(*_POD) and not each.unfit(_TEMPLATE) for each in self.exclude)
+        excluded = any(each.names(*_POD) and not each.mismatch(_TEMPLATE) for each in self.exclude)
         return self.matches_templates() and not excluded
 
-    def leaves_out(self, operation: str, group: str, path: str) -> bool:
+    def excludes(self, operation: str, group: str, path: str) -> bool:
         """Does it exclude all requests of this kind?"""
         return self._excluding(operation, group, path) is not None
 
     def _excluding(self, operation: str, group: str, path: str) -> int | None:
         """The number of the rule that excludes all requests of this kind; None: none does."""
         numbered = enumerate(self.exclude)
-        return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.particular), None)
+        return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.restricted), None)
 
     @property
-    def particular(self) -> bool:
+    def restricted(self) -> bool:
         """Must each request be compared with its rules?"""
-        return any(rule.particular for rule in (*self.rules, *self.exclude))
+        return any(rule.restricted for rule in (*self.rules, *self.exclude))
 
     def within(self, namespace: str) -> Policy:
         """The policy without exemptions that hold in other namespaces alone."""
@@ -133,27 +133,27 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             request: as it came.
             template: whether it is about a pod template in its object, and so about a Pod that has no name yet.
         """
-        asked = ((request.operation, request.resource.group, request.path), Particulars.of(request))
-        kind, particulars = (_POD, _TEMPLATE) if template else asked
+        asked = ((request.operation, request.resource.group, request.path), RequestAttributes.of(request))
+        kind, attributes = (_POD, _TEMPLATE) if template else asked
         why_not = ""
         for number, rule in enumerate(self.rules):
             if not rule.names(*kind):
                 continue
-            unfit = rule.unfit(particulars)
-            if not unfit:
+            mismatch = rule.mismatch(attributes)
+            if not mismatch:
                 why_not = ""
                 break
-            why_not = why_not or f"match.resourceRules[{number}].{unfit}"
+            why_not = why_not or f"match.resourceRules[{number}].{mismatch}"
         if why_not:
             return why_not
         for number, rule in enumerate(self.exclude):
-            for each, of_each in dict.fromkeys((asked, (kind, particulars))):
+            for each, of_each in dict.fromkeys((asked, (kind, attributes))):
                 if _takes_out(rule, each, of_each):
                     return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
         return ""
 
 
-def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: Particulars) -> bool:
+def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: RequestAttributes) -> bool:
     """Does one of ``excludeResourceRules`` name the request, in whatever version the rule names the resource?
 
     As in the API server with ``matchPolicy: Equivalent``, which takes all versions in which it serves it for the same.
@@ -162,12 +162,12 @@ def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: Particular
         return False
     if asked.version not in rule.api_versions and (served := served_versions(rule.api_versions, *kind[1:])):
         asked = asked._replace(version=served[0])
-    return not rule.unfit(asked)
+    return not rule.mismatch(asked)
 
 
 _POD: Final = ("CREATE", "", "pods")
 _WITH_TEMPLATES: Final = ("CREATE", "UPDATE")
-_TEMPLATE: Final = Particulars("v1", "", in_namespace=True)
+_TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
 """Of the Pods that are made of a pod template; their names are generated."""
 
 
@@ -180,7 +180,7 @@ class Route(msgspec.Struct, frozen=True):
         workload: where the pod templates are.
         guards: policies with ``breakGlass`` that look at the object, whatever is done with it.
         needs: what all of them together ask of the cluster.
-        particular: some policy names API versions, names or a scope, so each request must be compared with it.
+        restricted: some policy names API versions, names or a scope, so each request must be compared with it.
         expressions: expressions go over the object: a team's own, or those of a node pool's reader.
     """
 
@@ -189,7 +189,7 @@ class Route(msgspec.Struct, frozen=True):
     workload: Workload | None
     guards: tuple[Policy, ...]
     needs: Needs
-    particular: bool
+    restricted: bool
     expressions: bool
     _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
 
@@ -296,7 +296,7 @@ class Index:
             return Answer.YES
         return Answer.NO if view.pools is not None else Answer.UNKNOWN
 
-    def never_touches(self, request: Request, view: ClusterView) -> bool:
+    def is_in_system_namespace(self, request: Request, view: ClusterView) -> bool:
         """Is the object in a system namespace, of which no policy may change or deny anything?
 
         A Namespace that is a provider's own is not in itself here: who may make one is for policies to say.
@@ -324,7 +324,7 @@ class Index:
         projected = tuple(
             policy
             for policy in (self.policies if workload is not None else ())
-            if policy.matches_templates() and not policy.leaves_out(operation, group, path)
+            if policy.matches_templates() and not policy.excludes(operation, group, path)
         )
         if mutate:
             projected = tuple(policy for policy in projected if policy.mutator is not None)
@@ -344,6 +344,6 @@ class Index:
             workload,
             guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
-            any(policy.particular for policy in chosen),
+            any(policy.restricted for policy in chosen),
             (group, path) in self._pools or any(policy.expressions for policy in chosen),
         )

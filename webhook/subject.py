@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 
-class Judged:
+class RequestSubject:
     """The object of the request, or one pod template in it, decoded when a rule first asks: a rule's `Subject`.
 
     Attributes:
         path: where in the object the pod template is.
-        kept: an UPDATE leaves the pod template as it is.
+        unchanged: an UPDATE leaves the pod template as it is.
         changes: what the mutating policies do to the pod template, for `shown`.
     """
 
     __slots__ = (
         *("_object", "_old_object", "_old_pod", "_pod", "changes"),
-        *("_at_most", "_metadata", "_whole", "alone"),
-        *("kept", "memo", "operation", "path", "request", "template", "trace"),
+        *("_at_most", "_metadata", "_whole", "labels_only"),
+        *("unchanged", "memo", "operation", "path", "request", "template", "trace"),
     )
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
@@ -45,8 +45,8 @@ class Judged:
         self.trace = trace
         self.operation = request.operation
         self.template = False
-        self.kept = False
-        self.alone = False
+        self.unchanged = False
+        self.labels_only = False
         self.path: tuple[str | int, ...] = ()
         self.memo: dict[str, Any] = {}
         self.changes: list[Operation] = []
@@ -58,7 +58,9 @@ class Judged:
         self._whole = self
 
     @classmethod
-    def of_template(cls, whole: Judged, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]) -> Judged:
+    def of_template(
+        cls, whole: RequestSubject, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]
+    ) -> RequestSubject:
         """The Pod that the template at ``path`` of the whole object will become, on its CREATE."""
         subject = cls(whole.request, whole.trace)
         subject._object = whole.object
@@ -81,14 +83,14 @@ class Judged:
         found: Metadata = memo["metadata"]
         return found
 
-    def labels_alone(self) -> Judged:
+    def with_labels_only(self) -> RequestSubject:
         """Return the object with what may be judged at any size: labels and annotations, as far as these are bounded.
 
         Of an object that is no Pod that is all that could be decoded.
         """
-        subject = Judged(self.request, self.trace)
+        subject = RequestSubject(self.request, self.trace)
         new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
-        subject.alone = True
+        subject.labels_only = True
         subject.memo["metadata"] = old if is_null(self.request.object) else new
         subject._metadata = [new, old]
         subject._pod, subject._old_pod = (_pod_with(each) for each in (new, old))

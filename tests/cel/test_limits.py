@@ -17,10 +17,10 @@ from webhook.cel.sizes import Measured
 from webhook.cel.text import Text
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
-from webhook.decision import SILENCE
+from webhook.decision import NO_TRACE
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.rules.validation.values import values_of
-from webhook.subject import Judged
+from webhook.subject import RequestSubject
 
 if TYPE_CHECKING:
     from webhook.cel.limits import Cost
@@ -190,7 +190,7 @@ def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
         object=msgspec.Raw(json.dumps({"l": NUMBERS[:900]}).encode()),
     )
     context = Context(phase=Phase.VALIDATE, now=datetime.now(UTC), view=ClusterView(pools=()))
-    subject = Judged(request, SILENCE)
+    subject = RequestSubject(request, NO_TRACE)
     expression = "object.l.map(x, x).size() == 900"
     assert 0 < refused(expression, values_of(subject, context, language(), pools=False), 20) < 20
     assert refused(expression, values_of(subject, context, language(), pools=True)) == 1

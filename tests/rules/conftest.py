@@ -12,7 +12,7 @@ import yaml
 
 from webhook.capacity.providers.compile import compile_provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
-from webhook.decision import SILENCE, Trace
+from webhook.decision import NO_TRACE, Trace
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod, decode_pod
 from webhook.kube.workload import Surroundings, surroundings_of
@@ -51,10 +51,10 @@ class FakeSubject:
     pod: Pod
     request: Request = field(default_factory=request_for)
     operation: str = "CREATE"
-    trace: Trace = SILENCE
+    trace: Trace = NO_TRACE
     template: bool = False
-    kept: bool = False
-    alone: bool = False
+    unchanged: bool = False
+    labels_only: bool = False
     path: tuple[str | int, ...] = ()
     old_pod: Pod | None = None
     object: dict[str, Any] | None = None

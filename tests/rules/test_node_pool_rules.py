@@ -23,7 +23,7 @@ from tests.rules.nodepools import (
     subject_of,
     told,
 )
-from webhook.decision import Outcome, Recording
+from webhook.decision import Outcome, RecordedTrace
 from webhook.rules.node_pool_rules.checks import FieldRule
 
 DENY, WARN = Outcome.DENY, Outcome.WARN
@@ -223,7 +223,7 @@ def test_an_update_may_mend_a_pool() -> None:
 
 
 def test_deletions_and_scaling_are_not_its_business() -> None:
-    trace = Recording()
+    trace = RecordedTrace()
     for request in (subject_of(CKS, None, BROKEN), subject_of(CKS, {"spec": {}}, {"spec": {"replicas": 1}}, "scale")):
         request.trace = trace
         assert list(shipped().validate(request, nodepools.CONTEXT)) == []

@@ -29,7 +29,7 @@ from tests.rules.placement import (
 )
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.cluster.protocol import ClusterView
-from webhook.decision import Outcome, Recording
+from webhook.decision import Outcome, RecordedTrace
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
@@ -384,7 +384,7 @@ def test_validation_says_what_a_skipped_mutation_left_out(labels: JSON, pools: t
     ],
 )
 def test_the_trace_says_why(pod: JSON, expected: list[str]) -> None:
-    trace = Recording()
+    trace = RecordedTrace()
     rule().plan(subject_of(pod, trace=trace), context_of(view_of(*CLUSTER)))
 
     assert [text for _, _, text in trace.steps] == expected

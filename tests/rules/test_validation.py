@@ -25,14 +25,14 @@ from webhook.bundle import load_bundle
 from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
-from webhook.decision import SILENCE, Finding, Outcome
+from webhook.decision import NO_TRACE, Finding, Outcome
 from webhook.engine import decide, needs
 from webhook.policy.errors import PolicyErrors
 from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.validation.compiler import Compiler
 from webhook.rules.validation.spec import ValidationSpec
 from webhook.rules.validation.values import values_of
-from webhook.subject import Judged
+from webhook.subject import RequestSubject
 
 JSON = dict[str, Any]
 
@@ -419,7 +419,7 @@ def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
     one, other = view_of(cks_pool("gpu-spot")), view_of(cks_pool("gpu-spot"))
     for view in (one, one, other):
         context = Context(phase=Phase.VALIDATE, now=NOW, view=view)
-        values_of(Judged(request, SILENCE), context, cast("cel.Language", seeing), pools=True)
+        values_of(RequestSubject(request, NO_TRACE), context, cast("cel.Language", seeing), pools=True)
     first, again, changed = seeing.pools
     assert first is again is not changed
     assert first == changed != []

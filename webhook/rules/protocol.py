@@ -41,9 +41,9 @@ class Subject(Protocol):
         operation: CREATE, UPDATE, DELETE or CONNECT; CREATE for every template.
         trace: where to say why the rule did or did not act.
         template: True for a pod template.
-        kept: True for a pod template that the request leaves as it is, while fewer Pods are made of it than before.
+        unchanged: True for a pod template that the request does not change, but makes fewer Pods of.
         path: where the template is in the workload; empty for an object.
-        alone: True where the object is too large, and only its labels are shown.
+        labels_only: True where the object is too large, and only its labels are shown.
         memo: what one rule keeps here for the next that looks at the same subject.
     """
 
@@ -51,9 +51,9 @@ class Subject(Protocol):
     operation: str
     trace: Trace
     template: bool
-    kept: bool
+    unchanged: bool
     path: tuple[str | int, ...]
-    alone: bool
+    labels_only: bool
     memo: dict[str, Any]
 
     @property
@@ -85,7 +85,7 @@ class Subject(Protocol):
         """What is judged as plain JSON: the object, or the template as the Pod it will become, with all changes."""
 
 
-def labelled(subject: Subject) -> str:
+def pod_noun(subject: Subject) -> str:
     """What has a Pod's labels and annotations where they are written, for people."""
     return "the pod template" if subject.template else "the Pod"
 
@@ -107,7 +107,7 @@ class Validator(Protocol):
 
 
 @runtime_checkable
-class Asking(Protocol):
+class HasNeeds(Protocol):
     """A rule whose spec, and not its kind alone, says what it must know of the cluster."""
 
     @property
@@ -116,7 +116,7 @@ class Asking(Protocol):
 
 
 @runtime_checkable
-class Divided(Protocol):
+class HasParts(Protocol):
     """A rule of several parts, of which each may find something: tests of the policy are to have it do so."""
 
     @property
@@ -161,7 +161,7 @@ class Facts(msgspec.Struct, frozen=True):
             raise SpecError(("provider",), f"there is no CapacityProvider `{name}`{hint}; there are: {known}")
 
 
-class Particulars(NamedTuple):
+class RequestAttributes(NamedTuple):
     """What beside operation, group and resource a rule may ask of a request."""
 
     version: str
@@ -169,7 +169,7 @@ class Particulars(NamedTuple):
     in_namespace: bool
 
     @classmethod
-    def of(cls, request: Request) -> Particulars:
+    def of(cls, request: Request) -> RequestAttributes:
         """A Namespace's own request has it as its namespace, and is for a cluster-scoped object all the same."""
         in_namespace = bool(request.namespace) and not is_namespace(request)
         return cls(request.resource.version, request.name, in_namespace)
@@ -186,15 +186,15 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = "*"
 
     def names(self, operation: str, group: str, path: str) -> bool:
-        """Does it name requests of this kind? Its other parts are compared by `unfit`."""
+        """Does it name requests of this kind? Its other parts are compared by `mismatch`."""
         return (operation in self.operations or "*" in self.operations) and is_named(self, group, path)
 
     @property
-    def particular(self) -> bool:
+    def restricted(self) -> bool:
         """Does it name some requests of a kind, and others not?"""
         return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
 
-    def unfit(self, asked: Particulars) -> str:
+    def mismatch(self, asked: RequestAttributes) -> str:
         """The part that does not name the request, and what it does not name; empty: all do."""
         if "*" not in self.api_versions and asked.version not in self.api_versions:
             return f"apiVersions does not name {asked.version}"
@@ -261,7 +261,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
         expressions: a team's own expressions go over the whole object, and take longer the larger it is.
         any_size: it judges labels, also those of an object that is too large to be judged otherwise.
-        pods_alone: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
+        pods_only: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
             that change Pods.
         writes: the fields of a Pod that it may change, as path expressions of jq.
         not_exported: why ``export vap`` leaves its policies out, if it does: "not exported: ..."
@@ -279,7 +279,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     guards_namespaces: bool = False
     expressions: bool = False
     any_size: bool = False
-    pods_alone: bool = False
+    pods_only: bool = False
     writes: tuple[str, ...] = ()
     not_exported: str = "its kind can not be"
 

@@ -134,7 +134,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
     notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
     left_out = bundle.index.left_out(request)
     unasked = {policy.name for policy, _ in left_out}
-    if bundle.index.never_touches(request, judged.view):
+    if bundle.index.is_in_system_namespace(request, judged.view):
         naming = (each for each in bundle.policies if each.matcher.names(request.namespace))
         looking = (verdict_on(each, steps, manifest, judgement, traced) for each in naming if each.name not in unasked)
         return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *looking), others=())

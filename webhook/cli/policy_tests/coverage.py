@@ -14,7 +14,7 @@ from webhook.index import Index
 from webhook.policy.match import Exemption
 from webhook.policy.terms import Enforcement
 from webhook.review import OPERATIONS
-from webhook.rules.protocol import Divided
+from webhook.rules.protocol import HasParts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -224,7 +224,7 @@ def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> It
     """Of a policy that acts in some case; where it never does, that says it all."""
     reached = set().union(*(case.parts for case in cases))
     rule: object = policy.validator
-    for part in rule.parts if isinstance(rule, Divided) else ():
+    for part in rule.parts if isinstance(rule, HasParts) else ():
         if part not in reached:
             yield f"no case has a finding of {part}"
     for number, condition in enumerate(getattr(document.spec, "match_conditions", ())):

@@ -105,7 +105,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod says it all
         """What its labels do not do, or do beyond what was meant."""
-        if self._said_before(subject):
+        if self._is_unchanged(subject):
             subject.trace.say("the request changes nothing about how the Pod may be evicted")
             return
         for name, violation in self._find(subject):
@@ -114,18 +114,18 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 outcome = min(level, violation.outcome)
                 yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
 
-    def _said_before(self, subject: Subject) -> bool:
+    def _is_unchanged(self, subject: Subject) -> bool:
         """Does an UPDATE leave everything as it was that is judged here?"""
         old = subject.old_pod if subject.operation == "UPDATE" else None
         return old is not None and (
-            self._alike(old.labels) == self._alike(subject.pod.labels)
+            self._similar_labels(old.labels) == self._similar_labels(subject.pod.labels)
             and self.keys.intersection(old.annotations) == self.keys.intersection(subject.pod.annotations)
             and old.spec.tolerations == subject.pod.spec.tolerations
         )
 
     def _find(self, subject: Subject) -> Iterator[tuple[str, Violation]]:
         pod = subject.pod
-        alike = self._alike(pod.labels)
+        alike = self._similar_labels(pod.labels)
         interruptible = self._is_set(self.spec.interruptible, alike)
         graceful = self._is_set(self.spec.graceful, alike)
         yield from self._without_effect(subject, alike)
@@ -138,12 +138,12 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             yield "contradiction", findings.contradiction(self.spec)
         if graceful:
             yield from self._bypassed(pod)
-        elif held := self._held(subject):
+        elif held := self._why_not_interruptible(subject):
             yield "interruptedState", findings.interrupted_state(self.spec, held)
         elif pod.grace_seconds > self.spec.drain_timeout_seconds:
             yield "gracePeriod", findings.grace_period(self.spec, pod.grace_seconds)
 
-    def _alike(self, labels: Mapping[str, str]) -> dict[str, str]:
+    def _similar_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         """The labels that are one of the two, or may be meant to be."""
         return {key: value for key, value in labels.items() if _ALIKE in key or key in self.keys}
 
@@ -160,7 +160,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if value is None and label.key in pod.annotations:
                 yield "noEffect", findings.annotation(label)
         for key in islice(alike, _COMPARED_AT_MOST):
-            if key not in self.keys and (meant := self._meant(key)) is not None:
+            if key not in self.keys and (meant := self._intended_label(key)) is not None:
                 yield "noEffect", findings.misspelt(key, meant)
         if subject.template and not alike:
             labels = subject.around.labels
@@ -168,7 +168,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 if label.key in labels:
                     yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
 
-    def _meant(self, key: str) -> LabelSpec | None:
+    def _intended_label(self, key: str) -> LabelSpec | None:
         """Which of the two this one was to be; None where it is something else, or another policy's."""
         prefix, slash, name = key.rpartition("/")
         if f".{prefix}".endswith(self.left):
@@ -186,7 +186,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if taint is not None:
                 yield "bypassed", findings.bypassed(self.spec, pod, index, taint)
 
-    def _held(self, subject: Subject) -> str:
+    def _why_not_interruptible(self, subject: Subject) -> str:
         """Why the Pod can't be deleted without harm, as a phrase: it belongs to stateful or distributed work."""
         kinds = _kinds(subject)
         for kind in kinds:
@@ -269,5 +269,5 @@ KIND: Final = PolicyKind(
     rules=lambda _: (ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE")),),
     order=2,
     template_outcome=Outcome.DENY,
-    pods_alone=True,
+    pods_only=True,
 )

@@ -42,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         handler: the sleep as a hook; None where there is no way to sleep there.
         no_handler: why there is none.
         keeps: what the Pod asks to be left as it is.
-        labelled: what has its labels and annotations, for people.
+        pod_noun: what has its labels and annotations, for people.
     """
 
     budget: Budget
@@ -54,7 +54,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler | None
     no_handler: str
     keeps: frozenset[str]
-    labelled: str
+    pod_noun: str
 
     def violations(self, pod: Pod, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
         """What it does not mend, and what of it is not there.
@@ -113,7 +113,7 @@ def _other_grace(plan: Plan, current: int) -> Violation:
         field=_GRACE,
         detail=f"{plan.budget}. The Pod's class is `{plan.workload_class}`. {_NOT_THERE}",
         fix=f"set `terminationGracePeriodSeconds: {plan.grace}`, "
-        f"or annotate {plan.labelled} `{KEEP_ANNOTATION}: grace-period`",
+        f"or annotate {plan.pod_noun} `{KEEP_ANNOTATION}: grace-period`",
         outcome=Outcome.WARN,
     )
 
@@ -136,7 +136,7 @@ def _over_budget(plan: Plan, pod: Pod, outcome: Outcome) -> Violation:
         reason=f"a grace period of {plan.grace} s is {plan.grace - budget.seconds} s over what a reclaim leaves",
         field=_GRACE,
         detail=f"{budget}. {lost}",
-        fix=f"{fix}, or run it on-demand: label {plan.labelled} `{CAPACITY_LABEL}: on-demand`",
+        fix=f"{fix}, or run it on-demand: label {plan.pod_noun} `{CAPACITY_LABEL}: on-demand`",
         outcome=outcome,
     )
 
@@ -185,6 +185,6 @@ def _no_sleep(plan: Plan, pod: Pod) -> Violation:
         reason=reason,
         field=f"spec.containers[{plan.sleepless[0]}].lifecycle.preStop",
         detail=f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",
-        fix=f"{fix}, or annotate {plan.labelled} `{KEEP_ANNOTATION}: pre-stop`",
+        fix=f"{fix}, or annotate {plan.pod_noun} `{KEEP_ANNOTATION}: pre-stop`",
         outcome=Outcome.WARN,
     )

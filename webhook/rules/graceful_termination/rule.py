@@ -47,7 +47,7 @@ from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
 from webhook.rules.graceful_termination.plan import Plan
 from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
-from webhook.rules.protocol import PODS_CREATE, PolicyKind, labelled
+from webhook.rules.protocol import PODS_CREATE, PolicyKind, pod_noun
 from webhook.rules.targeting_concern import targeting_concern
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             handler=handler,
             no_handler=no_handler,
             keeps=keeps,
-            labelled=labelled(subject),
+            pod_noun=pod_noun(subject),
         )
 
     def _target(self, subject: Subject, context: Context) -> Target | NotTargeting:

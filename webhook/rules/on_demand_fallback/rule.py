@@ -189,12 +189,14 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             if not worse:
                 subject.trace.say("no GPU spot pool is left with less to fall back on")
             for need in dict.fromkeys(each.need for each in worse):
-                yield from self._told(change, need, [each for each in worse if each.need == need], pools)
+                yield from self._violations_about(change, need, [each for each in worse if each.need == need], pools)
         told = any(each.spot is after and each.cover is Cover.NONE for each in worse)
         if after is not None and _unreadable(after) and not _unreadable(before) and not told:
             yield unreadable_capacity(change.reader, after)
 
-    def _told(self, change: Change, need: Need, worse: Sequence[Worse], pools: Sequence[Pool]) -> Iterator[Violation]:
+    def _violations_about(
+        self, change: Change, need: Need, worse: Sequence[Worse], pools: Sequence[Pool]
+    ) -> Iterator[Violation]:
         """The findings about one need."""
         after = change.after
         without = [each.spot for each in worse if each.cover is Cover.NONE]

@@ -142,30 +142,33 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             given, before = mapping(reader.labels(value)), mapping(reader.labels(old))
             found += self._added(subject, kind.resource, reader.labels.field, given, before)
         if workload is not None:
-            found += chain(self._carried(subject, workload, value, old), self._unread(subject, workload, value, old))
+            found += chain(
+                self._in_workload_labels(subject, workload, value, old),
+                self._in_unreadable_templates(subject, workload, value, old),
+            )
         return found, own_keys_of_object(subject.request.kind.kind, workload, value, old)
 
-    def _carried(
+    def _in_workload_labels(
         self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
     ) -> Iterator[_Found]:
         """Those in labels that a workload gives to Pods, or to what it makes, outside its pod templates."""
         for carried in workload.labels:
             before = {each.identity: each.value for each in carried.path.find(old)}
             places = list(islice(carried.path.find(value), TEMPLATES_AT_MOST + 1))
-            if len(places) > TEMPLATES_AT_MOST and not subject.alone:
+            if len(places) > TEMPLATES_AT_MOST and not subject.labels_only:
                 reason = f"there are more than the {TEMPLATES_AT_MOST} maps of labels that are judged"
                 raise OverBoundError(carried.path.text, reason)
             for each in places:
                 there = before.get(each.identity, {})
                 yield from self._added(subject, carried.resource, field_path(each.path), each.value, there)
 
-    def _unread(
+    def _in_unreadable_templates(
         self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
     ) -> Iterator[_Found]:
         """Those in pod templates that are not shown to rules, as they can't be read as Pods: their labels can be."""
         for found in islice(workload.templates(value), TEMPLATES_AT_MOST):  # with more of them it is refused
             labels = _labels(found.value)
-            if not self._reserved(labels) or not (subject.alone or _is_unread(found.value)):
+            if not self._reserved(labels) or not (subject.labels_only or _is_unread(found.value)):
                 continue
             there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
             yield from self._added(subject, PODS, f"{field_path(found.path)}.{_LABELS}", labels, _labels(there))
@@ -200,7 +203,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
 
     def _violations(self, found: list[_Found]) -> Iterator[Violation]:
         for each in sorted(found):
-            yield self._violation(each, self._meant(each.key, each.resource))
+            yield self._violation(each, self._intended_key(each.key, each.resource))
 
     def _violation(self, found: _Found, meant: str) -> Violation:
         prefix, _, name = found.key.partition("/")
@@ -214,7 +217,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
         )
 
-    def _meant(self, key: str, resource: str) -> str:
+    def _intended_key(self, key: str, resource: str) -> str:
         """The allowed key that was probably meant; empty when there is none."""
         allowed = self.allowed.get(resource)
         if allowed is None or len(key) > HINTED_AT_MOST:

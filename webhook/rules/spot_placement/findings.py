@@ -18,7 +18,7 @@ from webhook.capacity.placement.target import (
 from webhook.decision import Outcome, Violation
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.policy.errors import did_you_mean
-from webhook.rules.protocol import labelled
+from webhook.rules.protocol import pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -211,7 +211,7 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
         asked_at(subject.pod),
         f"It can land on {listed(where)}. {UNCHANGED}",
         "let these pools, and no others, give their nodes one label of the same value, or annotate "
-        f"{labelled(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+        f"{pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 
@@ -224,7 +224,7 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
         f"{REQUIRED}.nodeSelectorTerms",
         f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in common: "
         f"each term would become one for each provider, and at most {most} can. {UNCHANGED}",
-        f"write fewer terms, or annotate {labelled(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+        f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 

@@ -47,7 +47,7 @@ from webhook.rules.concern import Concern
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import Plan
-from webhook.rules.spot_placement.nowhere import nowhere
+from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting_concern import targeting_concern
 
@@ -135,7 +135,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("%s: %s", pool, because)
         if not target.nodes:
             known = target.pools is not None
-            why = nowhere(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
+            why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
             return Plan(violations=(why,))
         return self._placed(subject, target, supply)
 

@@ -104,10 +104,10 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _find(self, subject: Subject, context: Context) -> Iterator[tuple[str, Violation]]:
         pod, say = subject.pod, subject.trace.say
-        if subject.template and not subject.kept and self.karpenters & context.view.providers:
+        if subject.template and not subject.unchanged and self.karpenters & context.view.providers:
             yield from self._termination_handlers(pod)
         controller = None if subject.template else pod.controller
-        if controller is not None and self._is_told(controller):
+        if controller is not None and self._is_reported_on_workload(controller):
             say("left alone: what there is to say is said of the %s that makes it", controller.kind)
             return
         namespace = subject.request.namespace
@@ -127,12 +127,12 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             say("left alone: it can land on no spot pool")
             return
         around = subject.around if subject.template else Surroundings()
-        if around.controller is not None and self._is_told(around.controller):
+        if around.controller is not None and self._is_reported_on_workload(around.controller):
             say("left alone: what there is to say is said of the %s that makes it", around.controller.kind)
             return
         say("targets spot: %s", target.because)
         case = self._case(subject, pod, inherited, around)
-        if not subject.kept:
+        if not subject.unchanged:
             yield from self._judge(subject, case, context)
             return
         before = self._case(subject, pod, inherited, subject.old_around)
@@ -164,7 +164,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             if any(map(self.data.match, names)) and not any(map(self.scratch.match, names)):
                 yield "dataOnNode", findings.data_on_node(index, volume, mounts)
 
-    def _is_told(self, controller: OwnerReference) -> bool:
+    def _is_reported_on_workload(self, controller: OwnerReference) -> bool:
         """Is a template of that controller judged, so that its author hears of it, and this need not be said again?"""
         return (controller.group, controller.kind) in self.told
 
@@ -263,5 +263,5 @@ KIND: Final = PolicyKind(
     order=2,
     template_outcome=Outcome.DENY,
     counts_replicas=True,
-    pods_alone=True,
+    pods_only=True,
 )

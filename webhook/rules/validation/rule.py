@@ -76,7 +76,7 @@ class Validation(msgspec.Struct, frozen=True):
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """What is false, and what has no result."""
         values = values_of(subject, context, self.language, pools=self.needs.pools)
-        refused = self._look_away(subject, values, context)
+        refused = self._failed_conditions(subject, values, context)
         if refused is not None:
             yield from refused
             return
@@ -91,7 +91,7 @@ class Validation(msgspec.Struct, frozen=True):
             subject.trace.say("%s is false", rule.where)
             yield Violation(id="failed", reason=_message(rule, values), part=rule.where)
 
-    def _look_away(self, subject: Subject, values: Values, context: Context) -> tuple[Violation, ...] | None:
+    def _failed_conditions(self, subject: Subject, values: Values, context: Context) -> tuple[Violation, ...] | None:
         """Nothing where a condition is false; what failed where one has no result; None: judge it.
 
         One that is false decides, whatever the others come to.

@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.caching import identity_cache
 from webhook.cel import HAS_NUL, NOT_KNOWN
-from webhook.rules.protocol import Particulars
+from webhook.rules.protocol import RequestAttributes
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
@@ -60,7 +60,7 @@ def _shown(subject: Subject, context: Context) -> dict[str, Any]:
         values["oldObject"] = NOT_KNOWN
     if user.username:
         values["request.userInfo"] = about["userInfo"] = {"username": user.username, "groups": list(user.groups or ())}
-    if Particulars.of(request).in_namespace:
+    if RequestAttributes.of(request).in_namespace:
         labels = view.namespaces.get(request.namespace)
         known = {"metadata": {"name": request.namespace, "labels": dict(labels or ())}}
         values["namespaceObject"] = NOT_KNOWN if labels is None else known

@@ -9,7 +9,7 @@ from webhook.capacity.placement.landing import EXCLUDED, gpu_only
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Answer, admits, refusal, terms_of
-from webhook.rules.protocol import labelled
+from webhook.rules.protocol import pod_noun
 from webhook.rules.spot_placement.findings import (
     LISTED,
     UNCHANGED,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Subject
 
 
-def nowhere(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
+def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
     """The Pod targets spot, and there is no spot pool that it can land on."""
     pod = subject.pod
-    on_demand = f"label {labelled(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
+    on_demand = f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
         for violation in no_such_spot_pool(named, view, supply):
