@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli.policy_tests import (
+from tests.cli.policy_tests.documents import (
     CPU_SPOT_POOL,
     ON_SPOT,
     OTHERS,

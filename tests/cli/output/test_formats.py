@@ -12,7 +12,7 @@ import yaml
 from msgspec.structs import replace
 
 from tests.cli.conftest import POD, POLICIES, SPOT_POD, SPOT_POOL
-from tests.cli.test_output import FINDING, judged
+from tests.cli.output.test_output import FINDING, judged
 from webhook.cli.output import github as output_github
 from webhook.cli.output import policyreport as output_policyreport
 from webhook.cli.output import sarif as output_sarif

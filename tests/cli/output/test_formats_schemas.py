@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft4Validator, Draft202012Validator
 from junitparser import JUnitXml
 
-from tests.cli.reports import reports
+from tests.cli.output.reports import reports
 from tests.go_modules import go_module
 from tests.golden.formats import expected_file
 from tests.policy_reports import policy_report_crds

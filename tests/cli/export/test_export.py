@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Write = Callable[[str, str | bytes], Path]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "export-vap.md"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 JSON = dict[str, Any]

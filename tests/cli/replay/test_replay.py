@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Write = Callable[[str, str | bytes], Path]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STATE = ROOT / "examples" / "state"
 
 POLICY = """\

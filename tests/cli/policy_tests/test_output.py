@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from tests.cli.policy_tests import (
+from tests.cli.policy_tests.documents import (
     POD,
     POLICY,
     expecting,

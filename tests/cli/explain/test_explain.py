@@ -492,7 +492,7 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_a_pipe_does_not_wait_for_rich() -> None:
     code = "import sys; from webhook.cli import main; main(['explain', 'pod.yaml']); assert 'rich' not in sys.modules"
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, env={"PYTHONPATH": str(root)}
     )

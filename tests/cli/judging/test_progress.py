@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Write = Callable[[str, str | bytes], Path]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys
 from webhook.cli import main

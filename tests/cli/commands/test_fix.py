@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Write: TypeAlias = Callable[[str, str | bytes], Path]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 TAINTED = SPOT_POOL + "  nodeTaints: [{key: example.com/spot, effect: NoSchedule}]\n"
 POD = """\
 # the trainer

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 Write = Any  # the fixture: (name, text) -> path
 
 
@@ -173,7 +173,8 @@ def test_a_login_program_that_does_not_end_is_not_waited_for(write: Write) -> No
     }
     write("kubeconfig", kubeconfig("https://127.0.0.1:1", exec=program))
     command = (
-        "import sys; from webhook.cli import live_state, main; live_state._LOGIN = 0.2; sys.exit(main(sys.argv[1:]))"
+        "import sys; from webhook.cli import main; from webhook.cli.judging import live_state; "
+        "live_state._LOGIN = 0.2; sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", command, "check", "--kubeconfig=kubeconfig", "pod.yaml"],

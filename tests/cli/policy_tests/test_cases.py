@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.cli.policy_tests import (
+from tests.cli.policy_tests.documents import (
     CPU_SPOT_POOL,
     ON_DEMAND_POOL,
     ON_SPOT,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.policy_tests import (
+from tests.cli.policy_tests.documents import (
     OTHERS,
     POLICY,
     RESERVED,

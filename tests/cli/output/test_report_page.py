@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from tests.cli.reports import HOSTILE, reports
-from tests.cli.test_output import FINDING, judged
+from tests.cli.output.reports import HOSTILE, reports
+from tests.cli.output.test_output import FINDING, judged
 from tests.golden import formats
 from webhook.cli import main
 from webhook.cli.output import html as output_html

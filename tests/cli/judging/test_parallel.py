@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Write = Callable[[str, str | bytes], Path]
 
 PROGRAM: Final = Path(__file__).with_name("parallel_program.py")
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 
 NAMESPACE: Final = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {spotgate.dev/capacity: spot}}\n"
 BUDGET: Final = """\
