@@ -21,7 +21,7 @@ from webhook.context import Phase
 from webhook.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding, Outcome, RecordedTrace, Violation
 from webhook.documents import field_path
 from webhook.enforcement import FindingBuilder, UnknownMatch
-from webhook.kube.affinity import Answer
+from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import Pod, pod_from_template
@@ -302,7 +302,7 @@ class _Evaluation:
 
     def _has_fewer_replicas(self) -> bool:
         """Than before, or the first that there are: with more, what is too few was too few before."""
-        specs = (around.spec for around in (self.subject.old_around, self.subject.around))
+        specs = (workload.spec for workload in (self.subject.old_workload, self.subject.workload))
         before, after = (1 if spec.replicas is None else spec.replicas for spec in specs)
         return after < before or before == 0 < after
 
@@ -384,7 +384,7 @@ class _Evaluation:
 
     def _is_foreign(self, policy: Policy) -> bool:
         """Is it about a namespace of the provider's own, and the policy does not guard those?"""
-        return self._owner is Answer.YES and not (self.only_warns or policy.guards_namespaces)
+        return self._owner is Tristate.YES and not (self.only_warns or policy.guards_namespaces)
 
     def _is_exempt(self, policy: Policy, subject: RequestSubject) -> bool:
         for exemption in policy.exemptions:
@@ -405,13 +405,13 @@ class _Evaluation:
         )
 
     @cached_property
-    def _owner(self) -> Answer:
+    def _owner(self) -> Tristate:
         """Is the namespace a provider's own? `decide` leaves out those that are, but for Namespaces themselves."""
         return self.index.system_namespace(self.namespace or "", self.context.view)
 
     def _unknown_match(self, policy: Policy) -> UnknownMatch | None:
         """Why nobody can tell whether the policy looks there; None: it does."""
-        if self._owner is Answer.UNKNOWN and not (is_namespace(self.request) and policy.guards_namespaces):
+        if self._owner is Tristate.UNKNOWN and not (is_namespace(self.request) and policy.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         if not policy.matcher.trivial and self._is_match_unknown(policy):
             return UnknownMatch.of_selector(self.request.namespace)

@@ -13,7 +13,7 @@ from webhook.capacity.placement.supply import in_play
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
 from webhook.globs import Globs
-from webhook.kube.affinity import Answer
+from webhook.kube.affinity import Tristate
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import is_namespace, namespace_of, served_versions
 from webhook.review import OPERATIONS
@@ -279,22 +279,22 @@ class Index:
         """A namespace's labels; of an unknown one only its name."""
         return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
 
-    def system_namespace(self, namespace: str, view: ClusterView) -> Answer:
+    def system_namespace(self, namespace: str, view: ClusterView) -> Tristate:
         """Is the namespace one of those that are never touched?
 
         A provider's own is one where that provider is in play, which nobody knows while the node pools are unknown.
         """
         if not namespace:
-            return Answer.NO
+            return Tristate.NO
         if self.system_namespaces.match(namespace):
-            return Answer.YES
+            return Tristate.YES
         labels = view.namespaces.get(namespace) or {}
         owners = {each.name for each in self.providers.values() if each.owns_namespace(namespace, labels)}
         if not owners:
-            return Answer.NO
+            return Tristate.NO
         if not owners.isdisjoint(in_play(view, self.providers)):
-            return Answer.YES
-        return Answer.NO if view.pools is not None else Answer.UNKNOWN
+            return Tristate.YES
+        return Tristate.NO if view.pools is not None else Tristate.UNKNOWN
 
     def is_in_system_namespace(self, request: Request, view: ClusterView) -> bool:
         """Is the object in a system namespace, of which no policy may change or deny anything?
@@ -304,7 +304,7 @@ class Index:
         namespace = namespace_of(request) or ""
         if is_namespace(request) and not self.system_namespaces.match(namespace):
             return False
-        return self.system_namespace(namespace, view) is Answer.YES
+        return self.system_namespace(namespace, view) is Tristate.YES
 
     def _declared(self) -> set[tuple[str, str, str]]:
         declared = {

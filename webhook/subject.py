@@ -10,7 +10,7 @@ import msgspec
 from webhook.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, OverBoundError, expect_decodable
 from webhook.kube.defaults import complete_pod
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod, decode_pod
-from webhook.kube.workload import Surroundings, surroundings_of
+from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.patch import apply_all
 from webhook.review import NODES, MalformedObjectError, decode_object, is_null
 
@@ -135,21 +135,21 @@ class RequestSubject:
         return self._old_object
 
     @property
-    def around(self) -> Surroundings:
+    def workload(self) -> WorkloadFields:
         """What the workload says around its pod templates."""
-        return self._surroundings("around", self.request.object)
+        return self._workload_fields("workload", self.request.object)
 
     @property
-    def old_around(self) -> Surroundings:
+    def old_workload(self) -> WorkloadFields:
         """The same before the request."""
-        return self._surroundings("old around", self.request.old_object)
+        return self._workload_fields("old workload", self.request.old_object)
 
-    def _surroundings(self, name: str, raw: msgspec.Raw) -> Surroundings:
+    def _workload_fields(self, name: str, raw: msgspec.Raw) -> WorkloadFields:
         """Decode them once for all pod templates."""
         memo = self._whole.memo
         if name not in memo:
-            memo[name] = surroundings_of(raw)
-        found: Surroundings = memo[name]
+            memo[name] = workload_fields_of(raw)
+        found: WorkloadFields = memo[name]
         return found
 
     @property

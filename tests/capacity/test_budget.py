@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import Target
 from webhook.capacity.providers.pool import CapacityType, Pool
 
@@ -49,7 +49,7 @@ def target(pools: tuple[Pool, ...] | None, *providers: Provider) -> Target:
     ],
 )
 def test_the_budget_is_that_of_the_strictest_pool_less_the_margin(pools: tuple[Pool, ...], seconds: int) -> None:
-    budget = Budgets(PROVIDERS).of(
+    budget = GraceBudgets(PROVIDERS).of(
         target(pools, *(PROVIDERS[name] for name in sorted({each.provider for each in pools})))
     )
 
@@ -59,9 +59,9 @@ def test_the_budget_is_that_of_the_strictest_pool_less_the_margin(pools: tuple[P
 
 def test_beside_pools_the_budget_of_a_provider_whose_pools_nobody_sees_counts() -> None:
     mixed = target((pool("longer", grace=600), pool("plain")), CKS, GKE)
-    assert str(Budgets(PROVIDERS).of(mixed)).startswith("On GKE")
+    assert str(GraceBudgets(PROVIDERS).of(mixed)).startswith("On GKE")
     own = target((pool("own", grace=10, margin=0),), CKS, GKE)
-    assert str(Budgets(PROVIDERS).of(own)) == "NodePool own gives a Pod 10 s to stop"
+    assert str(GraceBudgets(PROVIDERS).of(own)) == "NodePool own gives a Pod 10 s to stop"
 
 
 @pytest.mark.parametrize("pools", [None, ()])
@@ -69,7 +69,7 @@ def test_beside_pools_the_budget_of_a_provider_whose_pools_nobody_sees_counts() 
 def test_without_pools_it_is_that_of_the_strictest_provider_in_play(
     pools: tuple[Pool, ...] | None, providers: tuple[Provider, ...], seconds: int
 ) -> None:
-    budget = Budgets(PROVIDERS).of(target(pools, *providers))
+    budget = GraceBudgets(PROVIDERS).of(target(pools, *providers))
 
     assert budget is not None
     assert budget.seconds == seconds
@@ -77,7 +77,7 @@ def test_without_pools_it_is_that_of_the_strictest_provider_in_play(
 
 @pytest.mark.parametrize("pools", [None, ()])
 def test_without_pools_and_providers_there_is_none(pools: tuple[Pool, ...] | None) -> None:
-    assert Budgets(PROVIDERS).of(target(pools)) is None
+    assert GraceBudgets(PROVIDERS).of(target(pools)) is None
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_without_pools_and_providers_there_is_none(pools: tuple[Pool, ...] | Non
     ],
 )
 def test_a_budget_says_where_it_comes_from(pools: tuple[Pool, ...] | None, text: str) -> None:
-    assert str(Budgets(PROVIDERS).of(target(pools, CKS))) == text
+    assert str(GraceBudgets(PROVIDERS).of(target(pools, CKS))) == text

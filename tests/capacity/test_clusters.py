@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.placement.fallback import Cover, Fallbacks
+from webhook.capacity.placement.fallback import Coverage, Fallbacks
 from webhook.capacity.providers.clusters import cluster_of, same_cluster
 from webhook.capacity.providers.sizes import joined, sizes_in
 
@@ -100,8 +100,8 @@ def test_a_fallback_is_one_in_the_same_cluster(paid: Pool, why: str) -> None:
     for reference in ({"name": "prod"}, {"external": PATH}):
         spot = gke(reference, spot=True, name="spot")
         assert fallbacks.why_not(spot, paid, "gpu") == why
-        worse = fallbacks.worse_off([spot, paid], [spot, replace(paid, desired=0)])
-        assert [each.cover for each in worse] == ([] if why else [Cover.NONE])
+        worse = fallbacks.lost_coverage([spot, paid], [spot, replace(paid, desired=0)])
+        assert [each.coverage for each in worse] == ([] if why else [Coverage.NONE])
 
 
 KINDS = ("AWSManagedMachinePool", "AzureManagedMachinePool", "GCPManagedMachinePool")

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from tests.pools import ALL
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.placement.fallback import Cover, Fallbacks, Need, Require, Worse
+from webhook.capacity.placement.fallback import Coverage, Fallbacks, LostCoverage
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.provider import FallbackKind, FallbackNeed
 
-REQUIRES: tuple[Require, ...] = ("any", "standard", "gpu", "same-type")
+REQUIRES: tuple[FallbackKind, ...] = ("any", "standard", "gpu", "same-type")
 
 
 def pool(name: str, instance_type: str, capacity: CapacityType = CapacityType.ON_DEMAND) -> Pool:
@@ -116,39 +117,41 @@ def test_a_fallback_of_the_same_machines_requires_no_more_of_them_than_the_spot_
     fallbacks = Fallbacks("same-type", {}, {"karpenter": shipped_provider("karpenter")})
     ours, theirs = required("spot", "spot", *spot), required("od", "on-demand", *fallback)
     assert fallbacks.why_not(ours, theirs, "same-type") == why
-    assert [each.spot for each in fallbacks.worse_off([], [ours, theirs])] == ([ours] if why else [])
+    assert [each.spot for each in fallbacks.lost_coverage([], [ours, theirs])] == ([ours] if why else [])
 
 
 def test_machines_of_one_spot_pool_are_not_taken_for_those_of_another() -> None:
     fallbacks = Fallbacks("same-type", {}, {"karpenter": shipped_provider("karpenter")})
     p5, p4d = required("a", "spot", (FAMILY, "In", "p5")), required("b", "spot", (FAMILY, "In", "p4d"))
-    found = fallbacks.worse_off([], [p5, p4d, required("od", "on-demand", (FAMILY, "In", "p5"))])
+    found = fallbacks.lost_coverage([], [p5, p4d, required("od", "on-demand", (FAMILY, "In", "p5"))])
     assert [each.spot for each in found] == [p4d]
     before, after = (required("od", "on-demand", (FAMILY, "In", family)) for family in ("p5", "p4d"))
-    assert fallbacks.supply_of(before) != fallbacks.supply_of(after)
+    assert fallbacks.offer_of(before) != fallbacks.offer_of(after)
     assert fallbacks.demand_of(p5) != fallbacks.demand_of(replace(p4d, name="a"))
 
 
 @pytest.mark.parametrize(
     ("field", "its", "other", "left"),
     [
-        ("cluster", "prod", "test", Cover.NONE),
-        ("provider", "karpenter", "cks", Cover.NONE),
-        ("gpu_type", "l4", "t4", Cover.NONE),
-        ("instance_type", "p5", "p4d", Cover.NONE),
-        ("zones", frozenset("x"), frozenset("y"), Cover.ELSEWHERE),
+        ("cluster", "prod", "test", Coverage.NONE),
+        ("provider", "karpenter", "cks", Coverage.NONE),
+        ("gpu_type", "l4", "t4", Coverage.NONE),
+        ("instance_type", "p5", "p4d", Coverage.NONE),
+        ("zones", frozenset("x"), frozenset("y"), Coverage.ELSEWHERE),
     ],
 )
 @pytest.mark.parametrize("names", ["ab", "ba"])
 def test_spot_pools_that_differ_in_one_thing_are_not_taken_for_each_other(
-    field: str, its: object, other: object, left: Cover, names: str
+    field: str, its: object, other: object, left: Coverage, names: str
 ) -> None:
     def of(name: str, capacity: CapacityType, value: object) -> Pool:
         return replace(replace(pool(name, "p5", capacity), cluster="prod"), **{field: value})
 
     covered, uncovered = of(names[0], CapacityType.SPOT, its), of(names[1], CapacityType.SPOT, other)
-    found = Fallbacks("same-type", {}, ALL).worse_off([], [covered, uncovered, of("od", CapacityType.ON_DEMAND, its)])
-    assert found == [Worse(uncovered, Need("same-type"), left)]
+    found = Fallbacks("same-type", {}, ALL).lost_coverage(
+        [], [covered, uncovered, of("od", CapacityType.ON_DEMAND, its)]
+    )
+    assert found == [LostCoverage(uncovered, FallbackNeed("same-type"), left)]
 
 
 USUAL = {"provider": "karpenter", "kind": "NodePool", "gpu": Gpu.YES, "instance_type": "p5", "desired": 1}
@@ -176,7 +179,7 @@ clusters = st.lists(pools, max_size=10, unique_by=lambda each: each.identity)
 
 @given(before=clusters, after=clusters, require=st.sampled_from(REQUIRES), cks=st.sampled_from(REQUIRES))
 def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
-    before: list[Pool], after: list[Pool], require: Require, cks: Require
+    before: list[Pool], after: list[Pool], require: FallbackKind, cks: FallbackKind
 ) -> None:
     fallbacks = Fallbacks(require, {"cks": cks}, ALL)
     earlier = {fallbacks.demand_of(each): each for each in before}
@@ -184,7 +187,7 @@ def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
     for spot in sorted((each for each in after if fallbacks.demand_of(each) is not None), key=str):
         same = earlier.get(fallbacks.demand_of(spot))
         for need in fallbacks.needs(spot):
-            was = Cover.HERE if same is None else fallbacks.cover(same, before, need.require)
-            if (cover := fallbacks.cover(spot, after, need.require)) > was:
-                expected.append(Worse(spot, need, cover))
-    assert fallbacks.worse_off(before, after) == expected
+            was = Coverage.HERE if same is None else fallbacks.coverage(same, before, need.require)
+            if (cover := fallbacks.coverage(spot, after, need.require)) > was:
+                expected.append(LostCoverage(spot, need, cover))
+    assert fallbacks.lost_coverage(before, after) == expected

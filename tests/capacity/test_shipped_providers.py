@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from webhook.bundle import load_bundle
-from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.protocol import ClusterView
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROVIDERS = load_bundle().providers
 READERS = readers_by_resource(PROVIDERS.values())
-BUDGETS = Budgets(PROVIDERS)
+BUDGETS = GraceBudgets(PROVIDERS)
 
 SPOT = {"spotgate.dev/capacity": "spot"}
 COMPUTE_CLASS = "cloud.google.com/compute-class"

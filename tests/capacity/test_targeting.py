@@ -14,7 +14,7 @@ from tests.pools import ALL, CKS, EKS, GKE, KARPENTER, ONLY_CKS, POOL_LABEL, cks
 from tests.rules.conftest import owned_by
 from webhook.capacity.placement import target as targeting
 from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, Target, kept, target_of
+from webhook.capacity.placement.target import NotTargeting, Target, kept_fields, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import Query
 from webhook.cluster.protocol import ClusterView
@@ -330,7 +330,7 @@ def test_a_pool_is_refused_for_a_reason_also_when_it_is_named(pool: Pool, expect
     found = target(pod, pool)
 
     assert isinstance(found, Target)
-    assert [because for _, because in found.refused] == ([expected] if expected else [])
+    assert [because for _, because in found.rejected] == ([expected] if expected else [])
     assert bool(found.pools) is not bool(expected)
 
 
@@ -364,7 +364,7 @@ def test_a_pool_is_said_to_be_excluded_only_if_it_would_take_the_pod_otherwise()
     )
     found = target(pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "b"}), *pools)
     assert isinstance(found, Target)
-    assert {pool.name: because for pool, because in found.refused} == {
+    assert {pool.name: because for pool, because in found.rejected} == {
         "fit": "the Pod's own nodeSelector or affinity excludes it",
         "closed": "it is being deleted",
         "cpu": "it has no GPUs, and the Pod requests some",
@@ -539,9 +539,9 @@ def test_without_pools_a_wish_stays_a_wish_and_a_selected_pool_is_unknown(pod: P
 )
 def test_what_a_pod_keeps_is_a_list_of_words(text: str, expected: set[str]) -> None:
     pod = pod_of()
-    assert kept(pod) == set()
+    assert kept_fields(pod) == set()
     pod.metadata.annotations = {"spotgate.dev/keep": text}
-    assert kept(pod) == expected
+    assert kept_fields(pod) == expected
 
 
 VIEWS = (view_of(*CLUSTER), view_of(GPU_SPOT, CPU), view_of(), view_of(shown=("gke",)), ClusterView())

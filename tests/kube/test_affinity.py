@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.affinity import REQUIRED, Answer, admits, constrained, describe, refusal, terms_of
+from webhook.kube.affinity import REQUIRED, Tristate, admits, constrained, describe, terms_of, unmet_constraint
 from webhook.kube.pod import PodSpec, Requirement
 
-NO, UNKNOWN, YES = Answer.NO, Answer.UNKNOWN, Answer.YES
+NO, UNKNOWN, YES = Tristate.NO, Tristate.UNKNOWN, Tristate.YES
 
 LABELS = {"zone": "a", "cpus": "16", "pool": "gpu"}
 
@@ -29,7 +29,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-def answer(spec: PodSpec, absent: tuple[str, ...] = ()) -> Answer:
+def answer(spec: PodSpec, absent: tuple[str, ...] = ()) -> Tristate:
     return admits(terms_of(spec), LABELS, absent)
 
 
@@ -47,7 +47,7 @@ def answer(spec: PodSpec, absent: tuple[str, ...] = ()) -> Answer:
     ],
 )
 def test_each_operator_on_a_known_an_unknown_and_an_absent_label(
-    requirement: tuple[str, ...], known: Answer, unknown: Answer, absent: Answer
+    requirement: tuple[str, ...], known: Tristate, unknown: Tristate, absent: Tristate
 ) -> None:
     def on(key: str) -> PodSpec:
         return spec_of(terms=[{"matchExpressions": [expression(key, *requirement)]}])
@@ -75,7 +75,7 @@ def test_each_operator_on_a_known_an_unknown_and_an_absent_label(
         ("other", ("Gt", "1"), UNKNOWN),
     ],
 )
-def test_greater_and_less_compare_one_integer(key: str, requirement: tuple[str, ...], expected: Answer) -> None:
+def test_greater_and_less_compare_one_integer(key: str, requirement: tuple[str, ...], expected: Tristate) -> None:
     assert answer(spec_of(terms=[{"matchExpressions": [expression(key, *requirement)]}])) is expected
 
 
@@ -109,7 +109,7 @@ OTHER = expression("other", "Exists")
     ],
 )
 def test_terms_or_requirements_and_and_the_selector_holds_in_every_term(
-    selector: dict[str, str] | None, terms: list[Any] | None, expected: Answer
+    selector: dict[str, str] | None, terms: list[Any] | None, expected: Tristate
 ) -> None:
     assert answer(spec_of(selector, terms)) is expected
 
@@ -154,7 +154,7 @@ def test_only_positive_operators_demand_a_label(operator: str, expected: bool) -
 def test_a_refusal_names_the_field_and_what_it_demands(
     selector: dict[str, str] | None, terms: list[Any] | None, expected: tuple[str, str]
 ) -> None:
-    assert refusal(spec_of(selector, terms), lambda term: term.admits(LABELS) is not NO) == expected
+    assert unmet_constraint(spec_of(selector, terms), lambda term: term.admits(LABELS) is not NO) == expected
 
 
 def test_a_requirement_is_described_in_kubernetes_words() -> None:
@@ -192,4 +192,6 @@ def test_what_is_certain_stays_so_when_more_labels_are_known(
 
 @given(_specs, _labels)
 def test_there_is_a_refusal_exactly_where_nothing_is_admitted(spec: PodSpec, labels: dict[str, str]) -> None:
-    assert bool(refusal(spec, lambda term: term.admits(labels) is not NO)[0]) is (admits(terms_of(spec), labels) is NO)
+    assert bool(unmet_constraint(spec, lambda term: term.admits(labels) is not NO)[0]) is (
+        admits(terms_of(spec), labels) is NO
+    )

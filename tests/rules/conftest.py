@@ -15,7 +15,7 @@ from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import NO_TRACE, Trace
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod, decode_pod
-from webhook.kube.workload import Surroundings, surroundings_of
+from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.patch import Recorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
@@ -62,14 +62,14 @@ class FakeSubject:
     memo: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def around(self) -> Surroundings:
+    def workload(self) -> WorkloadFields:
         """What the workload says around its pod templates."""
-        return surroundings_of(self.request.object)
+        return workload_fields_of(self.request.object)
 
     @property
-    def old_around(self) -> Surroundings:
+    def old_workload(self) -> WorkloadFields:
         """The same before the request."""
-        return surroundings_of(self.request.old_object)
+        return workload_fields_of(self.request.old_object)
 
     @property
     def shown(self) -> dict[str, Any] | None:

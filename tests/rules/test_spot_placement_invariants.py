@@ -22,7 +22,7 @@ from tests.rules.placement import (
 )
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.kube.affinity import Answer, admits, terms_of
+from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.pod import decode_pod
 from webhook.kube.tolerations import HARD_EFFECTS, covers, tolerates
 
@@ -209,12 +209,12 @@ def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[
         label = ALL[name].spot_labels[0]
         lands = any(nodes.pool is None and nodes.provider.name == name for nodes in before.nodes)
         spot = {label.key: label.value, "kubernetes.io/arch": "amd64"}
-        assert admits(terms_of(final), spot, keys) is (admits(terms_of(own), spot, keys) if lands else Answer.NO)
-        assert admits(terms_of(final), {"kubernetes.io/arch": "amd64"}, keys) is Answer.NO
+        assert admits(terms_of(final), spot, keys) is (admits(terms_of(own), spot, keys) if lands else Tristate.NO)
+        assert admits(terms_of(final), {"kubernetes.io/arch": "amd64"}, keys) is Tristate.NO
     for pool, labels, is_spot in _nodes(pools):
         ours = is_spot and any(pool is each for each in before.pools)
         admitted = admits(terms_of(final), labels, keys)
-        assert admitted is (admits(terms_of(own), labels, keys) if ours else Answer.NO)
+        assert admitted is (admits(terms_of(own), labels, keys) if ours else Tristate.NO)
         for taint in pool.taints if ours else ():
             if taint.key and taint.effect in HARD_EFFECTS and taint.key != "is_gpu":
                 assert any(tolerates(each, taint) for each in final.tolerations or ())

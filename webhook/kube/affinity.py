@@ -27,7 +27,7 @@ _MOST_DIGITS: Final = 19
 """Of a 64-bit integer, which is what the scheduler reads."""
 
 
-class Answer(IntEnum):
+class Tristate(IntEnum):
     """Three values: AND is the least of them, OR the greatest."""
 
     NO = 0
@@ -46,20 +46,20 @@ class Term(msgspec.Struct, frozen=True):
     requirements: tuple[Requirement, ...]
     names_nodes: bool = False
 
-    def admits(self, labels: Mapping[str, str], absent: Collection[str] = ()) -> Answer:
+    def admits(self, labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
         """Does it admit nodes with these labels?
 
         Args:
             labels: those that are known.
             absent: keys that the nodes do not have, unless they are among the labels.
         """
-        answer = Answer.UNKNOWN if self.names_nodes else Answer.YES
+        answer = Tristate.UNKNOWN if self.names_nodes else Tristate.YES
         for requirement in self.requirements:
             holds = _holds(requirement, labels, absent)
-            if holds is Answer.NO:
-                return Answer.NO
-            if holds is Answer.UNKNOWN:
-                answer = Answer.UNKNOWN
+            if holds is Tristate.NO:
+                return Tristate.NO
+            if holds is Tristate.UNKNOWN:
+                answer = Tristate.UNKNOWN
         return answer
 
     def demands(self, keys: Collection[str]) -> bool:
@@ -88,18 +88,18 @@ def constrained(spec: PodSpec) -> bool:
     return bool(spec.nodeSelector) or _required(spec) is not None
 
 
-def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Answer:
+def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
     """Does one of the terms admit nodes with these labels? See `Term.admits`."""
-    answer = Answer.NO
+    answer = Tristate.NO
     for term in terms:
         held = term.admits(labels, absent)
-        if held is Answer.YES:
+        if held is Tristate.YES:
             return held
         answer = max(answer, held)
     return answer
 
 
-def refusal(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str, str]:
+def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str, str]:
     """Why a Pod's own constraints do not admit some nodes: the field, and what it demands.
 
     Both are empty where they may admit them.
@@ -134,10 +134,10 @@ def _required(spec: PodSpec) -> NodeSelector | None:
     return spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
 
 
-def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collection[str]) -> Answer:
+def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collection[str]) -> Tristate:
     value = labels.get(requirement.key)
     if value is None and requirement.key not in absent:
-        return Answer.UNKNOWN
+        return Tristate.UNKNOWN
     values = requirement.values or ()
     match requirement.operator:
         case "In":
@@ -151,8 +151,8 @@ def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collecti
         case "Gt" | "Lt":
             holds = _compares(value, requirement.operator, values)
         case _:  # the API server refuses the Pod for it
-            return Answer.UNKNOWN
-    return Answer.YES if holds else Answer.NO
+            return Tristate.UNKNOWN
+    return Tristate.YES if holds else Tristate.NO
 
 
 def _compares(value: str | None, operator: str, values: tuple[str, ...]) -> bool:

@@ -26,7 +26,7 @@ class _Spec(msgspec.Struct):
     selector: Any = None
 
 
-class Surroundings(msgspec.Struct):
+class WorkloadFields(msgspec.Struct):
     """The parts of a workload that are not its template. Also of a custom resource, as far as it looks like one.
 
     Attributes:
@@ -68,14 +68,14 @@ class Surroundings(msgspec.Struct):
         return {key: value for key, value in pairs if isinstance(value, str)}
 
 
-_decoder: Final = msgspec.json.Decoder(Surroundings)
+_decoder: Final = msgspec.json.Decoder(WorkloadFields)
 
 
-def surroundings_of(raw: msgspec.Raw) -> Surroundings:
+def workload_fields_of(raw: msgspec.Raw) -> WorkloadFields:
     """What is around the templates in this object; nothing where a field has another type than in built-in kinds."""
     if is_null(raw):
-        return Surroundings()
+        return WorkloadFields()
     try:
         return _decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return Surroundings()
+        return WorkloadFields()

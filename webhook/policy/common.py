@@ -35,7 +35,7 @@ from webhook.policy.fields import (
     Resources,
     check_kind,
 )
-from webhook.policy.meanings import Meanings, Shape
+from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
 from webhook.policy.terms import Enforcement
 
 
@@ -110,7 +110,7 @@ def _off(value: object) -> object:
 EnforcementWord = Annotated[
     Enforcement,
     BeforeValidator(_off),
-    Meanings(
+    EnumDescriptions(
         {
             "deny": "the request is refused",
             "warn": "the request goes through, and the user is told",
@@ -122,7 +122,7 @@ EnforcementWord = Annotated[
 Level = Annotated[
     Literal["deny", "warn", "off"],
     BeforeValidator(_off),
-    Meanings(
+    EnumDescriptions(
         {
             "deny": "as much as the policy's enforcement",
             "warn": "a warning at most",
@@ -138,7 +138,7 @@ class Metadata(Model):
 
     name: Annotated[
         str,
-        Shape(
+        TextPattern(
             r"(?=.{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*",
             "up to 63 lower case letters, digits, '-' and single '.', as team-labels",
         ),
@@ -166,7 +166,9 @@ class ResourceRuleSpec(Model):
     )
     scope: Annotated[
         Literal["*", "Cluster", "Namespaced"],
-        Meanings({"*": "all", "Cluster": "only cluster-scoped objects", "Namespaced": "only objects in namespaces"}),
+        EnumDescriptions(
+            {"*": "all", "Cluster": "only cluster-scoped objects", "Namespaced": "only objects in namespaces"}
+        ),
     ] = Field(default="*", description="Which objects, by where they are.")
 
 
@@ -183,7 +185,7 @@ class LabelRequirement(Model):
     key: LabelKey = Field(description="Label key.")
     operator: Annotated[
         Literal["In", "NotIn", "Exists", "DoesNotExist"],
-        Meanings(
+        EnumDescriptions(
             {
                 "In": "the label has one of the values",
                 "NotIn": "it has none of the values, or is not there",
@@ -236,16 +238,16 @@ class ExemptSpec(Model):
 
     users: tuple[NameGlob, ...] = Field(default=(), description="User names (globs).")
     groups: tuple[NameGlob, ...] = Field(default=(), description="Groups of the user (globs).")
-    service_accounts: tuple[Annotated[Glob, Shape(r"[^:]+:[^:]+", "namespace:name, and nothing before it")], ...] = (
-        Field(default=(), description="Service accounts as 'namespace:name' (globs).")
-    )
+    service_accounts: tuple[
+        Annotated[Glob, TextPattern(r"[^:]+:[^:]+", "namespace:name, and nothing before it")], ...
+    ] = Field(default=(), description="Service accounts as 'namespace:name' (globs).")
     namespaces: tuple[Glob, ...] = Field(default=(), description="Namespaces of the object (globs).")
     names: tuple[Glob, ...] = Field(default=(), description="Names of the object (globs).")
     object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = Field(
         default=None, description="Labels of the object, as it will be; on DELETE as it was."
     )
-    reason: Annotated[str, Shape(SOMETHING, "a reason", lambda _: "say why, for whoever reads the audit log")] = Field(
-        description="Why; it is in the audit log and in `explain`."
+    reason: Annotated[str, TextPattern(SOMETHING, "a reason", lambda _: "say why, for whoever reads the audit log")] = (
+        Field(description="Why; it is in the audit log and in `explain`.")
     )
     expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")
 
@@ -293,7 +295,7 @@ class PolicySpec(Model):
     )
     controller_created: Annotated[
         Literal["warn", "deny"],
-        Meanings(
+        EnumDescriptions(
             {
                 "warn": "the Pod is let through with a warning, and noted in the audit log",
                 "deny": "it is refused: a workload that is older than the policy may not get its Pods back",

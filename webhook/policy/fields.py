@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from webhook.globs import is_glob
 from webhook.kube.resources import built_in_resources, is_built_in, resource_of
 from webhook.policy.errors import did_you_mean
-from webhook.policy.meanings import Shape
+from webhook.policy.schema_annotations import TextPattern
 
 _DNS_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DNS_SUBDOMAIN: Final = r"(?=[^/]{1,253}(/|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
@@ -125,13 +125,13 @@ _STAR_ALONE: Final = AfterValidator(_check_stars)
 _NO_CORE: Final = rf"(?!(core|{_VERSION})$)"
 _Group = Annotated[
     str,
-    Shape(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|\*|)", "'' for the core group, '*', or a name as apps", _no_group),
+    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|\*|)", "'' for the core group, '*', or a name as apps", _no_group),
     Field(examples=["", "apps", "batch"]),
 ]
-_Version = Annotated[str, Shape(rf"{_DNS_LABEL}|\*", "a version without its group, as v1, or '*'", _no_version)]
+_Version = Annotated[str, TextPattern(rf"{_DNS_LABEL}|\*", "a version without its group, as v1, or '*'", _no_version)]
 _Resource = Annotated[
     str,
-    Shape(
+    TextPattern(
         rf"({_DNS_SUBDOMAIN}|\*)(/({_DNS_SUBDOMAIN}|\*))?",
         "a plural in lower case, as pods or deployments/scale, or '*' for a whole part",
         _no_resource,
@@ -141,13 +141,15 @@ _Resource = Annotated[
 
 ApiGroup = Annotated[
     str,
-    Shape(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name as apps", _no_group_of_kind),
+    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name as apps", _no_group_of_kind),
 ]
 """That of one kind, without its version."""
-KindName = Annotated[str, Shape("[A-Z][A-Za-z0-9]*", "a singular with its capitals, as Deployment", _no_kind_name)]
+KindName = Annotated[
+    str, TextPattern("[A-Z][A-Za-z0-9]*", "a singular with its capitals, as Deployment", _no_kind_name)
+]
 ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
 ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
 Resources = Annotated[tuple[_Resource, ...], AfterValidator(_check_resources)]
 Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], _STAR_ALONE]
-LabelKey = Annotated[str, Shape(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key of a label", _no_label_key)]
-LabelValue = Annotated[str, Shape(f"({_LABEL_NAME})?", "the value of a label", _no_label_value)]
+LabelKey = Annotated[str, TextPattern(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key of a label", _no_label_key)]
+LabelValue = Annotated[str, TextPattern(f"({_LABEL_NAME})?", "the value of a label", _no_label_value)]

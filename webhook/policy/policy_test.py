@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from webhook.decision import Verdict  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.common import Date, Flag, KubernetesVersion, Model, NonEmpty
-from webhook.policy.meanings import Meanings
+from webhook.policy.schema_annotations import EnumDescriptions
 
 KIND: Final = "PolicyTest"
 
@@ -82,7 +82,7 @@ class ExpectSpec(Model):
 
     outcome: Annotated[
         Verdict,
-        Meanings(
+        EnumDescriptions(
             {
                 "allowed": "nothing is found",
                 "audited": "what is found is only noted in the audit log",
@@ -116,7 +116,7 @@ class ExpectSpec(Model):
     )
 
 
-class Surroundings(Model):
+class SharedCaseSpec(Model):
     """What a case may say for itself, and the document for all its cases."""
 
     policies: tuple[NonEmpty, ...] | None = Field(
@@ -147,7 +147,7 @@ class Surroundings(Model):
     )
 
 
-class CaseSpec(Surroundings):
+class CaseSpec(SharedCaseSpec):
     """One request, and what is to come of it."""
 
     name: NonEmpty = Field(description="A sentence: what this case shows; different for each case.")
@@ -158,7 +158,7 @@ class CaseSpec(Surroundings):
     expect: ExpectSpec = Field(description="What is to come of it.")
 
 
-class PolicyTestSpec(Surroundings):
+class PolicyTestSpec(SharedCaseSpec):
     """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
 
     cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests; each is judged on its own.")
@@ -172,5 +172,5 @@ class PolicyTestSpec(Surroundings):
 
     def filled(self, case: CaseSpec) -> CaseSpec:
         """The case, with what the document says where it says nothing itself; objects are left as they are."""
-        shared = (self.model_fields_set & Surroundings.model_fields.keys()) - case.model_fields_set - {"object"}
+        shared = (self.model_fields_set & SharedCaseSpec.model_fields.keys()) - case.model_fields_set - {"object"}
         return case.model_copy(update={name: getattr(self, name) for name in shared})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
-    from webhook.kube.workload import Surroundings
+    from webhook.kube.workload import WorkloadFields
     from webhook.policy.common import MatchSpec, PolicySpec
     from webhook.review import Request
 
@@ -73,11 +73,11 @@ class Subject(Protocol):
         """The object before the request as plain JSON; None on CREATE."""
 
     @property
-    def around(self) -> Surroundings:
+    def workload(self) -> WorkloadFields:
         """What the workload says around its pod templates."""
 
     @property
-    def old_around(self) -> Surroundings:
+    def old_workload(self) -> WorkloadFields:
         """The same before the request."""
 
     @property

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.bundle import load_bundle
-from webhook.capacity.placement.budget import Budget
+from webhook.capacity.placement.budget import GraceBudget
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.capacity.providers.provider import Timeline as Reclaim
+from webhook.capacity.providers.provider import Interruption as Reclaim
 from webhook.cli.explain import timeline_svg, timeline_text
 from webhook.cli.explain.timeline import AS_WRITTEN, Timeline, clock, ticks, timeline_of
 from webhook.cli.terminal import plain
@@ -42,8 +42,8 @@ def pod_of(*containers: dict[str, Any], grace: int = 30, **spec: Any) -> Pod:
     return decode_pod(msgspec.Raw(msgspec.json.encode(value)))
 
 
-def budget_of(provider: Provider) -> Budget:
-    return Budget(provider.grace_budget, provider.safety_margin, "because")
+def budget_of(provider: Provider) -> GraceBudget:
+    return GraceBudget(provider.grace_budget, provider.safety_margin, "because")
 
 
 def timeline(
@@ -52,7 +52,7 @@ def timeline(
     provider: str = "cks",
     written: Pod | None = None,
     pool: Pool | None = None,
-    budget: Budget | None = None,
+    budget: GraceBudget | None = None,
     where: str = "",
 ) -> Timeline:
     facts = PROVIDERS[provider]
@@ -145,7 +145,7 @@ def test_on_gke_the_time_of_ordinary_pods_is_up_before_the_node_is_gone() -> Non
 @pytest.mark.parametrize(("limit", "removal"), [(60, 420), (600, 720)])
 def test_a_pools_own_limit_is_its_window(limit: int, removal: int) -> None:
     pool = Pool(provider="cks", kind="NodePool", name="p", capacity=CapacityType.SPOT, gpu=Gpu.NO, grace_seconds=limit)
-    drawn = timeline(pod_of(grace=30), pool=pool, budget=Budget(limit, 0, "the pool says so"))
+    drawn = timeline(pod_of(grace=30), pool=pool, budget=GraceBudget(limit, 0, "the pool says so"))
 
     assert (drawn.window, drawn.removal, drawn.because) == (120 + limit, removal, "the pool says so")
     assert "NodePool p" in {event.source for event in drawn.events}
@@ -272,7 +272,7 @@ def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
     containers = [container(f"c{number}", sleep(each)) for number, each in enumerate(sleeps)]
     pod = pod_of(*containers, grace=grace)
     drawn = timeline_of(
-        "", pod_of(grace=written), pod, provider=provider, pool=None, budget=Budget(limit, 0, "because")
+        "", pod_of(grace=written), pod, provider=provider, pool=None, budget=GraceBudget(limit, 0, "because")
     )
 
     for lane in drawn.lanes:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
 
 
-class Budget(msgspec.Struct, frozen=True):
+class GraceBudget(msgspec.Struct, frozen=True):
     """Time to stop, in seconds.
 
     Attributes:
@@ -37,7 +37,7 @@ class Budget(msgspec.Struct, frozen=True):
         return f"{self.because}, less a safety margin of {self.margin} s" if self.margin else self.because
 
 
-class Budgets:
+class GraceBudgets:
     """The budgets of all providers, ready to be asked."""
 
     __slots__ = ("_by_provider",)
@@ -45,29 +45,29 @@ class Budgets:
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._by_provider = {name: _of_provider(provider) for name, provider in providers.items()}
 
-    def of(self, target: Target) -> Budget | None:
+    def of(self, target: Target) -> GraceBudget | None:
         """The strictest budget that may apply to a Pod; None where no provider is in play."""
         pools = target.pools or ()
         seen = {pool.provider for pool in pools}
         unseen = (self._by_provider[each.name] for each in target.providers if each.name not in seen)
         return min(chain(map(self._of_pool, pools), unseen), key=_seconds, default=None)
 
-    def _of_pool(self, pool: Pool) -> Budget:
+    def _of_pool(self, pool: Pool) -> GraceBudget:
         budget = self._by_provider[pool.provider]
         if pool.grace_seconds is None:
             return budget
         margin = budget.margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
-        return Budget(pool.grace_seconds, margin, f"{pool} gives a Pod {pool.grace_seconds} s to stop")
+        return GraceBudget(pool.grace_seconds, margin, f"{pool} gives a Pod {pool.grace_seconds} s to stop")
 
 
-def _seconds(budget: Budget) -> int:
+def _seconds(budget: GraceBudget) -> int:
     return budget.seconds
 
 
-def _of_provider(provider: Provider) -> Budget:
+def _of_provider(provider: Provider) -> GraceBudget:
     timeline = provider.timeline
     because = (
         f"On {provider.title} a node is drained {timeline.drain} s after the notice and removed after "
         f"{timeline.removal} s: a Pod has {provider.grace_budget} s"
     )
-    return Budget(provider.grace_budget, provider.safety_margin, because)
+    return GraceBudget(provider.grace_budget, provider.safety_margin, because)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.clusters import same_cluster
 from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.provider import FallbackNeed
 from webhook.capacity.providers.requirements import ANYTHING, NO_REQUIREMENTS
 from webhook.decision import Outcome
 from webhook.kube.tolerations import HARD_EFFECTS
@@ -18,28 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from webhook.capacity.providers.pool import Pool
-    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.provider import FallbackKind, Provider
     from webhook.capacity.providers.requirements import LabelValues
 
-Require = Literal["any", "standard", "gpu", "same-type"]
-"""What counts: any on-demand pool, one without GPUs, one with GPUs, or one of the same instance type."""
 
-
-class Need(msgspec.Struct, frozen=True):
-    """What a GPU spot pool needs beside it.
-
-    Attributes:
-        require: what counts.
-        outcome: the most that comes of its lack.
-        because: what happens without, as a sentence; empty: Pods of a reclaimed node find no other.
-    """
-
-    require: Require
-    outcome: Outcome = Outcome.DENY
-    because: str = ""
-
-
-class Cover(IntEnum):
+class Coverage(IntEnum):
     """How well a spot pool is covered by fallbacks; more is worse. ``ELSEWHERE``: only in other zones."""
 
     HERE = 0
@@ -61,7 +45,7 @@ class Demand(msgspec.Struct, frozen=True):
     machines: tuple[tuple[str, LabelValues], ...]
 
 
-class Supply(msgspec.Struct, frozen=True):
+class Offer(msgspec.Struct, frozen=True):
     """What a pool gives as a fallback; it is one for whatever an equal supply is one for."""
 
     cluster: str
@@ -72,12 +56,12 @@ class Supply(msgspec.Struct, frozen=True):
     zones: frozenset[str]
 
 
-class Worse(msgspec.Struct, frozen=True):
+class LostCoverage(msgspec.Struct, frozen=True):
     """A spot pool that a request leaves with less of what it needs."""
 
     spot: Pool
-    need: Need
-    cover: Cover
+    need: FallbackNeed
+    coverage: Coverage
 
 
 _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
@@ -92,8 +76,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         providers: by name, for what their pools need, and for the taints that nobody may tolerate.
     """
 
-    require: Require
-    by_provider: Mapping[str, Require]
+    require: FallbackKind
+    by_provider: Mapping[str, FallbackKind]
     providers: Mapping[str, Provider]
 
     def demand_of(self, pool: Pool | None) -> Demand | None:
@@ -108,12 +92,12 @@ class Fallbacks(msgspec.Struct, frozen=True):
             return None
         return Demand(pool.identity, pool.cluster_id, gpu, pool.gpu_type, pool.instance_type, pool.machines)
 
-    def needs(self, spot: Pool) -> tuple[Need, ...]:
+    def needs(self, spot: Pool) -> tuple[FallbackNeed, ...]:
         """What this spot pool needs."""
         required = self.by_provider.get(spot.provider)
         provider = self.providers.get(spot.provider)
-        needs = (Need(required),) if required is not None else provider.fallback if provider is not None else ()
-        needs = needs or (Need(self.require),)
+        needs = (FallbackNeed(required),) if required is not None else provider.fallback if provider is not None else ()
+        needs = needs or (FallbackNeed(self.require),)
         if spot.gpu is not Gpu.ANY:
             return needs
         # Whether a Pod asks for its GPUs is not certain, unless no other gets in.
@@ -151,13 +135,13 @@ class Fallbacks(msgspec.Struct, frozen=True):
         provider = self.providers.get(pool.provider)
         return provider.title if provider is not None else pool.provider
 
-    def supply_of(self, pool: Pool | None) -> Supply | None:
+    def offer_of(self, pool: Pool | None) -> Offer | None:
         """What a pool gives; None: it is nobody's fallback."""
         if pool is None or self._why_nobodys(pool):
             return None
-        return Supply(pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones)
+        return Offer(pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones)
 
-    def why_not(self, spot: Pool, pool: Pool, require: Require) -> str:
+    def why_not(self, spot: Pool, pool: Pool, require: FallbackKind) -> str:
         """Why a pool is not what this spot pool needs; empty when it is."""
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             return self._whose(spot, pool)
@@ -176,44 +160,44 @@ class Fallbacks(msgspec.Struct, frozen=True):
         title = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
         return f"it belongs to cluster {pool.cluster_id}{title}"
 
-    def cover(self, spot: Pool, pools: Sequence[Pool], require: Require) -> Cover:
+    def coverage(self, spot: Pool, pools: Sequence[Pool], require: FallbackKind) -> Coverage:
         """How well these pools cover what the spot pool needs. A zone that is not said is no other zone."""
         fallbacks = [pool for pool in pools if not self.why_not(spot, pool, require)]
         if not fallbacks:
-            return Cover.NONE
+            return Coverage.NONE
         if require == "standard":  # It is not the spot pool's Pods that go there.
-            return Cover.HERE
+            return Coverage.HERE
         elsewhere = spot.zones and all(pool.zones and not pool.zones & spot.zones for pool in fallbacks)
-        return Cover.ELSEWHERE if elsewhere else Cover.HERE
+        return Coverage.ELSEWHERE if elsewhere else Coverage.HERE
 
-    def worse_off(self, before: Sequence[Pool], after: Sequence[Pool]) -> list[Worse]:
+    def lost_coverage(self, before: Sequence[Pool], after: Sequence[Pool]) -> list[LostCoverage]:
         """The spot pools that are covered worse by the pools after a request than by those before it, by name.
 
         A demand that was not there before counts as covered before.
         """
         earlier = {demand: pool for pool in before if (demand := self.demand_of(pool)) is not None}
         covered_before, covered_after = self._covers(before), self._covers(after)
-        found: list[Worse] = []
+        found: list[LostCoverage] = []
         for pool in sorted(after, key=str):
             if (demand := self.demand_of(pool)) is None:
                 continue
             for need in self.needs(pool):
                 same = earlier.get(demand)
-                was = Cover.HERE if same is None else covered_before(same, need.require)
+                was = Coverage.HERE if same is None else covered_before(same, need.require)
                 if (cover := covered_after(pool, need.require)) > was:
-                    found.append(Worse(pool, need, cover))
+                    found.append(LostCoverage(pool, need, cover))
         return found
 
-    def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, Require], Cover]:
+    def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, FallbackKind], Coverage]:
         """`cover` by these pools, worked out once for all spot pools that are alike in what `why_not` compares."""
         usable = [pool for pool in pools if not self._why_nobodys(pool)]
-        known: dict[tuple[object, ...], Cover] = {}
+        known: dict[tuple[object, ...], Coverage] = {}
 
-        def cover(spot: Pool, require: Require) -> Cover:
+        def cover(spot: Pool, require: FallbackKind) -> Coverage:
             same_type = (spot.gpu_type, spot.instance_type, spot.machines)
             key = (spot.cluster, spot.cluster_path, spot.provider, same_type, spot.zones, require)
             if key not in known:
-                known[key] = self.cover(spot, usable, require)
+                known[key] = self.coverage(spot, usable, require)
             return known[key]
 
         return cover

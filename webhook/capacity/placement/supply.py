@@ -12,7 +12,7 @@ import msgspec
 from webhook.caching import identity_cache
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
-from webhook.kube.affinity import Answer
+from webhook.kube.affinity import Tristate
 from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         absent -= self.requirements.labels.keys()
         return any(
-            term.admits(self.labels, absent) is not Answer.NO and self.requirements.admits(term.requirements)
+            term.admits(self.labels, absent) is not Tristate.NO and self.requirements.admits(term.requirements)
             for term in terms
         )
 

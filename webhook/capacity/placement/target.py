@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.landing import demands_spot, kept_to, land
+from webhook.capacity.placement.feasible import confined_to, demands_spot, feasible_nodes
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.kube.affinity import constrained, terms_of
 from webhook.kube.tolerations import tolerates
@@ -62,7 +62,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             cluster: then the providers' own labels and taints stand for them.
         nodes: the spot nodes of ``pools`` and of the providers whose pools can't be seen; empty if there are none, or
             if nothing is known of them.
-        refused: the other spot pools, each with why it can't run the Pod.
+        rejected: the other spot pools, each with why it can't run the Pod.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
         pinned: whether the Pod's own nodeSelector or affinity keeps it to these nodes. Only this changes when spotgate
             injects a selector.
@@ -73,7 +73,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[Provider, ...]
     pools: tuple[Pool, ...] | None
     nodes: tuple[SpotNodes, ...] = ()
-    refused: tuple[tuple[Pool, str], ...] = ()
+    rejected: tuple[tuple[Pool, str], ...] = ()
     gpu: bool | None = False
     pinned: bool = False
 
@@ -203,19 +203,19 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
             return own
         because = own
 
-    landing = land(pod, terms, named, supply, playing, question.spot_shown)
-    pools = tuple(nodes.pool for nodes in landing.nodes if nodes.pool is not None)
-    stand_in = bool(landing.nodes) and not pools
+    feasible = feasible_nodes(pod, terms, named, supply, playing, question.spot_shown)
+    pools = tuple(nodes.pool for nodes in feasible.nodes if nodes.pool is not None)
+    stand_in = bool(feasible.nodes) and not pools
     return Target(
         preferred=asked == SPOT_PREFERRED,
         because=because,
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
-        providers=tuple({nodes.provider.name: nodes.provider for nodes in landing.nodes}.values()) or playing,
+        providers=tuple({nodes.provider.name: nodes.provider for nodes in feasible.nodes}.values()) or playing,
         pools=None if stand_in or not supply.known else pools,
-        nodes=landing.nodes,
-        refused=landing.refused,
-        gpu=landing.gpu,
-        pinned=bool(speaking) if stand_in else kept_to(terms, landing.nodes, supply),
+        nodes=feasible.nodes,
+        rejected=feasible.rejected,
+        gpu=feasible.gpu,
+        pinned=bool(speaking) if stand_in else confined_to(terms, feasible.nodes, supply),
     )
 
 
@@ -260,7 +260,7 @@ def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[st
     if not supply.known:
         pool_labels = {each.pool_label for each in providers.values()}
         return _UNKNOWN if terms and all(term.demands(pool_labels) for term in terms) else _SILENT
-    if any(nodes.admitted(terms, supply.telling) for nodes in supply.spot) and kept_to(terms, supply.spot, supply):
+    if any(nodes.admitted(terms, supply.telling) for nodes in supply.spot) and confined_to(terms, supply.spot, supply):
         return "its own nodeSelector or affinity admits only spot"
     return _SILENT
 
@@ -293,7 +293,7 @@ def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:
     return ""
 
 
-def kept(pod: Pod) -> frozenset[str]:
+def kept_fields(pod: Pod) -> frozenset[str]:
     """Return what the Pod asks spotgate to leave as it is, as written; unknown words are included."""
     text = pod.annotations.get(KEEP_ANNOTATION)
     if text is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from webhook.capacity.placement.fallback import Need
 from webhook.capacity.providers.grace import Grace, PoolGrace, Window
 from webhook.capacity.providers.limits import Least
-from webhook.capacity.providers.machines import TYPE_LABEL, Kinds, Machines
+from webhook.capacity.providers.machines import TYPE_LABEL, GpuLists, Machines
 from webhook.capacity.providers.pool import CapacityType, Taint
-from webhook.capacity.providers.provider import Label, Provider, TaintPattern, Timeline
+from webhook.capacity.providers.pool_fields import AcceleratorFields, CapacityField, UnusableCondition
+from webhook.capacity.providers.provider import FallbackNeed, Interruption, Label, Provider, TaintPattern
 from webhook.capacity.providers.query import Query
-from webhook.capacity.providers.reader import Accelerators, Capacity, PoolReader, Unusable
+from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.sizes import Sizer
 from webhook.decision import Outcome
 from webhook.globs import Globs
@@ -43,14 +43,16 @@ def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
         hands_off_selectors=frozenset(spec.hands_off_selectors),
         system_namespaces=Globs(spec.system_namespaces.names),
         system_namespace_labels=_labels(spec.system_namespaces.labels),
-        timeline=Timeline(
+        timeline=Interruption(
             spec.interruption.cordon_seconds,
             spec.interruption.drain_seconds,
             spec.interruption.removal_seconds,
         ),
         grace_budget=spec.grace_period.budget_seconds,
         safety_margin=spec.grace_period.safety_margin_seconds,
-        fallback=tuple(Need(each.require, Outcome[each.outcome.upper()], each.because) for each in spec.fallback),
+        fallback=tuple(
+            FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in spec.fallback
+        ),
         readers=tuple(_reader(name, spec, reader, machines) for reader in spec.node_pools),
     )
 
@@ -72,10 +74,10 @@ def _query(text: str | None) -> Query | None:
 
 
 def _machines(spec: CapacityProviderSpec) -> Machines:
-    types = Kinds(gpu=Globs(spec.instance_types.gpu), cpu=Globs(spec.instance_types.cpu))
+    types = GpuLists(gpu=Globs(spec.instance_types.gpu), cpu=Globs(spec.instance_types.cpu))
     labels = {TYPE_LABEL: types}
     for label in spec.machine_labels:
-        labels[label.key] = Kinds(Globs(label.gpu), Globs(label.cpu)) if label.gpu or label.cpu else types
+        labels[label.key] = GpuLists(Globs(label.gpu), Globs(label.cpu)) if label.gpu or label.cpu else types
     return Machines(
         types=types,
         never_spot=Globs(spec.instance_types.never_spot),
@@ -100,7 +102,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         namespaced=spec.namespaced,
         scale=spec.scale,
         when=_query(spec.when),
-        capacity=Capacity(
+        capacity=CapacityField(
             query=Query(capacity.from_ or spec.requirements or ""),
             label=capacity.label or "",
             values={value.casefold(): CapacityType(meant) for value, meant in capacity.values.items()},
@@ -112,7 +114,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         pool_name=_query(spec.pool_name),
         instance_type=_query(spec.instance_type),
         requirements=_query(spec.requirements),
-        accelerators=Accelerators(
+        accelerators=AcceleratorFields(
             type=_query(accelerators.type), count=_query(accelerators.count), when=_query(accelerators.when)
         ),
         desired=_query(size.desired),
@@ -137,7 +139,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         cluster=_query(spec.cluster),
         cluster_namespace=_query(spec.cluster_namespace),
         cluster_path=_query(spec.cluster_path),
-        unusable=tuple(Unusable(Query(item.when), item.because, item.passing) for item in spec.unusable),
+        unusable=tuple(UnusableCondition(Query(item.when), item.because, item.passing) for item in spec.unusable),
     )
 
 

@@ -23,7 +23,7 @@ _NO_GPUS: Final = "0"
 """The value of a label that counts GPUs where there are none."""
 
 
-class Kinds(msgspec.Struct, frozen=True):
+class GpuLists(msgspec.Struct, frozen=True):
     """Instance types (or machine families, or categories) by what they have; one that is in neither is unknown."""
 
     gpu: Globs
@@ -49,9 +49,9 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         other_labels: labels of these domains that say nothing of GPUs; empty: nobody has listed them.
     """
 
-    types: Kinds
+    types: GpuLists
     never_spot: Globs
-    labels: tuple[tuple[str, Kinds], ...]
+    labels: tuple[tuple[str, GpuLists], ...]
     gpu_labels: Globs
     domains: frozenset[str]
     other_labels: frozenset[str]
@@ -148,7 +148,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
                 yield _has_gpus(values), values.admits_none
 
 
-def _by_kind(values: LabelValues, kinds: Kinds) -> tuple[bool | None, bool]:
+def _by_kind(values: LabelValues, kinds: GpuLists) -> tuple[bool | None, bool]:
     listed = values.values
     if listed is None:
         # All kinds of machines that there are, but for those that are excluded.

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from webhook.decision import Outcome
 from webhook.kube.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from webhook.capacity.placement.fallback import Need
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.providers.sizes import Sizer
     from webhook.globs import Globs
+
+
+FallbackKind = Literal["any", "standard", "gpu", "same-type"]
+"""What counts: any on-demand pool, one without GPUs, one with GPUs, or one of the same instance type."""
+
+
+class FallbackNeed(msgspec.Struct, frozen=True):
+    """What a GPU spot pool needs beside it.
+
+    Attributes:
+        require: what counts.
+        outcome: the most that comes of its lack.
+        because: what happens without, as a sentence; empty: Pods of a reclaimed node find no other.
+    """
+
+    require: FallbackKind
+    outcome: Outcome = Outcome.DENY
+    because: str = ""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -26,7 +44,7 @@ class Label(msgspec.Struct, frozen=True):
     spot_only: bool = False
 
 
-class Timeline(msgspec.Struct, frozen=True):
+class Interruption(msgspec.Struct, frozen=True):
     """What happens to a reclaimed node, in seconds after the notice."""
 
     cordon: int
@@ -73,10 +91,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     hands_off_selectors: frozenset[str]
     system_namespaces: Globs
     system_namespace_labels: tuple[Label, ...]
-    timeline: Timeline
+    timeline: Interruption
     grace_budget: int
     safety_margin: int
-    fallback: tuple[Need, ...]
+    fallback: tuple[FallbackNeed, ...]
     readers: tuple[PoolReader, ...]
 
     def owns_namespace(self, name: str, labels: Mapping[str, str]) -> bool:

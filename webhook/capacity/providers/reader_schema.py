@@ -12,7 +12,7 @@ from webhook.capacity.providers.query import problem_with
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
 from webhook.policy.fields import ApiGroup, KindName, LabelKey  # noqa: TC001 - pydantic reads the annotations
-from webhook.policy.meanings import Meanings
+from webhook.policy.schema_annotations import EnumDescriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ ResourceName = Annotated[str, AfterValidator(_check_resource)]
 Query = Annotated[str, AfterValidator(_check_query)]
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both"],
-    Meanings(
+    EnumDescriptions(
         {
             "spot": "nodes that can be taken back",
             "on-demand": "nodes that stay, reserved ones too",

@@ -22,7 +22,7 @@ from webhook.kube.resources import resource_of
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, LabelValue, check_kind
-from webhook.policy.meanings import Meanings
+from webhook.policy.schema_annotations import EnumDescriptions
 
 
 def _check_template_path(text: str) -> str:
@@ -33,7 +33,7 @@ def _check_template_path(text: str) -> str:
 TemplatePathText = Annotated[str, AfterValidator(_check_template_path)]
 RequireName = Annotated[
     Literal["any", "standard", "gpu", "same-type"],
-    Meanings(
+    EnumDescriptions(
         {
             "any": "any on-demand pool; most clusters come with one, so this hardly ever denies",
             "standard": "an on-demand pool without GPUs",

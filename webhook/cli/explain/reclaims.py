@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, target_of
 from webhook.cli.explain.timeline import timeline_of
 from webhook.documents import field_path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.bundle import Bundle
-    from webhook.capacity.placement.budget import Budget
+    from webhook.capacity.placement.budget import GraceBudget
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
@@ -42,7 +42,7 @@ class NoTimeline(msgspec.Struct, frozen=True):
 
 def reclaims(traced: Traced, bundle: Bundle, view: ClusterView) -> Iterator[Timeline | NoTimeline]:
     """The reclaim of each Pod that the request makes."""
-    budgets = Budgets(bundle.providers)
+    budgets = GraceBudgets(bundle.providers)
     labels = view.namespaces.get(traced.request.namespace, {})
     policies = [each.spec for each in bundle.documents if each.is_policy and hasattr(each.spec, _TOLERATING)]
     specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
@@ -87,7 +87,9 @@ def _pods(traced: Traced, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
         yield field_path(templates[0].path), written, injected
 
 
-def _strictest(target: Target, budgets: Budgets, bundle: Bundle) -> tuple[Budget, Provider, Pool | None] | None:
+def _strictest(
+    target: Target, budgets: GraceBudgets, bundle: Bundle
+) -> tuple[GraceBudget, Provider, Pool | None] | None:
     """The shortest time to stop that the Pod may be given, and whose nodes give it; None: nobody's are known."""
     parts = [(bundle.providers[pool.provider], pool) for pool in target.pools or ()]
     seen = {provider.name for provider, _ in parts}

@@ -19,7 +19,7 @@ from webhook.kube.volumes import on_the_node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.capacity.placement.budget import Budget
+    from webhook.capacity.placement.budget import GraceBudget
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.pod import Container, Handler, Pod
@@ -148,7 +148,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timeline_of(
-    where: str, written: Pod, pod: Pod, *, provider: Provider, pool: Pool | None, budget: Budget
+    where: str, written: Pod, pod: Pod, *, provider: Provider, pool: Pool | None, budget: GraceBudget
 ) -> Timeline:
     """The reclaim of a Pod that targets spot.
 
@@ -244,7 +244,7 @@ def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]
     return tuple(span for span in (Span("running", 0, drain), *before, rest) if span.seconds > 0)
 
 
-def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: Budget) -> Iterator[Event]:
+def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget) -> Iterator[Event]:
     """Everything that happens, what happens at the same time in its order."""
     timeline = provider.timeline
     source = f"{provider.name}: interruption."

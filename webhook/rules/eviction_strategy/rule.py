@@ -163,7 +163,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if key not in self.keys and (meant := self._intended_label(key)) is not None:
                 yield "noEffect", findings.misspelt(key, meant)
         if subject.template and not alike:
-            labels = subject.around.labels
+            labels = subject.workload.labels
             for label in (self.spec.interruptible, self.spec.graceful):
                 if label.key in labels:
                     yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
@@ -197,10 +197,10 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 return f"the Pods of a {shown} hold state"
         if not subject.template:
             return ""
-        around = subject.around
-        if around.indexed:
+        workload = subject.workload
+        if workload.indexed:
             return "the Pods of an indexed Job work in step"
-        if any(map(self.replicated.match, kinds)) and around.spec.replicas in {None, 1}:
+        if any(map(self.replicated.match, kinds)) and workload.spec.replicas in {None, 1}:
             claim = writable_claim(subject.pod)
             return f"its only replica writes to the claim `{claim}`" if claim else ""
         return ""

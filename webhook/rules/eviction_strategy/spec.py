@@ -8,7 +8,7 @@ from pydantic import Field
 
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
 from webhook.policy.common import EnforcementWord, KindGlob, Level, Model, NonEmpty, PolicySpec, Seconds
-from webhook.policy.meanings import Meanings
+from webhook.policy.schema_annotations import EnumDescriptions
 from webhook.policy.terms import Enforcement
 
 _NO_EXECUTE: Final = "NoExecute"
@@ -78,7 +78,9 @@ class EvictionStrategySpec(PolicySpec):
     )
     sunk_nodes: Annotated[
         Literal["named", "all"],
-        Meanings({"named": "those whose tolerations, nodeSelector or affinity name SUNK", "all": "every DaemonSet"}),
+        EnumDescriptions(
+            {"named": "those whose tolerations, nodeSelector or affinity name SUNK", "all": "every DaemonSet"}
+        ),
     ] = Field(
         default="named",
         description="Which DaemonSets run on SUNK nodes.",

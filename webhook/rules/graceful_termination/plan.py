@@ -19,7 +19,7 @@ from webhook.policy.errors import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from webhook.capacity.placement.budget import Budget
+    from webhook.capacity.placement.budget import GraceBudget
     from webhook.kube.containers import HookSleep
     from webhook.kube.pod import Handler, Pod
 
@@ -45,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         pod_noun: what has its labels and annotations, for people.
     """
 
-    budget: Budget
+    budget: GraceBudget
     workload_class: str
     unknown_class: str
     grace: int

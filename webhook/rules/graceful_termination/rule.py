@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.budget import Budgets
-from webhook.capacity.placement.target import NotTargeting, kept, target_of
+from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.target import NotTargeting, kept_fields, target_of
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.cluster.protocol import Needs
 from webhook.globs import Globs
@@ -74,7 +74,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     classes: Mapping[str, ClassSpec]
     training_operators: Globs
     providers: Mapping[str, Provider]
-    budgets: Budgets
+    budgets: GraceBudgets
 
     def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
         """Return what makes a Pod target spot."""
@@ -125,7 +125,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         workload_class = self.classes[name]
         say("class %s: %s", name, because)
 
-        keeps = kept(pod)
+        keeps = kept_fields(pod)
         grace = self._grace(pod, workload_class, budget.seconds, keeps)
         say("grace period: is %d s, is to be %d s", pod.grace_seconds, grace)
 
@@ -202,7 +202,7 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
         classes=spec.classes,
         training_operators=Globs(spec.training_operators),
         providers=providers,
-        budgets=Budgets(providers),
+        budgets=GraceBudgets(providers),
     )
 
 

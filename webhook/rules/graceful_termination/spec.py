@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
 from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
 from webhook.policy.errors import shown
-from webhook.policy.meanings import Meanings, Shape
+from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ def _check_grace(value: object) -> object:
 
 GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
 ClassName = Annotated[
-    str, Shape("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lower case letters, digits and '-', as web-server")
+    str, TextPattern("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lower case letters, digits and '-', as web-server")
 ]
 
 
@@ -67,7 +67,7 @@ class GracefulTerminationSpec(PolicySpec):
     )
     untuned: Annotated[
         Literal["fit-budget", "raise-only"],
-        Meanings(
+        EnumDescriptions(
             {
                 "fit-budget": "its class's grace period, at most the budget",
                 "raise-only": "the same, but never less than 30 s",
@@ -79,7 +79,7 @@ class GracefulTerminationSpec(PolicySpec):
     )
     over_budget: Annotated[
         Literal["warn", "clamp", "deny"],
-        Meanings(
+        EnumDescriptions(
             {
                 "warn": "it stays, and the user is told",
                 "clamp": "it becomes the budget, unless a lifecycle hook sleeps that long",
@@ -92,7 +92,7 @@ class GracefulTerminationSpec(PolicySpec):
     )
     method: Annotated[
         Literal["auto", "sleep", "exec"],
-        Meanings(
+        EnumDescriptions(
             {
                 "auto": "Kubernetes' own where API server and kubelets have it, else a shell's",
                 "sleep": "Kubernetes' own (1.30)",

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictInt, Wi
 
 from webhook.capacity.providers.reader_schema import Query as QueryText  # noqa: TC001 - pydantic reads it
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
-from webhook.policy.meanings import Shape
+from webhook.policy.schema_annotations import TextPattern
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules.checks import Text
 
@@ -29,7 +29,7 @@ def _check_text(text: str) -> str:
 
 
 FieldPath = Annotated[
-    str, Shape(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes", _no_field)
+    str, TextPattern(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes", _no_field)
 ]
 MessageText = Annotated[str, AfterValidator(_check_text)]
 

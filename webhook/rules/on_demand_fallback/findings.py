@@ -14,14 +14,15 @@ from webhook.policy.errors import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from webhook.capacity.placement.fallback import Fallbacks, Need, Require
+    from webhook.capacity.placement.fallback import Fallbacks
+    from webhook.capacity.providers.provider import FallbackKind, FallbackNeed
     from webhook.capacity.providers.reader import PoolReader
     from webhook.cluster.protocol import ClusterView
 
 _LISTED: Final = 8
 """Pools that a finding names before it only counts the rest: a denial is read in a terminal."""
 
-_WANTED: Final[Mapping[Require, str]] = {
+_WANTED: Final[Mapping[FallbackKind, str]] = {
     "any": "an on-demand pool",
     "standard": "an on-demand pool without GPUs",
     "gpu": "an on-demand pool with GPUs",
@@ -63,7 +64,7 @@ class Findings(msgspec.Struct, frozen=True):
             fix="make the pool on-demand, or take another instance type",
         )
 
-    def uncovered(self, change: Change, spot: Pool, need: Need, pools: Sequence[Pool]) -> Violation:
+    def uncovered(self, change: Change, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
         """The request makes a spot pool without what it needs."""
         title = self.fallbacks.title(spot)
         detail = [
@@ -97,7 +98,7 @@ class Findings(msgspec.Struct, frozen=True):
             outcome=need.outcome,
         )
 
-    def taken(self, change: Change, left: Sequence[Pool], need: Need, pools: Sequence[Pool]) -> Violation:
+    def taken(self, change: Change, left: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
         """The request takes the last of what they need from the spot pools in ``left``."""
         reader, after = change.reader, change.after
         fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0], need)}"]
@@ -117,7 +118,7 @@ class Findings(msgspec.Struct, frozen=True):
             outcome=need.outcome,
         )
 
-    def elsewhere(self, change: Change, spots: Sequence[Pool], need: Need, pools: Sequence[Pool]) -> Violation:
+    def elsewhere(self, change: Change, spots: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
         """The request leaves these spot pools with fallbacks in other zones only."""
         spot = spots[0]
         fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
@@ -131,7 +132,7 @@ class Findings(msgspec.Struct, frozen=True):
             outcome=Outcome.WARN,
         )
 
-    def _same_cluster_remedy(self, spot: Pool, need: Need, pools: Sequence[Pool]) -> str:
+    def _same_cluster_remedy(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> str:
         """How a pool counts that does not only because it, or the spot pool, names another cluster; else empty."""
         for pool in sorted(pools, key=str):
             here, there = (pool, spot) if spot.cluster else (spot, pool)
@@ -150,7 +151,7 @@ class Findings(msgspec.Struct, frozen=True):
             return f"Or, if cluster {there.cluster_id} is the one that the policies are for, add {this}"
         return ""
 
-    def _useless(self, spot: Pool, need: Need, pools: Sequence[Pool]) -> list[str]:
+    def _useless(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> list[str]:
         """The pools that are not what this spot pool needs although they are not spot, each with why."""
         said = [
             f"{pool}: {why}" + (f" ({', '.join(pool.problems)})" if pool.problems else "")
@@ -172,7 +173,7 @@ class Findings(msgspec.Struct, frozen=True):
         add = f"add {', '.join(unlisted)} to `instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
         return f"{meant} Otherwise {add}" if meant else add
 
-    def _example(self, spot: Pool, need: Need) -> str:
+    def _example(self, spot: Pool, need: FallbackNeed) -> str:
         """A pool that this spot pool needs: as YAML, or in words where no reader knows how."""
         if need.require == "standard":
             return f": {_a(spot.kind)} without GPUs that is not spot and may have at least 1 node"
@@ -242,7 +243,7 @@ def _a(kind: str) -> str:
     return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
 
 
-def _named(need: Need) -> str:
+def _named(need: FallbackNeed) -> str:
     """What is needed, for people."""
     return "on-demand pool without GPUs" if need.require == "standard" else "on-demand fallback"
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.capacity.placement.fallback import Cover, Fallbacks
+from webhook.capacity.placement.fallback import Coverage, Fallbacks
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.sizes import resized, sizes_in, unsized
@@ -47,8 +47,8 @@ from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.fallback import Need, Worse
-    from webhook.capacity.providers.provider import ResourceReader
+    from webhook.capacity.placement.fallback import LostCoverage
+    from webhook.capacity.providers.provider import FallbackNeed, ResourceReader
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.providers.sizes import Sizer
     from webhook.cluster.protocol import ClusterView
@@ -173,10 +173,10 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
             yield self.findings.superchip(change, after)
             return
-        needed, gave = self.fallbacks.demand_of(after), self.fallbacks.supply_of(before)
+        needed, gave = self.fallbacks.demand_of(after), self.fallbacks.offer_of(before)
         needs_more = needed is not None and needed != self.fallbacks.demand_of(before)
-        gives_less = gave is not None and gave != self.fallbacks.supply_of(after)
-        worse: list[Worse] = []
+        gives_less = gave is not None and gave != self.fallbacks.offer_of(after)
+        worse: list[LostCoverage] = []
         if not needs_more and not gives_less:
             subject.trace.say("the request changes neither what the pool needs nor what it gives as a fallback")
         elif view.pools is None:
@@ -185,26 +185,26 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             reviewed = {pool.identity for pool in (before, after) if pool is not None}
             others = [pool for pool in view.pools if pool.identity not in reviewed]
             pools = [*others, after] if after is not None else others
-            worse = self.fallbacks.worse_off([*others, before] if before is not None else others, pools)
+            worse = self.fallbacks.lost_coverage([*others, before] if before is not None else others, pools)
             if not worse:
                 subject.trace.say("no GPU spot pool is left with less to fall back on")
             for need in dict.fromkeys(each.need for each in worse):
                 yield from self._violations_about(change, need, [each for each in worse if each.need == need], pools)
-        told = any(each.spot is after and each.cover is Cover.NONE for each in worse)
+        told = any(each.spot is after and each.coverage is Coverage.NONE for each in worse)
         if after is not None and _unreadable(after) and not _unreadable(before) and not told:
             yield unreadable_capacity(change.reader, after)
 
     def _violations_about(
-        self, change: Change, need: Need, worse: Sequence[Worse], pools: Sequence[Pool]
+        self, change: Change, need: FallbackNeed, worse: Sequence[LostCoverage], pools: Sequence[Pool]
     ) -> Iterator[Violation]:
         """The findings about one need."""
         after = change.after
-        without = [each.spot for each in worse if each.cover is Cover.NONE]
+        without = [each.spot for each in worse if each.coverage is Coverage.NONE]
         if after is not None and after in without:
             yield self.findings.uncovered(change, after, need, pools)
         if left := [pool for pool in without if pool is not after]:
             yield self.findings.taken(change, left, need, pools)
-        if elsewhere := [each.spot for each in worse if each.cover is Cover.ELSEWHERE]:
+        if elsewhere := [each.spot for each in worse if each.coverage is Coverage.ELSEWHERE]:
             yield self.findings.elsewhere(change, elsewhere, need, pools)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from webhook.policy.common import Glob, Model, NonEmpty, PolicySpec
-from webhook.policy.meanings import Shape
+from webhook.policy.schema_annotations import TextPattern
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"
 
@@ -20,7 +20,7 @@ def _no_domain(text: str) -> str:
     return f"{text!r} is no domain: write it alone, as coreweave.com; what is below it is reserved with it"
 
 
-Domain = Annotated[str, Shape(_DOMAIN, "a domain alone, as acme.example", _no_domain)]
+Domain = Annotated[str, TextPattern(_DOMAIN, "a domain alone, as acme.example", _no_domain)]
 
 
 class AllowedLabelsSpec(Model):

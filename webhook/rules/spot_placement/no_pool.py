@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from webhook.capacity.placement.landing import EXCLUDED, gpu_only
+from webhook.capacity.placement.feasible import EXCLUDED, gpu_only
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.kube.affinity import Answer, admits, refusal, terms_of
+from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
 from webhook.rules.protocol import pod_noun
 from webhook.rules.spot_placement.findings import (
     LISTED,
@@ -47,11 +47,11 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
         if not target.gpu and (taint := gpu_only(pod, chosen[0])) is not None:
             return _for_gpus_only(pod, chosen[0], taint)
     for nodes in _excluded_alone(target, supply):
-        field, demand = refusal(pod.spec, partial(_suits, nodes))
+        field, demand = unmet_constraint(pod.spec, partial(_suits, nodes))
         if field:
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
-    if not target.refused:
+    if not target.rejected:
         return finding(
             "no-spot-pool",
             "the Pod targets spot, and the cluster has no spot pool",
@@ -63,7 +63,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
         "no-pool-fits",
         "the Pod targets spot, and there is no spot pool that it can land on",
         asked_at(pod),
-        f"It targets spot by {target.because}. {_reasons(target.refused)} {UNCHANGED}",
+        f"It targets spot by {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
         f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
 
@@ -76,7 +76,7 @@ def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
     """The refused pools that the Pod names: by annotation, or with the pool-name label in its own selector."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
-    for nodes in _of(target.refused, supply):
+    for nodes in _of(target.rejected, supply):
         by_label = any(term.demands((nodes.provider.pool_label,)) and _suits(nodes, term) for term in terms)
         if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
@@ -84,7 +84,7 @@ def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
 
 def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
     """Spot nodes that nothing but the Pod's own constraints keeps it off."""
-    yield from _of([(pool, because) for pool, because in target.refused if because == EXCLUDED], supply)
+    yield from _of([(pool, because) for pool, because in target.rejected if because == EXCLUDED], supply)
     names = {provider.name for provider in target.providers}
     yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
 
@@ -99,10 +99,10 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
     admitted = [
         str(pool)
         for pool in supply.pools
-        if pool.capacity is CapacityType.ON_DEMAND and admits(terms, pool.labels) is Answer.YES
+        if pool.capacity is CapacityType.ON_DEMAND and admits(terms, pool.labels) is Tristate.YES
     ]
     wants = f" It admits on-demand capacity instead: {listed(admitted)}." if admitted else ""
-    others = tuple((pool, because) for pool, because in target.refused if because != EXCLUDED)
+    others = tuple((pool, because) for pool, because in target.rejected if because != EXCLUDED)
     closed = f" The others do not take it either: {_reasons(others)}" if others else ""
     which = "every spot pool that could take it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:

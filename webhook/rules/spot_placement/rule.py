@@ -36,7 +36,7 @@ import msgspec
 
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, kept, target_of
+from webhook.capacity.placement.target import NotTargeting, kept_fields, target_of
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.provider import Label
 from webhook.cluster.protocol import Needs
@@ -131,7 +131,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
                 silent = findings.bound_by_hand(view, supply)
             return Plan(violations=tuple(silent))
         trace.say("targets spot: %s", target.because)
-        for pool, because in target.refused:
+        for pool, because in target.rejected:
             trace.say("%s: %s", pool, because)
         if not target.nodes:
             known = target.pools is not None
@@ -141,7 +141,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> Plan:
         pod, trace = subject.pod, subject.trace
-        keeps = kept(pod)
+        keeps = kept_fields(pod)
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")

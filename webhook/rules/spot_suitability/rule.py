@@ -40,7 +40,7 @@ from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.volumes import on_the_node, writable_claim
-from webhook.kube.workload import Surroundings
+from webhook.kube.workload import WorkloadFields
 from webhook.rules.concern import Concern
 from webhook.rules.protocol import PODS_CREATE, PolicyKind, levels_of
 from webhook.rules.spot_suitability import findings
@@ -126,30 +126,32 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         if target.pools == ():
             say("left alone: it can land on no spot pool")
             return
-        around = subject.around if subject.template else Surroundings()
-        if around.controller is not None and self._is_reported_on_workload(around.controller):
-            say("left alone: what there is to say is said of the %s that makes it", around.controller.kind)
+        workload = subject.workload if subject.template else WorkloadFields()
+        if workload.controller is not None and self._is_reported_on_workload(workload.controller):
+            say("left alone: what there is to say is said of the %s that makes it", workload.controller.kind)
             return
         say("targets spot: %s", target.because)
-        case = self._case(subject, pod, inherited, around)
+        case = self._case(subject, pod, inherited, workload)
         if not subject.unchanged:
             yield from self._judge(subject, case, context)
             return
-        before = self._case(subject, pod, inherited, subject.old_around)
+        before = self._case(subject, pod, inherited, subject.old_workload)
         known = {violation.reason for _, violation in self._judge(subject, before, context)}
         yield from (each for each in self._judge(subject, case, context) if each[1].reason not in known)
 
-    def _case(self, subject: Subject, pod: Pod, inherited: Mapping[str, str], around: Surroundings) -> findings.Case:
-        replicas = self._replicas(subject, around)
+    def _case(
+        self, subject: Subject, pod: Pod, inherited: Mapping[str, str], workload: WorkloadFields
+    ) -> findings.Case:
+        replicas = self._replicas(subject, workload)
         return findings.Case(
             pod=pod,
             workload=subject.request.kind.kind if subject.template else "",
-            name=around.name if subject.template else pod.metadata.name,
+            name=workload.name if subject.template else pod.metadata.name,
             namespace=subject.request.namespace,
             replicas=replicas,
             serves=bool(replicas) and pod.labels.get(CLASS_LABEL) not in _DONE_AGAIN,
             labelled=CAPACITY_LABEL in pod.labels or CAPACITY_LABEL in inherited,
-            match_labels=around.match_labels,
+            match_labels=workload.match_labels,
         )
 
     def _judge(self, subject: Subject, case: findings.Case, context: Context) -> Iterator[tuple[str, Violation]]:
@@ -168,11 +170,11 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         """Is a template of that controller judged, so that its author hears of it, and this need not be said again?"""
         return (controller.group, controller.kind) in self.told
 
-    def _replicas(self, subject: Subject, around: Surroundings) -> int | None:
+    def _replicas(self, subject: Subject, workload: WorkloadFields) -> int | None:
         """How many Pods of this template there are to be; None: that is no question."""
         if not subject.template or not self.replicated.match(subject.request.kind.group_kind):
             return None
-        return 1 if around.spec.replicas is None else around.spec.replicas
+        return 1 if workload.spec.replicas is None else workload.spec.replicas
 
     def _place(self, subject: Subject, case: findings.Case) -> Iterator[tuple[str, Violation]]:
         """Whether this kind of work belongs on spot."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from webhook.policy.common import SOMETHING, Model, PolicySpec
-from webhook.policy.meanings import Shape
+from webhook.policy.schema_annotations import TextPattern
 
 _RESERVED: Final = frozenset(
     {
@@ -27,11 +27,13 @@ def _is_no_keyword(name: str) -> str:
     return name
 
 
-ExpressionText = Annotated[str, Shape(SOMETHING, "a CEL expression", lambda _: "the expression is empty")]
+ExpressionText = Annotated[str, TextPattern(SOMETHING, "a CEL expression", lambda _: "the expression is empty")]
 Line = Annotated[
-    str, Shape(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")
+    str, TextPattern(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")
 ]
-Identifier = Annotated[str, Shape(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")]
+Identifier = Annotated[
+    str, TextPattern(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")
+]
 
 
 class ValidationItem(Model):
@@ -61,7 +63,7 @@ class NamedExpression(Model):
 
     name: Annotated[
         str,
-        Shape(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.' and '/', as on-spot"),
+        TextPattern(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.' and '/', as on-spot"),
         Field(max_length=316),
     ] = Field(description="What it is called in findings and `explain`.")
     expression: ExpressionText = Field(description="A CEL expression; where one is false, the policy looks away.")

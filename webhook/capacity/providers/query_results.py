@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.query import Query
 
 
-class Answers:
+class QueryResults:
     """The object, what it has answered so far, and the problems that came up."""
 
     __slots__ = ("_answers", "_problems", "_unread", "_value")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Meanings:
-    """Annotates an enumeration: ``Annotated[Literal["a", "b"], Meanings({"a": "...", "b": "..."})]``.
+class EnumDescriptions:
+    """Annotates an enumeration: ``Annotated[Literal["a", "b"], EnumDescriptions({"a": "...", "b": "..."})]``.
 
     Editors show ``enumDescriptions`` beside the words that they offer.
     """
@@ -33,8 +33,8 @@ class Meanings:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Annotates a text that must match a pattern, which people are told in words: ``Shape("[a-z]+", "letters")``.
+class TextPattern:
+    """Annotates a text that must match a pattern, which people are told in words: ``TextPattern("[a-z]+", "letters")``.
 
     Attributes:
         pattern: what the whole text matches.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.providers.answers import Answers
 from webhook.capacity.providers.clusters import cluster_of
 from webhook.capacity.providers.limits import within_limits
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import at
+from webhook.capacity.providers.query_results import QueryResults
 from webhook.capacity.providers.requirements import read_requirements
 from webhook.capacity.providers.taints import read_taints
 from webhook.kube.quantity import amount_of
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.grace import PoolGrace
     from webhook.capacity.providers.pool import Taint
+    from webhook.capacity.providers.pool_fields import CapacityField, PoolFields
     from webhook.capacity.providers.query import Query
-    from webhook.capacity.providers.reader import Capacity, PoolReader
     from webhook.capacity.providers.requirements import Requirements
 
 _SHOWN: Final = 60
 """How much of a value that makes no sense is repeated."""
 
 
-class Reading(Answers):
+class PoolParser(QueryResults):
     """One object that is being read, and the problems that come up."""
 
     __slots__ = ("_reader",)
 
-    def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
+    def __init__(self, reader: PoolFields, value: Mapping[str, Any]) -> None:
         super().__init__(value)
         self._reader = reader
 
@@ -138,7 +138,7 @@ class Reading(Answers):
         self._note(f"{where} is {_shown(written)}, not one of {', '.join(capacity.words)}")
         return CapacityType.UNKNOWN
 
-    def _required_capacity(self, capacity: Capacity, requirements: Requirements) -> CapacityType:
+    def _required_capacity(self, capacity: CapacityField, requirements: Requirements) -> CapacityType:
         if requirements.is_unreadable(capacity.label):
             return CapacityType.UNKNOWN
         if capacity.label not in requirements.labels:

@@ -14,11 +14,11 @@ from tests.capacity.test_targeting import expression, pod_of
 from tests.pools import cks_pool, other_pool, view_of
 from tests.rules.conftest import shipped_provider, subject_of
 from tests.rules.placement import SPOT, placed, rule
-from webhook.capacity.placement.budget import Budgets
+from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.cluster.protocol import ClusterView
 from webhook.cluster.view import cluster_view, node_facts
-from webhook.kube.affinity import Answer, admits, terms_of
+from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.pod import Pod, PodSpec, decode_pod
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_a_pool_that_the_pod_cannot_land_on_neither_shortens_its_grace_period_no
 
     found = target(subject_of(pod).pod, view=view)
     assert isinstance(found, Target)
-    budget = Budgets(ALL).of(found)
+    budget = GraceBudgets(ALL).of(found)
     assert budget is not None
     assert budget.seconds == 105
     result, _, violations = placed(pod, view, rule(ALL))
@@ -235,7 +235,7 @@ def test_a_pool_that_gets_no_nodes_is_no_place_to_land(pool: Pool, because: str)
     gpu = pool.instance_type == "gb200-4x"
     found = target(pod_of(labels=SPOT, gpu=gpu), pool)
     assert isinstance(found, Target)
-    assert (found.pools, found.refused) == ((), ((pool, because),))
+    assert (found.pools, found.rejected) == ((), ((pool, because),))
 
     resources = {"limits": {"nvidia.com/gpu": "1"}} if gpu else {}
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a", "resources": resources}]}}
@@ -345,7 +345,7 @@ def test_a_pod_for_both_gets_a_term_for_each_and_what_the_strictest_leaves() -> 
     found = target(subject_of(result).pod, view=view)
     assert isinstance(found, Target)
     assert found.pinned
-    budget = Budgets(ALL).of(found)
+    budget = GraceBudgets(ALL).of(found)
     assert budget is not None
     assert budget.seconds == 25
 
@@ -384,7 +384,7 @@ affinities = st.none() | st.lists(terms, min_size=1, max_size=2)
 
 def suit(spec: PodSpec, labels: dict[str, str]) -> bool:
     """The oracle: `webhook.kube.affinity` on a node all of whose labels are known."""
-    return admits(terms_of(spec), labels, {*KEYS, CAPACITY, POOL}) is Answer.YES
+    return admits(terms_of(spec), labels, {*KEYS, CAPACITY, POOL}) is Tristate.YES
 
 
 def nodes_of(requirements: list[dict[str, Any]], **labels: str) -> list[dict[str, str]]:

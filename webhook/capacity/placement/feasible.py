@@ -25,29 +25,29 @@ _NO_GPU: Final = "it has no GPUs, and the Pod requests some"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
 
-class Landing(msgspec.Struct, frozen=True):
+class Feasible(msgspec.Struct, frozen=True):
     """Where a Pod can land.
 
     Attributes:
         nodes: the spot nodes of those pools; and of providers whose pools can't be seen, where no pool is one, or where
             the cluster shows that they have spot nodes.
-        refused: the other spot pools, each with why the Pod can't land there.
+        rejected: the other spot pools, each with why the Pod can't land there.
         gpu: it requests GPUs; None: a resource claim may be for one.
     """
 
     nodes: tuple[SpotNodes, ...]
-    refused: tuple[tuple[Pool, str], ...]
+    rejected: tuple[tuple[Pool, str], ...]
     gpu: bool | None
 
 
-def land(
+def feasible_nodes(
     pod: Pod,
     terms: tuple[Term, ...],
     named: str | None,
     supply: Supply,
     in_play: tuple[Provider, ...],
     spot_shown: frozenset[str],
-) -> Landing:
+) -> Feasible:
     """Where a Pod that targets spot can land.
 
     Args:
@@ -62,16 +62,16 @@ def land(
     names = {provider.name for provider in in_play}
     found: list[SpotNodes] = []
     unsuited: list[SpotNodes] = []
-    refused: list[tuple[Pool, str]] = []
+    rejected: list[tuple[Pool, str]] = []
     for nodes in supply.spot:
         pool = nodes.pool
         if pool is None or pool.provider not in names or (named is not None and not pool.is_named(named)):
             continue
         wasted = gpu is False and nodes.gpu is Gpu.YES
         if because := nodes.closed or _unable(pod, nodes, gpu=gpu):
-            refused.append((pool, because))
+            rejected.append((pool, because))
         elif not nodes.admitted(terms, nodes.absent):
-            refused.append((pool, _GPU if wasted else EXCLUDED))
+            rejected.append((pool, _GPU if wasted else EXCLUDED))
         elif wasted:
             unsuited.append(nodes)
         else:
@@ -79,10 +79,10 @@ def land(
     if unsuited:
         selected = _named(terms, named, found, unsuited, supply)
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
-        refused += [(nodes.pool, _GPU) for nodes in unsuited if nodes.pool and nodes not in selected]
+        rejected += [(nodes.pool, _GPU) for nodes in unsuited if nodes.pool and nodes not in selected]
     if named is None:
         found += _unseen(terms, names & spot_shown if found else names, supply, beside_pools=bool(found))
-    return Landing(tuple(found), tuple(refused), gpu)
+    return Feasible(tuple(found), tuple(rejected), gpu)
 
 
 def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, beside_pools: bool) -> list[SpotNodes]:
@@ -96,7 +96,7 @@ def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, 
     ]
 
 
-def kept_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
+def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
     """Do a Pod's own constraints demand what tells spot from other capacity, and admit no other nodes than these?"""
     return (
         all(term.demands(supply.telling) for term in terms)
