@@ -125,7 +125,10 @@ def test_on_the_command_line_nobody_is_accused_who_is_not_known() -> None:
     ("value", "why"),
     [
         ("fire", ""),
-        ("fire until Monday", ""),
+        ("fire until Monday", "Monday is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
+        ("fire UNTIL 2026-11-20T00:00:00Z", "it ended at 2026-11-20T00:00:00Z"),
+        ("fire until", "a time must follow `until`, as 2026-11-22T18:00:00Z"),
+        ("fire until the pool is back", ""),
         ("fire until 2026-11-21T00:00:01Z", ""),
         ("fire until 2026-11-21T02:00:00.5+02:00", ""),
         ("fire until 2026-11-20T23:59:59Z", "it ended at 2026-11-20T23:59:59Z"),

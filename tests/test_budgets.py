@@ -182,13 +182,20 @@ def test_I6_the_pods_of_a_built_in_controller_are_warned_of_and_not_denied() -> 
     assert over_bound(decision).outcome is Outcome.WARN
 
 
-def test_I6_what_was_over_its_bound_before_may_be_changed() -> None:
+def test_I6_only_metadata_of_what_is_over_its_bound_may_be_changed() -> None:
     large = {"metadata": {"name": "x"}, "spec": {"nodeSelector": keys(5_000)}}
     before = {**large, "metadata": {"name": "x", "finalizers": ["a/b"]}}
     decision = judged(json.dumps(large).encode(), operation="UPDATE", oldObject=before)
     assert over_bound(decision).outcome is Outcome.WARN
     small = {"metadata": {"name": "x"}, "spec": {}}
     assert judged(json.dumps(large).encode(), operation="UPDATE", oldObject=small).denied
+
+
+def test_I6_a_template_of_what_was_over_its_bound_before_gets_no_label_unjudged() -> None:
+    template = {"metadata": {"labels": {}}, "spec": {"containers": [{}] * 60_000}}
+    before = {"metadata": {"name": "x"}, "spec": {"template": template}}
+    after = json.dumps(before).replace('"labels": {}', f'"labels": {{"{RESERVED}": "x"}}', 1).encode()
+    assert judged(after, "deployments", "apps", operation="UPDATE", oldObject=before).denied
 
 
 def test_I6_of_countless_wrong_labels_only_so_many_are_judged_one_by_one() -> None:

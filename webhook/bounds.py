@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _MIB: Final = 1024 * 1024
 
 DECODED_AT_MOST: Final = 16 * _MIB
-"""Bytes that an object may take as Python values. A request has two objects, and its body may have 7 MiB. An ordinary
-object takes 8 times its JSON, so this is one of 2 MiB, which etcd does not take (1.5 MiB)."""
+"""Bytes that an object may take as Python values. A request has two objects. An ordinary object takes 8 times its JSON,
+so this is one of 2 MiB, which etcd does not take (1.5 MiB)."""
 
 READ_AT_MOST: Final = 4 * _MIB
 """The same where expressions go over the object item by item, at 2 us each: those of a node pool's reader, or a team's

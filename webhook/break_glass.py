@@ -32,12 +32,15 @@ def reason_of(metadata: Metadata) -> str | None:
 def why_void(value: str, now: datetime) -> str:
     """Return why the annotation has no effect for anybody, as a clause; empty: it has one.
 
-    Its value may end in ``until`` and a time. What looks like a time and is none does not hold for ever: it never does.
+    Its value may end in ``until`` and a time. What follows ``until`` and is no time never holds, instead of for ever.
     """
-    *reason, word, time = ("", "", *value.rsplit(maxsplit=2))
-    if word != "until" or not time[:1].isdigit():
-        return "" if value.strip() else "it gives no reason"
-    if not any(each.strip() for each in reason):
+    *reason, before, last = ("", "", *value.split())
+    if last.lower() == "until":
+        return "a time must follow `until`, as 2026-11-22T18:00:00Z"
+    if before.lower() != "until":
+        return "" if last else "it gives no reason"
+    time = last
+    if not any(reason):
         return "it gives no reason"
     try:
         end = datetime.fromisoformat(time.upper()) if _RFC_3339.fullmatch(time) else None

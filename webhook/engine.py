@@ -8,7 +8,6 @@ what is never touched, match, exemptions, enforcement, pod templates, controller
 
 from __future__ import annotations
 
-from collections import deque
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -100,6 +99,16 @@ def _parse_old_template(template: object) -> Pod | None:
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
+class _Body(msgspec.Struct):
+    """Where an object says what is wanted: ``template`` is a PodTemplate's."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+    template: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_bodies: Final = msgspec.json.Decoder(_Body)
+
+
 class _Evaluation:
     """One decision in the making."""
 
@@ -142,8 +151,8 @@ class _Evaluation:
     def _judge_labels(self, error: OverBoundError, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
         """Of an object with more of something than is judged, judge the labels, and say that the rest is not judged.
 
-        It is denied where one of the policies that would judge it denies, unless it was so large before: then a request
-        that takes a finalizer away must go through.
+        It is denied where one of the policies that would judge it denies, unless the request changes metadata and status
+        alone: what takes a finalizer away must go through.
         """
         self.findings.clear()
         self.operations.clear()
@@ -161,7 +170,7 @@ class _Evaluation:
             detail="Nothing was injected, and only labels were judged.",
             fix="no object that works needs so much: take out what is not needed, or split the object",
         )
-        most = Outcome.WARN if self._was_over_bound() else Outcome.DENY
+        most = Outcome.WARN if self._leaves_spec() else Outcome.DENY
         outcomes = [
             *((each, most) for each in direct),
             *((each, min(most, each.template_outcome)) for each in projected),
@@ -176,22 +185,16 @@ class _Evaluation:
                 replace(max(found, key=lambda each: each.outcome), policy=ENGINE, id="object/too-large")
             )
 
-    def _was_over_bound(self) -> bool:
-        """Had the object more of something than is judged before this UPDATE, too?"""
-        if self.request.operation != "UPDATE":
+    def _leaves_spec(self) -> bool:
+        """Return True if the request changes nothing of the object but its metadata and its status."""
+        raw = self.request.object, self.request.old_object
+        if self.request.operation != "UPDATE" or any(map(is_null, raw)):
             return False
-        before = replace(self.request, object=self.request.old_object, old_object=msgspec.Raw(b"null"))
-        was = _Evaluation(before, self.index, replace(self.context, trace=False, offline=False), self.route)
         try:
-            if (before.resource.group, before.path) == ("", "pods"):
-                was.subject.pod  # noqa: B018 - it is counted as it is decoded
-            else:
-                was.subject.object  # noqa: B018
-            if self.route.workload is not None:
-                deque(was._templates(self.route.workload, ()), maxlen=0)
-        except OverBoundError:
-            return True
-        return False
+            new, old = map(_bodies.decode, raw)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            return False
+        return bytes(new.spec) == bytes(old.spec) and bytes(new.template) == bytes(old.template)
 
     def decision(self) -> Decision:
         for finding in self.findings:

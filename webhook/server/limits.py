@@ -13,9 +13,10 @@ class Limits:
     """Every bound of the server. Durations are in seconds.
 
     Attributes:
-        body_bytes: of one request. The API server takes objects of 3 MiB; a review of an UPDATE carries two, and an
-            envelope.
-        buffered_bytes: of all bodies at once: six maximal ones. Beyond it, a large body of a peer that holds more than
+        body_bytes: of one request. etcd keeps objects of 1.5 MiB; a review of an UPDATE carries two, in which Go writes
+            each ``<`` as six bytes, and an envelope of at most 1 MiB. A larger one would pass unjudged where the failure
+            policy is Ignore.
+        buffered_bytes: of all bodies at once: 400 ordinary large ones of 128 KiB, or two maximal ones. Beyond it, a large body of a peer that holds more than
             an equal share is told to come again. So all peers together hold twice as much at most: 96 MiB, and 48 MiB
             of small bodies; of the container's 384 MiB that leaves 240 for the process and for judging.
         in_flight: requests that are being judged or wait for it, nearly all of them for the cluster's state. The API
@@ -44,7 +45,7 @@ class Limits:
         policy_poll: between looks at the policies' files, for what no event announced (network volumes, git-sync).
     """
 
-    body_bytes: int = 7 * _MIB
+    body_bytes: int = 19 * _MIB
     buffered_bytes: int = 48 * _MIB
     in_flight: int = 200
     connections: int = 768
