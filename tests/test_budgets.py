@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +15,10 @@ from webhook.context import Context, Phase, utc_now
 from webhook.decision import ENGINE, NOTHING, Outcome
 from webhook.engine import VIOLATIONS_AT_MOST, decide
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.review import decode_review
+from webhook.review import Request, decode_review
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from webhook.decision import Decision, Finding
     from webhook.index import Index
@@ -241,3 +242,21 @@ spec:
     finding = over_bound(judged(value, index=load_bundle([SHIPPED, policy]).index))
     assert finding.outcome is Outcome.DENY
     assert "more than the 4 that are judged" in finding.reason
+
+
+REVIEWS = sorted((Path(__file__).parent / "golden/reviews").glob("*.json"))
+
+
+def test_I2_no_decision_leaves_its_request_to_the_garbage_collector() -> None:
+    assert REVIEWS
+    bodies = [file.read_bytes() for file in REVIEWS]
+    gc.collect()
+    gc.disable()
+    try:
+        for body in bodies:
+            for phase in Phase:
+                decide(decode_review(body), INDEX, Context(phase=phase, now=utc_now()))
+        judged(pod(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
+        assert not [each for each in gc.get_objects() if type(each) is Request]
+    finally:
+        gc.enable()

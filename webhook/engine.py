@@ -151,8 +151,8 @@ class _Evaluation:
     def _judge_labels(self, error: OverBoundError, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
         """Of an object with more of something than is judged, judge the labels, and say that the rest is not judged.
 
-        It is denied where one of the policies that would judge it denies, unless the request changes metadata and status
-        alone: what takes a finalizer away must go through.
+        It is denied where a policy that would judge it denies, unless the request changes nothing but metadata
+        and status: what takes a finalizer away must go through.
         """
         self.findings.clear()
         self.operations.clear()

@@ -55,7 +55,7 @@ class RequestSubject:
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
         self._metadata: list[Metadata] | None = None
-        self._whole = self
+        self._whole: RequestSubject | None = None  # not itself: the body would wait for the garbage collector
 
     @classmethod
     def of_template(
@@ -76,7 +76,7 @@ class RequestSubject:
     @property
     def metadata(self) -> Metadata:
         """Of the object as it will be, on DELETE as it was; without what is over its bound."""
-        memo = self._whole.memo
+        memo = (self._whole or self).memo
         if "metadata" not in memo:
             raw = self.request.old_object if is_null(self.request.object) else self.request.object
             memo["metadata"] = bounded_metadata(raw)
@@ -146,7 +146,7 @@ class RequestSubject:
 
     def _workload_fields(self, name: str, raw: msgspec.Raw) -> WorkloadFields:
         """Decode them once for all pod templates."""
-        memo = self._whole.memo
+        memo = (self._whole or self).memo
         if name not in memo:
             memo[name] = workload_fields_of(raw)
         found: WorkloadFields = memo[name]

@@ -14,11 +14,12 @@ class Limits:
 
     Attributes:
         body_bytes: of one request. etcd keeps objects of 1.5 MiB; a review of an UPDATE carries two, in which Go writes
-            each ``<`` as six bytes, and an envelope of at most 1 MiB. A larger one would pass unjudged where the failure
-            policy is Ignore.
-        buffered_bytes: of all bodies at once: 400 ordinary large ones of 128 KiB, or two maximal ones. Beyond it, a large body of a peer that holds more than
-            an equal share is told to come again. So all peers together hold twice as much at most: 96 MiB, and 48 MiB
-            of small bodies; of the container's 384 MiB that leaves 240 for the process and for judging.
+            each ``<`` as six bytes, and an envelope of at most 1 MiB. What is larger would pass unjudged where the
+            failure policy is Ignore.
+        buffered_bytes: of all bodies at once: two maximal ones, or hundreds of Pods. Beyond it, a large body of a peer
+            that holds more than an equal share is told to come again. So all peers together hold twice as much at
+            most: 96 MiB, and 48 MiB of small bodies; of the container's 384 MiB that leaves 240 for the process and for
+            judging.
         in_flight: requests that are being judged or wait for it, nearly all of them for the cluster's state. The API
             server's own default for mutating requests in flight: a healthy cluster stays below it. Beyond it, a request
             of a peer that has an equal share is told to come again.
