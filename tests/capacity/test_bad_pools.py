@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from webhook.bundle import load_bundle
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.query import Query
-from webhook.capacity.providers.sizes import joined
+from webhook.capacity.providers.sizes import join_sizes
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.reader import PoolReader
@@ -143,4 +143,4 @@ def test_what_says_sizes_is_read_without_raising(sizer: Sizer, data: st.DataObje
     if size is None:
         return
     assert type(size.desired) in {int, type(None)}
-    assert joined([(size,)]) == ()
+    assert join_sizes([(size,)]) == ()

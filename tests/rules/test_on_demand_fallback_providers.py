@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.conftest import FakeSubject, request_for, shipped_provider
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import joined, sizes_in
+from webhook.capacity.providers.sizes import join_sizes, sizes_in
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Violation
@@ -51,7 +51,7 @@ def context_of(cluster: list[Json] | None) -> Context:
     pools: tuple[Pool, ...] | None = None
     if cluster is not None:
         items = [(resource_of(value), value) for value in cluster]
-        pools = joined(
+        pools = join_sizes(
             sizes_in(value, SIZERS[kind.group, kind.resource])
             if kind.resource == "machinepools"
             else READERS[kind.group, kind.resource].read(value)

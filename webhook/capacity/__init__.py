@@ -1,1 +1,1 @@
-"""Capacity providers, and the normalised node pool that each of their resources is read into."""
+"""Read capacity providers and their node pools, and place Pods on spot capacity."""

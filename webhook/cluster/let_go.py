@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from webhook.bounds import OverBoundError
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import resized, sizes_in
+from webhook.capacity.providers.sizes import sizes_in, with_size
 from webhook.review import MalformedObjectError, decode_object, is_null
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _changes(
             return
         after = None if new is None else readers.read(new)
         if after is not None and before is not None and before.size is not None:
-            after = resized(after, before.size)
+            after = with_size(after, before.size)
         yield before, after
     elif sizers is not None:
         by = (sizers[0].kind, request.namespace, request.name)
@@ -118,7 +118,7 @@ def _changes(
             if request.sub_resource:
                 yield before, replace(before, desired=replicas)
             else:
-                yield before, None if size is None else resized(before, size)
+                yield before, None if size is None else with_size(before, size)
 
 
 def _worst(before: Pool | None, after: Pool | None) -> Pool | None:

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.providers.sizes import joined
+from webhook.capacity.providers.sizes import join_sizes
 from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.resources import (
@@ -128,7 +128,7 @@ class LiveState:
         return self._with_pools(pools)
 
     def _with_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> ClusterView:
-        found = tuple(sorted(joined(items), key=lambda pool: pool.identity))
+        found = tuple(sorted(join_sizes(items), key=lambda pool: pool.identity))
         if found != self._last_pools:  # what rules worked out of a tuple holds as long as they are given the same
             self._last_pools = found
         return self._look(self._last_pools)

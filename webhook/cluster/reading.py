@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from webhook.capacity.providers.sizes import joined
+from webhook.capacity.providers.sizes import join_sizes
 from webhook.cluster.api import ApiError
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools, api_server_version, unread
 from webhook.cluster.view import cluster_view
@@ -66,7 +66,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     view = cluster_view(
-        pools=None if None in pools else joined(item for each in pools for item in (each or {}).values()),
+        pools=None if None in pools else join_sizes(item for each in pools for item in (each or {}).values()),
         namespaces={name: labels for (_, name), labels in (namespaces or {}).items()},
         nodes=(nodes or {}).values(),
         api_server=version,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import joined, sizes_in
+from webhook.capacity.providers.sizes import join_sizes, sizes_in
 from webhook.cluster.view import cluster_view, namespace_labels, node_facts
 from webhook.kube import disruption
 from webhook.manifests.objects import read_manifests
@@ -94,7 +94,7 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
     return cluster_view(
-        pools=joined((*pools.values(), *sizes.values())) if complete or pools else None,
+        pools=join_sizes((*pools.values(), *sizes.values())) if complete or pools else None,
         namespaces=namespaces,
         nodes=nodes,
         why_unknown="No node pool is among the files.",

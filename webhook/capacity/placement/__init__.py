@@ -1,1 +1,1 @@
-"""Placement: which Pods target spot, where they can land, what selects those nodes, and how long they have to stop."""
+"""Find which Pods target spot, which nodes can run them, what selects those nodes, and how long they have to stop."""

@@ -1,4 +1,4 @@
-"""How long a Pod on spot capacity has to stop: what the strictest pool or provider leaves it."""
+"""Find how long a Pod on spot capacity has to stop."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class GraceBudget(msgspec.Struct, frozen=True):
-    """Time to stop, in seconds.
+    """Hold the time that a Pod has to stop, in seconds.
 
     Attributes:
-        limit: when the node is gone, counted from the beginning of the grace period.
-        margin: what to keep free of that.
-        because: where the limit comes from, as a sentence without its full stop.
+        limit: the time from the start of the grace period until the node is gone.
+        margin: the safety margin to keep free of that.
+        because: the source of the limit, as a sentence without its full stop.
     """
 
     limit: int
@@ -30,7 +30,7 @@ class GraceBudget(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> int:
-        """The longest grace period that fits; at least 1, since 0 would kill without SIGTERM."""
+        """Return the longest grace period that fits; at least 1, since 0 would kill without SIGTERM."""
         return max(self.limit - self.margin, 1)
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class GraceBudget(msgspec.Struct, frozen=True):
 
 
 class GraceBudgets:
-    """The budgets of all providers, ready to be asked."""
+    """Hold the budgets of all providers."""
 
     __slots__ = ("_by_provider",)
 
@@ -46,7 +46,7 @@ class GraceBudgets:
         self._by_provider = {name: _of_provider(provider) for name, provider in providers.items()}
 
     def of(self, target: Target) -> GraceBudget | None:
-        """The strictest budget that may apply to a Pod; None where no provider is in play."""
+        """Return the strictest budget that may apply to a Pod. Return None if no provider is in play."""
         pools = target.pools or ()
         seen = {pool.provider for pool in pools}
         unseen = (self._by_provider[each.name] for each in target.providers if each.name not in seen)

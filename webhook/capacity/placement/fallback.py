@@ -1,4 +1,4 @@
-"""Which pool is an on-demand fallback for a spot pool, and why another is not."""
+"""Find which on-demand pools are a fallback for a spot pool, and why others are not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Coverage(IntEnum):
-    """How well a spot pool is covered by fallbacks; more is worse. ``ELSEWHERE``: only in other zones."""
+    """Rank how well fallbacks cover a spot pool: in its zones, only in other zones, or not at all."""
 
     HERE = 0
     ELSEWHERE = 1
@@ -32,9 +32,9 @@ class Coverage(IntEnum):
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What a spot pool needs a fallback for; the same fallbacks meet equal demands.
+    """Describe what a spot pool needs a fallback for. The same fallbacks meet equal demands.
 
-    ``gpu`` is ``any`` where its nodes may have none, and the pool names machines that do.
+    ``gpu`` is ``any`` if the pool names machines with GPUs beside others.
     """
 
     identity: tuple[str, str, str, str]
@@ -46,7 +46,7 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a pool gives as a fallback; it is one for whatever an equal supply is one for."""
+    """Describe what a pool offers as a fallback. Equal offers are fallbacks for the same spot pools."""
 
     cluster: str
     gpu: Gpu
@@ -57,7 +57,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class LostCoverage(msgspec.Struct, frozen=True):
-    """A spot pool that a request leaves with less of what it needs."""
+    """Name a spot pool that a request leaves with a worse fallback than before."""
 
     spot: Pool
     need: FallbackNeed
@@ -68,12 +68,12 @@ _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
 
 
 class Fallbacks(msgspec.Struct, frozen=True):
-    """What counts as a fallback.
+    """Decide what counts as a fallback.
 
     Attributes:
-        require: for every spot pool of which nothing else says more.
-        by_provider: the same for the pools of one provider; it overrides what its document says.
-        providers: by name, for what their pools need, and for the taints that nobody may tolerate.
+        require: the default for all spot pools.
+        by_provider: what the pools of one provider need instead; this overrides the provider's document.
+        providers: the providers by name.
     """
 
     require: FallbackKind
@@ -81,7 +81,10 @@ class Fallbacks(msgspec.Struct, frozen=True):
     providers: Mapping[str, Provider]
 
     def demand_of(self, pool: Pool | None) -> Demand | None:
-        """The need of a pool; None: it needs no fallback. A pool that is both spot and on-demand is its own.
+        """Return what a pool needs a fallback for. Return None if it needs none.
+
+        A pool that is both spot and on-demand is its own fallback. A pool whose capacity type can't be read may be
+        spot, and needs one.
 
         What can't be read is judged on the safe side: a pool of which nobody can tell may well be spot.
         """
@@ -93,14 +96,14 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return Demand(pool.identity, pool.cluster_id, gpu, pool.gpu_type, pool.instance_type, pool.machines)
 
     def needs(self, spot: Pool) -> tuple[FallbackNeed, ...]:
-        """What this spot pool needs."""
+        """Return the requirements on the fallbacks of this spot pool."""
         required = self.by_provider.get(spot.provider)
         provider = self.providers.get(spot.provider)
         needs = (FallbackNeed(required),) if required is not None else provider.fallback if provider is not None else ()
         needs = needs or (FallbackNeed(self.require),)
         if spot.gpu is not Gpu.ANY:
             return needs
-        # Whether a Pod asks for its GPUs is not certain, unless no other gets in.
+        # Pods without GPU requests may run here too, unless a taint keeps them out.
         because, most = self._why_for_gpus(spot), Outcome.DENY
         if not because:
             named = ", ".join(self._named_gpus(spot))
@@ -114,7 +117,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         )
 
     def _why_for_gpus(self, pool: Pool) -> str:
-        """Why a pool that gives GPUs to those who ask has no other Pods, as a sentence; empty where it may have."""
+        """Return why a pool runs only Pods that request GPUs, as a sentence; empty if it may run others."""
         provider = self.providers.get(pool.provider)
         if pool.gpu is not Gpu.ANY or provider is None:
             return ""
@@ -124,28 +127,28 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return ""
 
     def _named_gpus(self, pool: Pool) -> tuple[str, ...]:
-        """The machines with GPUs, or their families or categories, that a pool lists."""
+        """Return the machine types, families or categories with GPUs that a pool lists."""
         provider = self.providers.get(pool.provider)
         readers = provider.readers if provider is not None else ()
         machines = next((reader.machines for reader in readers if reader.kind == pool.kind), None)
         return machines.named_gpus(pool.requirements or NO_REQUIREMENTS) if machines is not None else ()
 
     def title(self, pool: Pool) -> str:
-        """Who provides a pool, for people."""
+        """Return the provider of a pool, as people know it."""
         provider = self.providers.get(pool.provider)
         return provider.title if provider is not None else pool.provider
 
     def offer_of(self, pool: Pool | None) -> Offer | None:
-        """What a pool gives; None: it is nobody's fallback."""
-        if pool is None or self._why_nobodys(pool):
+        """Return what a pool offers as a fallback. Return None if it is a fallback for no pool."""
+        if pool is None or self._why_never(pool):
             return None
         return Offer(pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones)
 
     def why_not(self, spot: Pool, pool: Pool, require: FallbackKind) -> str:
-        """Why a pool is not what this spot pool needs; empty when it is."""
+        """Return why a pool is no fallback for this spot pool. Return an empty string if it is one."""
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
-            return self._whose(spot, pool)
-        if (why := self._why_nobodys(pool)) or require == "any" or pool.gpu is Gpu.ANY:
+            return self._other_cluster(spot, pool)
+        if (why := self._why_never(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
         if pool.gpu is (Gpu.YES if require == "standard" else Gpu.NO):
             return "it has GPUs" if require == "standard" else "it has no GPUs"
@@ -153,25 +156,27 @@ class Fallbacks(msgspec.Struct, frozen=True):
             return _why_other_type(spot, pool)
         return "" if pool.gpu is not Gpu.UNKNOWN else _why_unknown(pool)
 
-    def _whose(self, spot: Pool, pool: Pool) -> str:
-        """Of which cluster a pool is that is not the spot pool's."""
+    def _other_cluster(self, spot: Pool, pool: Pool) -> str:
+        """Return the cluster of a pool that is not in the spot pool's cluster, as a phrase."""
         if not pool.cluster:
             return f"it belongs to this cluster, not to {spot.cluster_id}"
         title = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
         return f"it belongs to cluster {pool.cluster_id}{title}"
 
     def coverage(self, spot: Pool, pools: Sequence[Pool], require: FallbackKind) -> Coverage:
-        """How well these pools cover what the spot pool needs. A zone that is not said is no other zone."""
+        """Return how well these pools cover a spot pool. A pool without zones may be in any zone."""
         fallbacks = [pool for pool in pools if not self.why_not(spot, pool, require)]
         if not fallbacks:
             return Coverage.NONE
-        if require == "standard":  # It is not the spot pool's Pods that go there.
+        if require == "standard":  # The spot pool's own Pods do not go there.
             return Coverage.HERE
         elsewhere = spot.zones and all(pool.zones and not pool.zones & spot.zones for pool in fallbacks)
         return Coverage.ELSEWHERE if elsewhere else Coverage.HERE
 
     def lost_coverage(self, before: Sequence[Pool], after: Sequence[Pool]) -> list[LostCoverage]:
-        """The spot pools that are covered worse by the pools after a request than by those before it, by name.
+        """Return the spot pools with a worse fallback after a request than before it, sorted by name.
+
+        A demand that is new with the request counts as covered before.
 
         A demand that was not there before counts as covered before.
         """
@@ -189,8 +194,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return found
 
     def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, FallbackKind], Coverage]:
-        """`cover` by these pools, worked out once for all spot pools that are alike in what `why_not` compares."""
-        usable = [pool for pool in pools if not self._why_nobodys(pool)]
+        """Return `coverage` by these pools, cached for all spot pools that are alike in what `why_not` compares."""
+        usable = [pool for pool in pools if not self._why_never(pool)]
         known: dict[tuple[object, ...], Coverage] = {}
 
         def cover(spot: Pool, require: FallbackKind) -> Coverage:
@@ -202,7 +207,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
         return cover
 
-    def _why_nobodys(self, pool: Pool) -> str:
+    def _why_never(self, pool: Pool) -> str:
+        """Return why a pool is a fallback for no pool. Return an empty string if it may be one."""
         if pool.spot:
             return "it is spot"
         if pool.capacity is CapacityType.UNKNOWN:
@@ -218,17 +224,18 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
 
 def _why_unknown(pool: Pool) -> str:
-    """Why nobody knows whether a pool has GPUs."""
+    """Return why it is unknown whether a pool has GPUs."""
     if ", " in pool.instance_type:
         return f"not all of its instance types are known to have GPUs: {pool.instance_type}"
     return f"nobody knows whether {pool.instance_type or 'it'} has GPUs"
 
 
 def _why_other_type(spot: Pool, pool: Pool) -> str:
-    """Why a pool with GPUs is not of the spot pool's type: of accelerator where both name one, else of machine.
+    """Return why a pool with GPUs is not of the spot pool's type. Return an empty string if it is.
 
-    Of several types that a spot pool may have, the other may have all, and more. Where types are not named, that goes
-    for the labels that describe machines: whatever the other pool requires of one, the spot pool requires too.
+    The accelerators are compared where both pools name one, else the instance types. Of several types that a spot pool
+    may have, the other pool may have all and more. Where types are not named, the labels that describe machines are
+    compared: whatever the other pool requires of one, the spot pool must require too.
     """
     if pool.gpu_type and spot.gpu_type:
         return "" if pool.gpu_type == spot.gpu_type else f"its GPUs are {pool.gpu_type}, not {spot.gpu_type}"

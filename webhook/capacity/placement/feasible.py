@@ -1,4 +1,4 @@
-"""Which spot nodes a Pod can land on, and why not on the others."""
+"""Find the spot nodes that can run a Pod, and why the others can't."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
-"""Said only of pools that would take the Pod otherwise."""
+"""Given as the reason only for pools that would run the Pod otherwise."""
 _NO_GPU: Final = "it has no GPUs, and the Pod requests some"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
 
 class Feasible(msgspec.Struct, frozen=True):
-    """Where a Pod can land.
+    """Hold the spot nodes that can run a Pod, and the spot pools that can't.
 
     Attributes:
-        nodes: the spot nodes of those pools; and of providers whose pools can't be seen, where no pool is one, or where
-            the cluster shows that they have spot nodes.
-        rejected: the other spot pools, each with why the Pod can't land there.
-        gpu: it requests GPUs; None: a resource claim may be for one.
+        nodes: the spot nodes that can run the Pod, of pools and of providers whose pools can't be seen. The latter
+            count if no pool fits, or if the cluster shows spot nodes of the provider.
+        rejected: the other spot pools, each with why it can't run the Pod.
+        gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
     """
 
     nodes: tuple[SpotNodes, ...]
@@ -48,15 +48,15 @@ def feasible_nodes(
     in_play: tuple[Provider, ...],
     spot_shown: frozenset[str],
 ) -> Feasible:
-    """Where a Pod that targets spot can land.
+    """Return the spot nodes that can run a Pod that targets spot.
 
     Args:
         pod: the Pod.
-        terms: its own constraints.
-        named: the pool that its annotation names; None: it names none.
-        supply: what there is.
+        terms: the Pod's own constraints.
+        named: the pool that its annotation names, or None.
+        supply: the capacity of the cluster.
         in_play: the providers whose nodes count.
-        spot_shown: names of those whose spot Nodes the cluster shows.
+        spot_shown: the names of the providers whose spot Nodes the cluster shows.
     """
     gpu = _wants_gpu(pod, in_play)
     names = {provider.name for provider in in_play}
@@ -86,7 +86,10 @@ def feasible_nodes(
 
 
 def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, beside_pools: bool) -> list[SpotNodes]:
-    """The spot nodes of these providers, whose pools nobody sees.
+    """Return the spot nodes of providers whose pools can't be seen, as far as the Pod's constraints admit them.
+
+    If other pools are seen, these nodes are not assumed to have the labels of those pools: a Pod that demands such a
+    label means those pools.
 
     Beside pools that are seen they are not taken to have the labels of those: where a Pod demands one, it means them.
     """
@@ -97,7 +100,7 @@ def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, 
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
-    """Do a Pod's own constraints demand what tells spot from other capacity, and admit no other nodes than these?"""
+    """Return whether the Pod's own constraints demand a label that tells spot apart, and admit only these nodes."""
     return (
         all(term.demands(supply.telling) for term in terms)
         and not any(other.admitted(terms, supply.telling) for other in supply.other)
@@ -107,12 +110,12 @@ def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: S
 
 
 def _spot_alone(term: Term, unseen: SpotNodes) -> bool:
-    """Of a provider's nodes, which nobody sees, does this term admit spot ones at most?"""
+    """Return whether this term admits at most the spot nodes of a provider whose pools can't be seen."""
     return demands_spot(term, unseen.provider) or not unseen.admitted((term,), unseen.absent)
 
 
 def demands_spot(term: Term, provider: Provider) -> bool:
-    """Does it demand a spot label of this provider, so that no other of its nodes is admitted?"""
+    """Return whether the term demands a spot label of this provider, which admits only its spot nodes."""
     for label in provider.spot_labels:
         for each in term.requirements:
             if each.key != label.key:
@@ -126,7 +129,7 @@ def demands_spot(term: Term, provider: Provider) -> bool:
 
 
 def gpu_only(pod: Pod, nodes: SpotNodes) -> Taint | None:
-    """The taint that keeps a Pod off these nodes unless it requests GPUs, and that it does not tolerate itself."""
+    """Return the taint, not tolerated by the Pod, that keeps Pods without GPU requests off these nodes."""
     for taint in nodes.gpu_only:
         if not any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
             return taint
@@ -134,7 +137,7 @@ def gpu_only(pod: Pod, nodes: SpotNodes) -> Taint | None:
 
 
 def _wants_gpu(pod: Pod, in_play: Iterable[Provider]) -> bool | None:
-    """Does it request GPUs? None: a claim of its own may be for one; that is no proof."""
+    """Return whether the Pod requests GPUs. Return None if only a resource claim may be for one."""
     for provider in in_play:
         if requests_any(pod, provider.gpu_resources):
             return True
@@ -142,7 +145,7 @@ def _wants_gpu(pod: Pod, in_play: Iterable[Provider]) -> bool | None:
 
 
 def _unable(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
-    """Why GPUs, or the lack of them, keep the Pod off these nodes, as a phrase; empty where they do not."""
+    """Return why GPUs, or the lack of them, keep the Pod off these nodes. Return an empty string if they do not."""
     if gpu:
         return _NO_GPU if nodes.gpu is Gpu.NO else ""
     guard = gpu_only(pod, nodes)
@@ -152,7 +155,9 @@ def _unable(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
 def _named(
     terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unsuited: list[SpotNodes], supply: Supply
 ) -> list[SpotNodes]:
-    """Nodes with GPUs that a Pod without names all the same: by annotation, in its own selector, or by a label.
+    """Return the nodes with GPUs that a Pod without GPU requests names: by annotation, in its selector, or by a label.
+
+    A label that pools give their nodes names them only if no node that fits has it, as it may be on all spot pools.
 
     A label that pools give their nodes names them only if it is on none that fits: it may well be on all spot pools.
     """

@@ -1,4 +1,4 @@
-"""What selects some spot nodes and nothing else: the requirements on node labels that keep a Pod there."""
+"""Choose the node label requirements that keep a Pod on some spot nodes and nowhere else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,22 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Label
 
 _REMEMBERED: Final = 64
-"""Answers kept at hand: there are as many as kinds of Pods (with GPUs, without, for one pool ...)."""
+"""Cached results: one for each kind of Pods (with GPUs, without, for one pool ...)."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def select(
     chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[Label, ...]
 ) -> tuple[tuple[Requirement, ...], ...]:
-    """Requirements, all ``In``, that admit the chosen nodes and no others that are known.
+    """Return alternatives of ``In`` requirements that admit the chosen nodes and no other known ones.
+
+    The requirements of one alternative must all hold. There are several alternatives, one for each provider, only if
+    nodes of several providers have no label in common.
+
+    The first of these that fits is used: the provider's spot label; a label named in the policy; a label that all of
+    their pools give their nodes and no other pool gives; the pool-name label. A pool of both capacities also needs the
+    spot label, as its on-demand nodes have all its other labels. Return an empty tuple if nothing tells the chosen
+    nodes apart.
 
     Those of one item must all hold, and one of the items. There are several only where nodes of several providers have
     no label in common: one for each provider.
@@ -33,9 +41,9 @@ def select(
     label, as its on-demand nodes have all its other labels. Empty: nothing tells the chosen ones apart.
 
     Args:
-        chosen: at least one.
-        supply: what there is.
-        named: labels that the policy names.
+        chosen: the nodes to select, at least one.
+        supply: the capacity of the cluster.
+        named: the labels that the policy names.
     """
     outside = [*supply.other, *(nodes for nodes in supply.spot if nodes not in chosen)]
     if in_common := _select(chosen, outside, supply, named):
@@ -52,7 +60,7 @@ def select(
 def _select(
     chosen: tuple[SpotNodes, ...], outside: list[Nodes], supply: Supply, named: tuple[Label, ...]
 ) -> tuple[Requirement, ...]:
-    """What must hold together to admit all of the chosen and nothing outside; empty: nothing does that."""
+    """Return the requirements that together admit exactly the chosen nodes. Return an empty tuple if there are none."""
     inside = [nodes.labels for nodes in chosen]
     base: tuple[Requirement, ...] = ()
     spot_labels = chosen[0].provider.spot_labels
@@ -72,6 +80,7 @@ def _select(
 def _candidates(
     chosen: tuple[SpotNodes, ...], inside: Sequence[Mapping[str, str]], supply: Supply, named: tuple[Label, ...]
 ) -> Iterator[Requirement]:
+    """Yield the requirements to try, in the order of `select`."""
     for label in named:
         yield _equals(label.key, label.value)
     for key, value in sorted(inside[0].items()):
@@ -90,7 +99,7 @@ def _has(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _tells_apart(requirement: Requirement, inside: Sequence[Mapping[str, str]], outside: Sequence[Nodes]) -> bool:
-    """Do all inside have it, and none outside? What the API server would refuse tells nothing apart."""
+    """Return whether all nodes inside meet the requirement and none outside. It must be valid for the API server."""
     return (
         all(_has(requirement, labels) for labels in inside)
         and not any(nodes.may_be(requirement) for nodes in outside)

@@ -1,6 +1,6 @@
-"""The spot capacity of a cluster: which nodes are spot, what they are marked with, and what tells them from others.
+"""Describe the spot capacity of a cluster: which nodes are spot, how they are marked, and what tells them from others.
 
-Worked out once for each state of the node pools, so that a Pod is only compared with it.
+This is computed once for each state of the node pools, so that a Pod is only compared with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Requirement, Toleration
 
 _REMEMBERED: Final = 4
-"""States of node pools kept at hand: the newest, and those of requests under way."""
+"""Cached states of the node pools: the newest, and those of requests in progress."""
 
 EVERY_NODE_HAS: Final = frozenset(
     {
@@ -51,22 +51,22 @@ Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Nodes of one kind, as far as anybody knows their labels.
+    """Describe nodes of one kind, as far as their labels are known.
 
     Attributes:
-        labels: those that they have.
-        requirements: what others may be.
+        labels: the labels that the nodes have.
+        requirements: the values that their other labels may have.
     """
 
     labels: Mapping[str, str]
     requirements: Requirements = NO_REQUIREMENTS
 
     def admitted(self, terms: Iterable[Term], absent: frozenset[str]) -> bool:
-        """May one of these terms admit such nodes?
+        """Return whether one of these terms may admit such nodes.
 
         Args:
             terms: a Pod's own constraints.
-            absent: keys of labels that nodes do not have unless something says that they may.
+            absent: keys of labels that the nodes lack unless their requirements mention them.
         """
         absent -= self.requirements.labels.keys()
         return any(
@@ -75,7 +75,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def may_be(self, requirement: Requirement) -> bool:
-        """May such nodes meet an ``In``? Where nobody says that they have the label, they have not."""
+        """Return whether such nodes may meet an ``In`` requirement. A label that nothing mentions is absent."""
         values = requirement.values or ()
         if (value := self.labels.get(requirement.key)) is not None:
             return value in values
@@ -85,17 +85,17 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
-    """The spot nodes of a pool; or all of a provider's, where its pools can't be seen.
+    """Describe the spot nodes of one pool, or all those of a provider whose pools can't be seen.
 
     Attributes:
-        provider: whose they are.
-        pool: None where the provider's own labels and taints stand for its pools.
+        provider: their provider.
+        pool: their pool; None if the provider's own labels and taints stand for its pools.
         gpu: whether they have GPUs.
-        absent: keys of labels that they do not have, as only other providers mark nodes by them.
-        closed: why no Pod is placed there, as a phrase; empty where that is not so.
-        gpu_only: taints that keep Pods off that request no GPUs.
-        tolerations: of their taints, but for the next.
-        gpu_tolerations: of the taints that are for Pods that request GPUs.
+        absent: keys of labels that they lack, as only other providers mark nodes with them.
+        closed: why no Pod is placed there, as a phrase; empty if Pods may be.
+        gpu_only: the taints that keep off Pods without GPU requests.
+        tolerations: the tolerations for their taints, except those in ``gpu_tolerations``.
+        gpu_tolerations: the tolerations for the taints of nodes with GPUs.
     """
 
     provider: Provider
@@ -109,19 +109,19 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The capacity of one cluster, in one state. Pools that describe another cluster are left out.
+    """Describe the capacity of one cluster in one state, without pools that describe another cluster.
 
     Attributes:
-        known: the node pools are known.
-        pools: all of them.
-        providers: names of those whose they are.
-        spot: the spot nodes of each pool that has any that Pods can be kept to.
-        unseen: spot nodes of providers that label them, and have no pool here. Where the pools are unknown, only of
-            those whose pools are not in the cluster that they describe: what taints others have nobody can tell.
-        other: all kinds of nodes that are not spot, or are not known to be.
-        given: keys of labels that spot pools give their nodes; not those that describe the machine.
-        telling: keys that tell spot from other capacity. A node not known to have such a label does not have it.
-        taints: those that only spot nodes have, each with the name of its provider.
+        known: whether the node pools are known.
+        pools: all node pools.
+        providers: the names of their providers.
+        spot: the spot nodes of each pool, if Pods can be kept to them.
+        unseen: the spot nodes of providers that label them and have no pool here. If the pools are unknown, only of
+            providers whose pools are never objects of the cluster: the taints of other pools can't be known.
+        other: the nodes of pools that are not only spot.
+        given: the keys of labels that spot pools give their nodes, except those that describe the machine.
+        telling: the keys that tell spot from other capacity. A node not known to have such a label lacks it.
+        taints: the taints that only spot nodes have, each with the name of its provider.
     """
 
     known: bool
@@ -136,7 +136,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
-    """The capacity that a view shows, to those who know these providers."""
+    """Return the capacity that a view of the cluster shows, read with these providers."""
     return _supply(view.pools, providers)
 
 
@@ -177,17 +177,20 @@ def _supply(all_pools: tuple[Pool, ...] | None, providers: Mapping[str, Provider
 
 
 def can_be_spot(pool: Pool, provider: Provider) -> bool:
-    """Has it spot nodes that Pods can be kept to? One of both capacities has where its provider labels spot nodes."""
+    """Return whether Pods can be kept to spot nodes of the pool.
+
+    They can in a pool of both capacities only if its provider labels spot nodes.
+    """
     return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.spot_labels))
 
 
 def _is_seen_here(provider: Provider) -> bool:
-    """Are its node pools objects of the cluster whose nodes they describe?"""
+    """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
     return any(reader.cluster is None for reader in provider.readers)
 
 
 def _marks(provider: Provider) -> frozenset[str]:
-    """Keys of the labels by which a provider names a node's pool, and marks it as spot."""
+    """Return the keys of the labels by which a provider names a node's pool and marks it as spot."""
     return frozenset((provider.pool_label, *(label.key for label in provider.spot_labels)))
 
 
@@ -215,7 +218,7 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str]) -
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
-    """The nodes of a pool that are not spot: they have no spot label, or another value of it."""
+    """Return the nodes of a pool that are not spot: without the spot label, or with another value of it."""
     marked = {
         label.key: LabelValues(present=False) if label.spot_only else LabelValues(excluded=frozenset((label.value,)))
         for label in provider.spot_labels
@@ -224,6 +227,7 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
 
 
 def _closed(pool: Pool | None, forbidden: list[Taint]) -> str:
+    """Return why no Pod is placed on these nodes. Return an empty string if Pods may be."""
     if pool is not None and pool.closed:
         return pool.closed
     if pool is not None and pool.superchip:
@@ -238,7 +242,7 @@ def _tolerations(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
 
 
 def _spot_taints(pools: tuple[Pool, ...], providers: Mapping[str, Provider]) -> Iterable[tuple[Taint, str]]:
-    """The providers' own spot taints, and those that only spot pools declare."""
+    """Yield the providers' own spot taints and those that only spot pools declare, each with its provider's name."""
     for provider in providers.values():
         for taint in provider.spot_taints:
             yield taint, provider.name

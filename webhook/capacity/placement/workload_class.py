@@ -1,6 +1,6 @@
-"""What kind of work a Pod does, as far as it matters for being stopped: its workload class.
+"""Derive the workload class of a Pod: how it should be stopped.
 
-The label says it. Without one it is told by who owns the Pod, whether it requests GPUs, and whether it listens.
+A label names the class. Without one it follows from the Pod's owner, its GPU requests and its declared ports.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ BATCH: Final = "batch"
 
 
 def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str, str]:
-    """The class of a Pod that does not name one, and why, as a phrase for people.
+    """Return the class of a Pod that does not name one, and the reason as a phrase.
 
     Args:
         pod: the Pod, with its owner.
-        training_operators: owners that train where there are GPUs, as ``Kind.group``.
-        gpu: it requests GPUs.
+        training_operators: the owners whose Pods with GPUs do training, as ``Kind.group``.
+        gpu: whether the Pod requests GPUs.
     """
     owner = pod.controller
     if owner is None:

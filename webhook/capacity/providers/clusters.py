@@ -1,8 +1,8 @@
-"""Which cluster a pool describes: by a name below a namespace, or by the provider's own path of it.
+"""Find which cluster a node pool describes, by a name within a namespace or by the provider's own path.
 
 Config Connector, Azure Service Operator and others let one cluster be named in two ways: ``prod`` in namespace
 ``infra``, and ``projects/p/locations/l/clusters/prod``. Two paths tell clusters apart; a path and a name are one
-cluster where the path ends with that name and both pools are in one namespace.
+cluster if the path ends with that name and both pools are in one namespace.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def cluster_of(written: str, namespace: str, this: str) -> tuple[str, str]:
-    """The cluster that is written so: its name, below its namespace, and its path. Both empty: this one.
+    """Return the namespaced name and the path of a cluster. Return empty strings for this cluster.
 
     Args:
-        written: its name, or the provider's path of it (also as a URL).
-        namespace: of that name; empty: it has none.
-        this: how the cluster that the policies are for is written; empty: no pool describes it.
+        written: the name of the cluster, or the provider's path of it (also as a URL).
+        namespace: the namespace of that name, or empty.
+        this: the cluster that the policies are for, written in the same way; empty if no pool describes it.
     """
     path = _path(written) if "/" in written else ""
     short = path.rpartition("/")[2] or written
@@ -30,7 +30,7 @@ def cluster_of(written: str, namespace: str, this: str) -> tuple[str, str]:
 
 
 def same_cluster(pool: Pool, other: Pool) -> bool:
-    """Are both in one cluster, as far as they say?"""
+    """Return whether both pools are in one cluster, as far as they say."""
     if pool.cluster_path and other.cluster_path:
         return _same_path(pool.cluster_path, other.cluster_path)
     return pool.cluster == other.cluster
@@ -41,5 +41,5 @@ def _path(written: str) -> str:
 
 
 def _same_path(one: str, other: str) -> bool:
-    """One of them may be a URL, which has more before it."""
+    """Return whether two paths name one cluster. One of them may be a URL, which has more at its beginning."""
     return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")

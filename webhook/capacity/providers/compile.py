@@ -1,4 +1,4 @@
-"""From a ``CapacityProvider`` document to a `Provider`."""
+"""Compile a ``CapacityProvider`` document into a `Provider`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a pool's Pods have to stop, where the pool itself says: kubelet settings, Karpenter's own limit."""
+"""Read how long a pool's Pods have to stop: from kubelet settings, or Karpenter's own limit."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _MOST: Final = 10**7
 
 
 class PoolGrace(msgspec.Struct, frozen=True):
-    """The time to stop, and what of it to keep free; in seconds."""
+    """Hold the time to stop, and the safety margin to keep free of it, in seconds."""
 
     seconds: int
     margin: int
 
     @property
     def left(self) -> int:
-        """The longest grace period that fits."""
+        """Return the longest grace period that fits."""
         return self.seconds - self.margin
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """Another time to stop than the provider's.
+    """Say where a pool gives another time to stop than its provider.
 
     Attributes:
-        when: where it holds; None: wherever it says something.
-        seconds: the time; None: the pool says it.
-        total: where the pool says it.
-        reserved: what of that is not an ordinary Pod's.
-        margin: to keep free of the rest.
+        when: the condition for it; None for any pool that says a time.
+        seconds: the time; None if the pool says it.
+        total: the field in which the pool says it.
+        reserved: the part of it that is not for ordinary Pods.
+        margin: the safety margin to keep free of the rest.
     """
 
     when: Query | None
@@ -52,12 +52,12 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where pools of one kind say how long their Pods have.
+    """Say where pools of one kind give the time their Pods have to stop.
 
     Attributes:
-        usual: of the provider.
-        windows: instead of that; the first that holds.
-        limit: the most that the pool lets a Pod have, whatever the provider does; no margin is kept of it.
+        usual: the provider's time to stop.
+        windows: other times instead of that; the first that holds counts.
+        limit: the most that the pool gives a Pod, whatever the provider does; no margin is kept of it.
     """
 
     usual: PoolGrace
@@ -65,7 +65,7 @@ class Grace(msgspec.Struct, frozen=True, kw_only=True):
     limit: Query | None = None
 
     def of(self, value: Mapping[str, Any], problems: list[str]) -> PoolGrace | None:
-        """What a pool says; None: nothing of its own. What can't be, or be read, is added to the problems."""
+        """Return the time to stop that a pool sets, or None. Unreadable values are added to ``problems``."""
         own = next((found for window in self.windows if (found := _window(window, value, problems))), None)
         limit = _seconds(self.limit, value, problems)
         if limit is not None and limit < (own or self.usual).left:

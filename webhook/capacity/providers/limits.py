@@ -1,7 +1,8 @@
-"""What a pool's limits leave it: no nodes at all, none with GPUs, or some. Karpenter's ``spec.limits``.
+"""Find what a pool's limits (Karpenter's ``spec.limits``) allow: no nodes at all, none with GPUs, or some.
 
-Limits are of all nodes together. A machine that has more of a resource than they allow is never made, so limits below
-the least machine leave none. What a machine has is a fact about its provider; certain is only that it has whole GPUs.
+Limits apply to all nodes together. A machine that has more of a resource than they allow is never created, so limits
+below the smallest machine allow none. What a machine has is a fact about its provider; the only certain one is that
+GPUs are whole.
 
 Source: https://karpenter.sh/docs/concepts/nodepools/#speclimits
 """
@@ -25,19 +26,19 @@ if TYPE_CHECKING:
 
 _NOTHING: Final = Decimal(0)
 _WHOLE: Final = Decimal(1)
-"""GPUs that a machine has at least, of those that it has."""
+"""The least GPUs of a machine that has any."""
 
 _KIBI: Final = 1024
 
 
 class Least(msgspec.Struct, frozen=True, kw_only=True):
-    """The least that a machine has, by resource.
+    """Hold the least that a machine has, by resource.
 
     Attributes:
-        machine: any machine.
-        gpu_machine: one with GPUs.
-        gpu_resources: those of which only such a machine has any.
-        counted: labels on which a pool has requirements -> the resource of a machine that they count.
+        machine: the least of any machine.
+        gpu_machine: the least of a machine with GPUs.
+        gpu_resources: the resources that only machines with GPUs have.
+        counted: label key -> the resource that a requirement on this label counts.
     """
 
     machine: Mapping[str, Decimal]
@@ -46,7 +47,7 @@ class Least(msgspec.Struct, frozen=True, kw_only=True):
     counted: Mapping[str, str]
 
     def of_pool(self, requirements: Requirements | None) -> Mapping[str, Decimal]:
-        """The least that a machine has which meets these."""
+        """Return the least that a machine has which meets the pool's requirements."""
         least = dict(self.machine)
         for label, resource in self.counted.items():
             lowest = (requirements or NO_REQUIREMENTS).of(label).lowest
@@ -58,7 +59,7 @@ class Least(msgspec.Struct, frozen=True, kw_only=True):
 def within_limits(
     limits: Mapping[str, Decimal], gpu: Gpu, least: Least, requirements: Requirements | None
 ) -> tuple[Gpu, str]:
-    """What is left of the GPUs, and why no nodes are left at all; empty where some may be."""
+    """Return which GPUs the limits allow, and why they allow no nodes; empty if they may allow some."""
     machine = least.of_pool(requirements)
     no_gpus = ""
     for resource, amount in sorted(limits.items()):
@@ -73,7 +74,7 @@ def within_limits(
             no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {_written(has)}")
     if not no_gpus or gpu is Gpu.NO:
         return gpu, ""
-    # Of machines that nobody knows, none with GPUs is left.
+    # If it is unknown whether the machines have GPUs, only those without remain.
     return (gpu, no_gpus) if gpu is Gpu.YES else (Gpu.NO, "")
 
 
@@ -84,6 +85,6 @@ def _because(resource: str, amount: Decimal, has: str) -> str:
 
 
 def _written(amount: Decimal) -> str:
-    """As people write it: bytes with a binary suffix."""
+    """Return an amount as people write it: bytes with a binary suffix."""
     kibi, rest = divmod(amount, _KIBI)
     return str(canonical_quantity(f"{kibi:f}Ki")) if kibi and not rest else f"{float(amount):g}"

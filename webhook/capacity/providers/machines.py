@@ -1,4 +1,4 @@
-"""What a machine is, by its instance type or by requirements on its labels: has it GPUs, can it be spot?"""
+"""Tell by instance type, or by requirements on labels, whether a machine has GPUs and can be spot."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NO_GPUS: Final = "0"
 
 
 class GpuLists(msgspec.Struct, frozen=True):
-    """Instance types (or machine families, or categories) by what they have; one that is in neither is unknown."""
+    """List instance types, machine families or categories with GPUs, and those without."""
 
     gpu: Globs
     cpu: Globs
 
     def classify(self, name: str) -> Gpu:
-        """GPU, no GPU, or unknown; letter case does not matter."""
+        """Return whether a machine of this name has GPUs; unknown if it is in no list. Letter case does not matter."""
         name = name.casefold()
         if self.gpu.match(name):
             return Gpu.YES
@@ -38,15 +38,15 @@ class GpuLists(msgspec.Struct, frozen=True):
 
 
 class Machines(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider's document says of its machines.
+    """Hold what a provider's document says about its machines.
 
     Attributes:
-        types: instance types.
-        never_spot: instance types that can't be spot.
-        labels: node labels that name the type, family or category of a machine, and what their values say.
-        gpu_labels: keys of labels that only nodes with GPUs have.
-        domains: of the labels that describe machines: ``karpenter.k8s.aws``.
-        other_labels: labels of these domains that say nothing of GPUs; empty: nobody has listed them.
+        types: which instance types have GPUs.
+        never_spot: the instance types that can't be spot.
+        labels: the node labels that name the type, family or category of a machine, and which values have GPUs.
+        gpu_labels: the keys of labels that only nodes with GPUs have.
+        domains: the domains of labels that describe machines: ``karpenter.k8s.aws``.
+        other_labels: the labels of these domains that do not tell of GPUs; empty if they are not listed.
     """
 
     types: GpuLists
@@ -57,20 +57,20 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     other_labels: frozenset[str]
 
     def classify(self, instance_types: Iterable[str]) -> Gpu:
-        """What machines of these types have: ``any`` where some have GPUs and others none."""
+        """Return whether machines of these types have GPUs: ``any`` if some do and others do not."""
         found = {self.types.classify(each) for each in instance_types}
         if Gpu.UNKNOWN in found or not found:
             return Gpu.UNKNOWN
         return found.pop() if len(found) == 1 else Gpu.ANY
 
     def unlisted(self, pool: Pool) -> tuple[str, ...]:
-        """The instance types that are in no list, where for that nobody knows whether the pool has GPUs."""
+        """Return the instance types in no list that leave it unknown whether the pool has GPUs."""
         if pool.gpu is not Gpu.UNKNOWN or not pool.instance_type:
             return ()
         return tuple(each for each in pool.instance_type.split(", ") if self.types.classify(each) is Gpu.UNKNOWN)
 
     def unlisted_labels(self, pool: Pool) -> tuple[tuple[str, str], ...]:
-        """The same of families and categories that it requires: key and value."""
+        """Return the key and value of each required family or category in no list that leaves the same unknown."""
         if pool.gpu is not Gpu.UNKNOWN or pool.requirements is None:
             return ()
         return tuple(
@@ -80,8 +80,8 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
             if key != TYPE_LABEL and kinds.classify(value) is Gpu.UNKNOWN
         )
 
-    def strange_labels(self, requirements: Requirements) -> tuple[str, ...]:
-        """Keys in the domains of labels that describe machines, which are in no list."""
+    def unknown_labels(self, requirements: Requirements) -> tuple[str, ...]:
+        """Return the required keys in the domains of machine labels that are in no list."""
         known = self.known_labels
         return tuple(
             sorted(
@@ -96,16 +96,16 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def known_labels(self) -> frozenset[str]:
-        """Keys of labels that describe machines, but for those of GPUs."""
+        """Return the keys of labels that describe machines, except those of GPUs."""
         return self.other_labels.union(key for key, _ in self.labels)
 
     def superchip(self, instance_types: Iterable[str]) -> bool:
-        """Is there a type among these, and can none of them be spot?"""
+        """Return whether there are types and none of them can be spot."""
         types = list(instance_types)
         return bool(types) and all(self.never_spot.match(each.casefold()) for each in types)
 
     def described(self, requirements: Requirements) -> tuple[tuple[str, LabelValues], ...]:
-        """What is required of the labels that describe machines, by key: those of the domains of labels known here."""
+        """Return the requirements on labels in the domains that describe machines, sorted by key."""
         described = (
             (key, values)
             for key, values in requirements.labels.items()
@@ -114,12 +114,12 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(described, key=itemgetter(0)))
 
     def named_gpus(self, requirements: Requirements) -> tuple[str, ...]:
-        """What has GPUs among the types, families and categories that requirements list."""
+        """Return the types, families and categories with GPUs that the requirements list."""
         listed = ((kinds, value) for key, kinds in self.labels for value in requirements.of(key).values or ())
         return tuple(sorted({value for kinds, value in listed if kinds.classify(value) is Gpu.YES}))
 
     def required(self, requirements: Requirements) -> Gpu:
-        """What machines have that meet requirements; unknown also where none can."""
+        """Return whether machines that meet the requirements have GPUs; unknown also if no machine can meet them."""
         gpu = cpu = True
         for may_gpu, may_cpu in self._answers(requirements):
             if may_gpu is None:
@@ -132,7 +132,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         return Gpu.UNKNOWN
 
     def _answers(self, requirements: Requirements) -> Iterator[tuple[bool | None, bool]]:
-        """For each label that says something: may the machines have GPUs, may they have none? None: nobody knows."""
+        """Yield for each label whether the machines may have GPUs (None if unknown), and whether they may have none."""
         for key, kinds in self.labels:
             if requirements.is_unreadable(key):
                 yield None, False
@@ -151,7 +151,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
 def _by_kind(values: LabelValues, kinds: GpuLists) -> tuple[bool | None, bool]:
     listed = values.values
     if listed is None:
-        # All kinds of machines that there are, but for those that are excluded.
+        # All names except the excluded ones are possible.
         excluded = {each.casefold() for each in values.excluded}
         return any(set("*?[") & set(each) or each not in excluded for each in kinds.gpu.patterns), True
     found = {kinds.classify(each) for each in listed}

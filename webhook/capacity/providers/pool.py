@@ -1,4 +1,4 @@
-"""The normalised node pool: what every provider's node-pool resource is read into, and all that rules know of one."""
+"""Define the normalised node pool, into which every provider's node-pool resource is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CapacityType(StrEnum):
 class Gpu(StrEnum):
     """Whether a pool's nodes have GPUs.
 
-    ``any``: as the Pods ask; ``unknown``: nobody knows the instance type, or which of several the provider takes.
+    ``any`` means as the Pods request, ``unknown`` that the instance type (or the one the provider picks) is unknown.
     """
 
     YES = "yes"
@@ -43,14 +43,14 @@ class Taint(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size that an object gives a pool.
+    """Hold the size that another object gives a pool.
 
     Attributes:
         by: kind, namespace and name of the object.
         pool: kind, namespace and name of the pool.
-        desired: nodes that it should have; None: it does not say.
+        desired: the number of nodes that the pool should have, or None.
         autoscaling: an autoscaler sets ``desired``.
-        cluster: the cluster of both, as `Pool.cluster`; empty: it does not say.
+        cluster: the cluster of both, as `Pool.cluster`, or empty.
         deleting: the object is being deleted, and the pool with it.
     """
 
@@ -63,38 +63,38 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """One node pool, whoever provides it.
+    """Describe one node pool of any provider.
 
     Attributes:
         provider: name of the `CapacityProvider` whose reader read it.
         kind: kind of its resource, e.g. ``NodePool``.
         name: name of its resource; with ``namespace`` (empty: cluster-scoped) and ``kind`` it is its identity.
-        pool_name: its name in its provider, which the pool-name label of its nodes has; empty: it is not known.
+        pool_name: its name at its provider, the value of its nodes' pool-name label; empty if unknown.
         capacity: spot, on-demand, both, unknown.
         gpu: whether its nodes have GPUs.
-        gpu_type: the accelerator, where it says one apart from the instance type: ``nvidia-tesla-t4``.
-        gpu_count: how many each node has; None: it does not say.
-        instance_type: for ``same-type``; several are separated by commas; empty when unknown.
-        machines: the same where it requires labels that describe machines: by key, what each may be.
+        gpu_type: the accelerator, if the pool names one apart from the instance type: ``nvidia-tesla-t4``.
+        gpu_count: the accelerators of each node, or None.
+        instance_type: the instance types, separated by commas; empty if unknown.
+        machines: the possible values of each required label that describes machines, by key.
         superchip: its instance type can never be spot.
-        autoscaling: the autoscaler sizes it, up to ``maximum`` nodes; else it has ``desired``. None: it does not say.
-        unlimited: it is autoscaled without a maximum.
-        size: what another object says of its size; None: no other does.
-        blocked: why it gets no nodes, as its status says, or its limits and requirements; empty when they do not.
-        passing: what ``blocked`` says passes by itself, as a lack of capacity does.
-        unread: what nobody can read of that on which it depends whether it can be used, as a reason; empty: nothing.
+        autoscaling: an autoscaler sizes the pool, up to ``maximum`` nodes; else it has ``desired`` nodes.
+        unlimited: the pool is autoscaled without a maximum.
+        size: the size that another object gives the pool, or None.
+        blocked: why the pool gets no nodes, by its status, limits or requirements; empty if it may get some.
+        passing: the reason in ``blocked`` passes by itself, as a lack of capacity does.
+        unread: what could not be read although the pool's use depends on it, as a reason; empty if there is nothing.
         held_by: the field that ``blocked`` or ``unread`` is about.
-        taints: what its nodes are tainted with, as far as it says.
-        requirements: what the labels of its nodes may be, where it says that; its own labels included.
-        labels: what its nodes are labelled with, as far as it says, the pool-name label included. A label that is not
+        taints: the taints of its nodes, as far as the pool says.
+        requirements: the possible values of its nodes' labels, its own labels included; None if it has no such list.
+        labels: the labels of its nodes, as far as the pool says, the pool-name label included. A label that is not
             here is unknown, not absent.
-        zones: where its nodes are, empty when it does not say.
-        grace_seconds: a limit of its own on Pods' grace periods, in seconds.
-        safety_margin_seconds: what to subtract from that; None: the provider's.
-        cluster: the cluster it belongs to, when it describes another than the one it is stored in; else empty.
-        cluster_path: the same as the provider has it, where the pool names it so; see `clusters`.
-        is_cluster: its resource is the cluster itself: all pools of the cluster go with it.
-        deleting: it has a deletionTimestamp, or what it goes with has one.
+        zones: the zones of its nodes; empty if the pool does not say.
+        grace_seconds: the pool's own limit on Pods' grace periods, in seconds.
+        safety_margin_seconds: the seconds to subtract from that; None for the provider's margin.
+        cluster: the cluster that the pool describes, if that is not the one it is stored in; else empty.
+        cluster_path: the provider's path of that cluster, if the pool names it so; see `clusters`.
+        is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.
+        deleting: the pool, or the cluster or object that it is deleted with, has a deletionTimestamp.
         problems: what could not be read in it, each with its field.
     """
 
@@ -133,27 +133,27 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What tells it from every other pool."""
+        """Return the values that identify the pool among all pools."""
         return (self.provider, self.kind, self.namespace, self.name)
 
     @property
     def cluster_id(self) -> str:
-        """Its cluster, as exactly as it says."""
+        """Return the pool's cluster as exactly as the pool names it."""
         return self.cluster_path or self.cluster
 
     @property
     def spot(self) -> bool:
-        """Its nodes are spot, and nothing but spot."""
+        """Return whether the pool's nodes are spot and nothing else."""
         return self.capacity is CapacityType.SPOT
 
     @property
     def unusable(self) -> str:
-        """Why it gives no nodes, now or at most, or does not say how many; empty when it can."""
+        """Return why the pool gives no nodes, or does not say how many. Return an empty string if it can."""
         return self.closed or self.blocked or self.unread or self._unsized
 
     @property
     def closed(self) -> str:
-        """Why it has no nodes and gets none unless somebody changes it; empty where it may."""
+        """Return why the pool has no nodes until somebody changes it. Return an empty string if it may have some."""
         if self.deleting:
             return "it is being deleted"
         if self.blocked and not self.passing:
@@ -170,7 +170,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return "it does not say how many nodes it has" if self.desired is None else ""
 
     def is_named(self, name: str) -> bool:
-        """Is this its name, or that of its resource?"""
+        """Return whether this is the name of the pool or of its resource."""
         return bool(name) and name in {self.name, self.pool_name}
 
     def __str__(self) -> str:

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class CapacityField(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a pool says whether it is spot.
+    """Name the field by which a pool says whether it is spot.
 
     Attributes:
         query: the field.
-        label: the field is the list of requirements, and this the label that counts; empty: it is the value.
-        values: casefolded value -> what it means.
-        default: what an absent or empty one means.
+        label: the label that counts, if the field is the list of requirements; empty if the field is the value.
+        values: casefolded value -> its meaning.
+        default: the meaning of an absent or empty value.
         words: the values as the provider spells them.
-        on_demand: how on-demand is spelt; empty where no single value says so.
-        flag: the field is a boolean, so that an empty text is no absent one.
+        on_demand: the value that means on-demand; empty if there is none.
+        flag: the field is a boolean, so an empty text is a wrong value and not an absent one.
     """
 
     query: Query
@@ -40,12 +40,12 @@ class CapacityField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceleratorFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a pool says that its nodes have GPUs, apart from their instance type; each may be missing.
+    """Name the fields by which a pool says that its nodes have GPUs, apart from their instance type.
 
     Attributes:
-        type: of the accelerator.
-        count: of accelerators in each node.
-        when: holds where they have.
+        type: the accelerator's name.
+        count: the number of accelerators in each node.
+        when: true if the nodes have accelerators.
     """
 
     type: Query | None = None
@@ -54,12 +54,12 @@ class AcceleratorFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnusableCondition(msgspec.Struct, frozen=True):
-    """Something that a pool's status may say.
+    """Describe a status of a pool in which it gets no nodes.
 
     Attributes:
-        when: holds where it gets no nodes.
-        because: what a person is told.
-        passing: it passes by itself: Pods can wait for it.
+        when: true if the pool gets no nodes.
+        because: the reason, for people.
+        passing: it passes by itself: Pods can wait for the pool's nodes.
     """
 
     when: Query
@@ -71,21 +71,21 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     """Name one kind of node-pool resource, and the field of each fact in it.
 
     Attributes:
-        when: holds for the objects that it reads, where another provider reads the same resource.
-        this_cluster: the name of the cluster it is read in, as ``cluster`` says it; empty: it is in no such field.
-        pool_name: of the label that names a node's pool; None: the name of the resource.
-        requirements: a list of requirements on the labels of its nodes.
+        when: true for the objects of this reader, if another provider reads the same resource.
+        this_cluster: the cluster that the policies are for, as ``cluster`` names it; empty if no pool names it.
+        pool_name: the value of the label that names a node's pool; None for the name of the resource.
+        requirements: the list of requirements on the labels of its nodes.
         limits: the most that its nodes have together, by resource.
-        least: what a machine has at least of what these limit.
-        unlimited: without a maximum the autoscaler gives it as many nodes as are needed.
+        least: the least that a machine has of the limited resources.
+        unlimited: a pool without a maximum is autoscaled without a limit.
         sizer: another resource that says ``desired``.
         taint_texts: taints are written ``key=value:Effect``.
-        taint_effects: effect as it is written -> as Kubernetes has it.
-        unusable: where it says that it gets no nodes.
-        known_labels: labels its nodes get without being listed.
-        grace: limits on a Pod's grace period.
-        cluster: the cluster it belongs to, in ``cluster_namespace``; there is none: in its own.
-        cluster_path: the provider's own path of that cluster, where ``cluster`` is a name.
+        taint_effects: effect as the provider writes it -> as Kubernetes writes it.
+        unusable: the conditions in which the pool gets no nodes.
+        known_labels: the labels that its nodes get without being listed.
+        grace: the limits on a Pod's grace period.
+        cluster: the cluster it belongs to, in ``cluster_namespace`` or else in the pool's own namespace.
+        cluster_path: the provider's own path of that cluster, if ``cluster`` is a name.
     """
 
     provider: str
@@ -125,5 +125,5 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_cluster(self) -> bool:
-        """Is the object the cluster itself, with a pool in it? All pools of the cluster go with it."""
+        """Return whether the object is the cluster itself. All pools of the cluster are deleted with it."""
         return self.cluster is not None and self.cluster.text == "metadata.name"

@@ -1,6 +1,6 @@
-"""Reading a node-pool resource into the normalised `Pool`, as its ``CapacityProvider`` document says.
+"""Parse a node-pool resource into the normalised `Pool`, as its ``CapacityProvider`` document says.
 
-A pool with missing fields or wrong types is read as far as it goes; what could not be read is in ``Pool.problems``.
+A pool with missing fields or wrong types is parsed as far as possible; what could not be read is in ``Pool.problems``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.requirements import Requirements
 
 _SHOWN: Final = 60
-"""How much of a value that makes no sense is repeated."""
+"""Characters of an unexpected value that are repeated in a problem."""
 
 
 class PoolParser(QueryResults):
-    """One object that is being read, and the problems that come up."""
+    """Parse one object, and collect the problems in it."""
 
     __slots__ = ("_reader",)
 
@@ -40,7 +40,7 @@ class PoolParser(QueryResults):
         self._reader = reader
 
     def pool(self) -> Pool:
-        """The pool that it declares. Never raises for what is in it."""
+        """Return the pool that the object declares. Never raise for its contents."""
         reader, value = self._reader, self._value
         metadata = value.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
@@ -153,7 +153,7 @@ class PoolParser(QueryResults):
         return found.pop() if len(found) == 1 else CapacityType.BOTH
 
     def _gpu(self, types: tuple[str, ...], requirements: Requirements | None) -> tuple[str, int | None, Gpu]:
-        """The accelerator, how many, and whether there are any."""
+        """Return the accelerator type, the count, and whether the nodes have GPUs."""
         reader = self._reader
         where = reader.accelerators
         kind, count = self._ask(where.type), self._number(where.count)
@@ -167,12 +167,12 @@ class PoolParser(QueryResults):
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
             return "", count, reader.machines.required(requirements)
-        # Of the types that a pool lists the provider takes which it likes, whatever the Pods ask for.
+        # The provider picks any of the types that a pool lists, whatever the Pods request.
         found = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
 
     def _unread_accelerators(self, kind: object, count: int | None) -> bool:
-        """Does it say something of accelerators that nobody can read?"""
+        """Return whether the object has an accelerators field that can't be read."""
         where = self._reader.accelerators
         queries = [query for query in (where.type, where.count, where.when) if query is not None]
         if any(self._out_of_reach(query) for query in queries):
@@ -186,7 +186,7 @@ class PoolParser(QueryResults):
         return bool(fields)
 
     def _limited(self, gpu: Gpu, requirements: Requirements | None) -> tuple[Gpu, str]:
-        """What is left of the GPUs within the pool's limits, and why these leave no nodes at all."""
+        """Return which GPUs the pool's limits allow, and why they allow no nodes at all."""
         query = self._reader.limits
         limits = self._ask_in_doubt(query)
         if query is None or limits is None:
@@ -205,7 +205,10 @@ class PoolParser(QueryResults):
         return f"no node can meet its requirements on {key}" if key else ""
 
     def _status(self) -> tuple[str, Query | None, bool]:
-        """Why it says that it gets no nodes, where, and whether that passes; what does not is said first."""
+        """Return why the pool's status says it gets no nodes, its field, and whether that passes.
+
+        A lasting reason comes before one that passes.
+        """
         held = [each for each in self._reader.unusable if self._ask_in_doubt(each.when)]
         found = min(held, key=lambda each: each.passing, default=None)
         return (found.because, found.when, found.passing) if found is not None else ("", None, False)
@@ -265,7 +268,9 @@ class PoolParser(QueryResults):
         return grace.of(self._value, self._problems)
 
     def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
-        """The cluster that it belongs to, as `cluster_of` has it; empty: this one, or the pool does not say.
+        """Return the cluster of the pool as `cluster_of` does; empty strings for this one, or if the pool does not say.
+
+        A pool whose cluster can't be read is in a cluster of its own: it has no fallback, and is none.
 
         Where that can't be read it is in a cluster of its own: it is nobody's fallback, and has none.
         """
@@ -298,7 +303,7 @@ def _text(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value that makes no sense, as a phrase."""
+    """Return an unexpected value as a phrase."""
     if isinstance(value, bool | str):
         return repr(value)[:_SHOWN]
     return "a list or map" if isinstance(value, list | dict) else "a number"

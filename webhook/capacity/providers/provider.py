@@ -1,4 +1,4 @@
-"""A capacity provider, compiled from its `CapacityProvider` document: the facts rules ask for, ready to ask."""
+"""Hold the facts about a capacity provider, compiled from its ``CapacityProvider`` document."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 FallbackKind = Literal["any", "standard", "gpu", "same-type"]
-"""What counts: any on-demand pool, one without GPUs, one with GPUs, or one of the same instance type."""
+"""Which pools are a fallback: any on-demand pool, one without GPUs, one with GPUs, or one of the same type."""
 
 
 class FallbackNeed(msgspec.Struct, frozen=True):
-    """What a GPU spot pool needs beside it.
+    """Describe the fallback that a GPU spot pool needs.
 
     Attributes:
-        require: what counts.
-        outcome: the most that comes of its lack.
-        because: what happens without, as a sentence; empty: Pods of a reclaimed node find no other.
+        require: which pools are a fallback.
+        outcome: the highest outcome if there is none.
+        because: what happens without a fallback, as a sentence; empty for the usual consequence, pending Pods.
     """
 
     require: FallbackKind
@@ -37,7 +37,7 @@ class FallbackNeed(msgspec.Struct, frozen=True):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A node label; ``spot_only``: nodes that are not spot have none of its key, whatever its value."""
+    """Hold a node label. With ``spot_only``, nodes that are not spot have no label of its key."""
 
     key: str
     value: str
@@ -45,7 +45,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """What happens to a reclaimed node, in seconds after the notice."""
+    """Hold what happens to a reclaimed node, in seconds after the notice."""
 
     cordon: int
     drain: int
@@ -53,28 +53,28 @@ class Interruption(msgspec.Struct, frozen=True):
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """One provider's facts.
+    """Hold the facts about one provider.
 
     Attributes:
-        name: of its document.
-        title: for people, e.g. ``CoreWeave CKS``.
-        spot_labels: the labels it gives every spot node, the preferred one first; empty where it has none (CKS).
-        spot_taints: the taints it puts on spot nodes of its own accord.
-        taints_declared_pools: it puts one of these on the spot nodes of pools that somebody declares, too.
-        pool_label: key of the label that names a node's pool.
-        forbidden_taints: what must never be tolerated: a taint whose key (and value, effect, where given) matches.
+        name: the name of its document.
+        title: its name for people, e.g. ``CoreWeave CKS``.
+        spot_labels: the labels of every spot node, the preferred one first; empty for CKS.
+        spot_taints: the taints that the provider itself puts on spot nodes.
+        taints_declared_pools: the provider also puts one of them on the spot nodes of pools that users declare.
+        pool_label: the key of the label that names a node's pool.
+        forbidden_taints: the taints that must never be tolerated.
         gpu_taints: taints that keep Pods without GPUs off GPU nodes.
-        taints_gpus: it puts one of these on every node with GPUs of its own accord.
+        taints_gpus: the provider itself puts one of them on every node with GPUs.
         gpu_resources: extended resources that are GPUs.
         hands_off_schedulers: scheduler names whose Pods are never touched (SUNK).
         hands_off_selectors: keys of node labels; Pods that select by them are never touched (GKE's ComputeClasses).
-        system_namespaces: namespaces of the provider's own, never touched, by name.
-        system_namespace_labels: the same, by label.
-        timeline: of a reclaim.
-        grace_budget: seconds an ordinary Pod gets to stop at most.
-        safety_margin: seconds to keep free of that.
-        fallback: what its GPU spot pools need beside them; empty: what the policy says.
-        readers: one for each kind of node pool it has.
+        system_namespaces: names of the provider's own namespaces, which spotgate never touches.
+        system_namespace_labels: labels of such namespaces.
+        timeline: the steps of a reclaim.
+        grace_budget: the most seconds that an ordinary Pod gets to stop.
+        safety_margin: the seconds to keep free of that.
+        fallback: the fallbacks that its GPU spot pools need; empty if the policy decides.
+        readers: one for each kind of its node pools.
     """
 
     name: str
@@ -98,20 +98,20 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     readers: tuple[PoolReader, ...]
 
     def owns_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Is a namespace of this name, with these labels, the provider's own, in a cluster of the provider's?"""
+        """Return whether a namespace with this name and these labels belongs to the provider itself."""
         labelled = any(labels.get(each.key) == each.value for each in self.system_namespace_labels)
         return labelled or self.system_namespaces.match(name)
 
 
 class TaintPattern(msgspec.Struct, frozen=True):
-    """A pattern for taints: the key, and value and effect where they are given (empty: any)."""
+    """Match taints by key, and by value and effect where they are given."""
 
     key: str
     value: str = ""
     effect: str = ""
 
     def matches(self, taint: Taint) -> bool:
-        """True where the taint is of this pattern."""
+        """Return whether the taint matches this pattern."""
         return (
             taint.key == self.key
             and (not self.value or taint.value == self.value)
@@ -120,7 +120,7 @@ class TaintPattern(msgspec.Struct, frozen=True):
 
 
 class ResourceReader(msgspec.Struct, frozen=True):
-    """All that read one resource; which of them reads an object is said by their conditions.
+    """Hold all readers of one resource. Their conditions say which of them reads an object.
 
     Attributes:
         readers: at least one; those with a condition come first.
@@ -130,21 +130,21 @@ class ResourceReader(msgspec.Struct, frozen=True):
 
     @property
     def any(self) -> PoolReader:
-        """One of them: group, versions, kind and resource are the same for all."""
+        """Return one of the readers: group, versions, kind and resource are the same for all."""
         return self.readers[-1]
 
     def of(self, value: Mapping[str, Any]) -> PoolReader:
-        """The one that reads an object: the first whose condition holds, else the last. No pool stays unread."""
+        """Return the reader for an object: the first whose condition holds, else the last."""
         holding = (each for each in self.readers if each.when is None or each.when(value))
         return next(holding, self.any)
 
     def read(self, value: Mapping[str, Any]) -> Pool:
-        """The pool that an object of this resource declares."""
+        """Return the pool that an object of this resource declares."""
         return self.of(value).read(value)
 
 
 def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], ResourceReader]:
-    """All readers by the API group and plural resource name of the node pools they read, in that order."""
+    """Return all readers by the API group and plural resource name of their node pools, sorted."""
     found: dict[tuple[str, str], list[PoolReader]] = {}
     for provider in providers:
         for reader in provider.readers:
@@ -156,7 +156,7 @@ def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], 
 
 
 def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], tuple[Sizer, ...]]:
-    """What says the size of pools without being one, by API group and plural resource name, in that order."""
+    """Return the resources that size pools without being one, by API group and plural resource name, sorted."""
     found: dict[tuple[str, str], list[Sizer]] = {}
     for provider in providers:
         for reader in provider.readers:
@@ -166,7 +166,7 @@ def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], t
 
 
 def pool_resources(providers: Collection[Provider]) -> list[Resource]:
-    """The resources that are node pools, and those that say the size of some."""
+    """Return the resources that are node pools, and those that size them."""
     sizers = (each[0] for each in sizers_by_resource(providers).values())
     readers = (each.any for each in readers_by_resource(providers).values())
     return [

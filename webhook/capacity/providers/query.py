@@ -1,4 +1,4 @@
-"""The path language of node-pool readers: JMESPath (https://jmespath.org), compiled once."""
+"""Evaluate the expressions of node-pool readers: JMESPath (https://jmespath.org), compiled once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from jmespath.parser import ParsedResult
 
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
-"""A field path. Most expressions are nothing else, and need no JMESPath."""
+"""A field path. Most expressions are only that, and need no JMESPath."""
 
 
 class _Functions(functions.Functions):
-    """JMESPath's own, and `lower`: JMESPath has nothing that ignores letter case."""
+    """Add `lower` to JMESPath's functions, which have nothing that ignores letter case."""
 
     @functions.signature({"types": ["string", "null"]})
     def _func_lower(self, text: str | None) -> str | None:
@@ -39,22 +39,24 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
 
 
 _ERRORS: Final = (JMESPathError, TypeError, ValueError)
-"""What the library raises while it searches; the latter two where values are of mixed types (``[?size > `1`]``)."""
+"""Exceptions of the library's search; the latter two for values of mixed types (``[?size > `1`]``)."""
 
 
 _NUMBER: Final = "NUMBER"
-"""What the library's parser calls one that has no place where it is."""
+"""The parser's token type for a number where none may be."""
 
 
 class Query:
-    """A compiled expression.
+    """Hold a compiled expression.
+
+    Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart.
 
     It has no result where it finds nothing, and where it fails on what it finds: `answer` tells them apart.
 
     Attributes:
-        text: as it is written.
-        field: the first field that it looks at, for people; the whole text where it names none.
-        plain: it is nothing but a field path, and so also says where to write.
+        text: the expression as it is written.
+        field: the first field that it reads, for people; the whole text if it names none.
+        plain: the expression is only a field path, so that it also says where to write.
     """
 
     __slots__ = ("_parents", "_parsed", "_path", "_paths", "field", "plain", "text")
@@ -65,7 +67,7 @@ class Query:
         self.field = found[0] if found else text
         self.plain = self.field == text and found is not None
         self._path = tuple(self.field.split("."))
-        # What follows a dot begins below something else.
+        # A path after a dot is relative to something else.
         starts = (match for match in _FIELD.finditer(text) if not text[: match.start()].endswith("."))
         self._paths = tuple(tuple(match[0].split(".")) for match in starts)
         self._parents = _parents(text)
@@ -75,7 +77,7 @@ class Query:
         return self.search(value)[0]
 
     def search(self, value: Mapping[str, Any]) -> tuple[Any, str]:
-        """Its result, and where it fails on what is there, that as a sentence that begins with the field."""
+        """Return the result, and the reason if the search fails: a sentence that begins with the field."""
         if self._parsed is None:
             return _at(value, self._path), ""
         try:
@@ -85,7 +87,7 @@ class Query:
             return None, f"{place} is missing" if at(value, place) is None else f"{place} can't be read as it is"
 
     def answer(self, value: Mapping[str, Any]) -> tuple[Any, str]:
-        """The same, where a field that holds another and is no map is in the way too."""
+        """Return what `search` does, but fail also if a parent of a field is no map."""
         for path in self._parents:
             found = _at(value, path)
             if found is not None and not isinstance(found, dict):
@@ -93,16 +95,16 @@ class Query:
         return self.search(value)
 
     def written(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-        """What is at `field` itself, whatever the rest of the expression makes of it."""
+        """Return the value at `field` itself, whatever the rest of the expression makes of it."""
         return _at(value, self._path)
 
     @property
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Return the field paths that it names."""
+        """Return the field paths that the expression names."""
         return self._paths
 
     def place(self, value: Mapping[str, Any]) -> str:
-        """The field that its result is from, where it looks at several; or the first of them that the object has."""
+        """Return the field that the result comes from, or else the first of its fields that the object has."""
         return self.field if self.plain else self._from(value, self(value))
 
     def _from(self, value: Mapping[str, Any], result: object) -> str:
@@ -112,7 +114,7 @@ class Query:
 
 
 def at(value: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - JSON
-    """What is at a field path; None: nothing."""
+    """Return the value at a field path. Return None if there is none."""
     return _at(value, tuple(path.split(".")))
 
 
@@ -124,7 +126,9 @@ def _at(value: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa: ANN401
 
 
 def _parents(text: str) -> tuple[tuple[str, ...], ...]:
-    """Paths that are maps where the expression is to find something, the shortest first.
+    """Return the paths that must be maps for the expression to find something, the shortest first.
+
+    What looks like a field path in a literal (``'t3.medium'``) names nothing in an object, and does no harm.
 
     What looks like a field path in a literal (``'t3.medium'``) names nothing in an object, and does no harm.
     """
@@ -137,7 +141,7 @@ def _parents(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def problem_with(text: str) -> str:
-    """What is wrong with an expression; empty where nothing is."""
+    """Return what is wrong with an expression. Return an empty string if nothing is."""
     if _FIELD.fullmatch(text):
         return ""
     try:
@@ -151,10 +155,10 @@ def problem_with(text: str) -> str:
 
 
 def _parse(text: str) -> ParsedResult:
-    """The expression. The library itself looks for its functions only while it searches, where an error is no result.
+    """Compile the expression, and check its function calls, which the library itself checks only while it searches.
 
     Raises:
-        JMESPathError: it is none, or calls a function that there is not, or not as that takes its arguments.
+        JMESPathError: the text is no expression, or calls an unknown function, or one with too few or many arguments.
     """
     parsed = jmespath.compile(text)
     known = _FUNCTIONS.FUNCTION_TABLE
@@ -172,7 +176,7 @@ def _parse(text: str) -> ParsedResult:
 
 
 def _called(node: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401 - the library's own tree
-    """The functions that it calls, each with how many arguments."""
+    """Yield the functions that the expression calls, each with the number of its arguments."""
     if not isinstance(node, dict):  # a bound of a slice
         return
     if node["type"] == "function_expression":

@@ -1,4 +1,4 @@
-"""What one object answers to the queries of its reader, and what nobody can read of that."""
+"""Cache what the queries of a reader return for one object, and collect the problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class QueryResults:
-    """The object, what it has answered so far, and the problems that came up."""
+    """Hold one object, the results of its queries so far, and the problems that came up."""
 
     __slots__ = ("_answers", "_problems", "_unread", "_value")
 
@@ -27,14 +27,14 @@ class QueryResults:
         return None if query is None or self._out_of_reach(query) else self._answer(query)[0]
 
     def _out_of_reach(self, query: Query) -> bool:
-        """Can't anybody tell what it says? Then that is unknown: no default holds."""
+        """Return whether the query can't be answered. Its result is then unknown, and no default holds."""
         if not (problem := self._answer(query)[1]):
             return False
         self._note(problem)
         return True
 
     def _answer(self, query: Query) -> tuple[Any, str]:
-        """What it says, or why nobody can tell; several queries may be of the same text."""
+        """Return the result of a query, or None and the problem. Queries of the same text share one result."""
         if (answer := self._answers.get(query.text)) is None:
             answer = query.answer(self._value)
             if isinstance(answer[0], list | dict) and len(answer[0]) > POOL_ITEMS:
@@ -48,14 +48,14 @@ class QueryResults:
             self._problems.append(problem)
 
     def _doubt(self, query: Query, *problems: str) -> None:
-        """Note what leaves it open whether the pool can be used."""
+        """Note problems that leave it unknown whether the pool can be used."""
         for problem in problems:
             self._note(problem)
         if problems and not self._unread:
             self._unread = query.place(self._value)
 
     def _ask_in_doubt(self, query: Query | None) -> Any:  # noqa: ANN401 - JSON
-        """What it says, where it leaves open whether the pool can be used if nobody can tell."""
+        """Return the result of a query. A failure leaves it unknown whether the pool can be used."""
         if query is None:
             return None
         found, problem = self._answer(query)

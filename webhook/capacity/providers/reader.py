@@ -14,20 +14,23 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.query import Query
 
 _BOOLEANS: Final[Mapping[str, object]] = {"true": True, "false": False}
-"""Values of a field that is a boolean; a document has them as texts."""
+"""Values of boolean fields, by the text that a document has for them."""
 
 
 class PoolReader(PoolFields, frozen=True, kw_only=True):
     """Read the node pools of one kind."""
 
     def read(self, value: Mapping[str, Any]) -> Pool:
-        """The pool that a resource of this kind declares. Never raises for what is in it."""
+        """Return the pool that a resource of this kind declares. Never raise for its contents."""
         return PoolParser(self, value).pool()
 
     def on_demand_manifest(
         self, *, name: str, namespace: str, instance_type: str, maximum: int
     ) -> dict[str, Any] | None:
-        """An on-demand pool of this kind, as a manifest: the autoscaler fills it from zero, where it has one.
+        """Return the manifest of an on-demand pool, which the autoscaler, if there is one, fills from zero.
+
+        Return None if the provider's document does not say plainly enough how such a pool is written, or if
+        ``instance_type`` names several types.
 
         None where the provider's document does not say plainly enough how such a pool is written, or ``instance_type``
         is that of a pool with several.

@@ -1,4 +1,4 @@
-"""The part of a ``CapacityProvider`` document that says how node pools are read."""
+"""Define the part of a ``CapacityProvider`` document that says how node pools are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESOURCE: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def distinct(name: Callable[[T], str] = str) -> AfterValidator:
-    """Of a list: no two items have the same name."""
+    """Return a validator of lists in which no two items have the same name."""
 
     def check(items: tuple[T, ...]) -> tuple[T, ...]:
         names = [name(item) for item in items]
@@ -36,7 +36,7 @@ def distinct(name: Callable[[T], str] = str) -> AfterValidator:
 
 
 def check_margin(margin: int, budget: int | None) -> int:
-    """A safety margin, which leaves something of the time to stop."""
+    """Return the safety margin. Raise ValueError if it leaves nothing of the budget."""
     if budget is not None and margin >= budget:
         raise ValueError(f"a margin of {margin} s leaves nothing of the budget of {budget} s")
     return margin

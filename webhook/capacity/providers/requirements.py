@@ -1,7 +1,7 @@
-"""What the nodes of a pool are required to be, label by label: Karpenter's ``requirements``.
+"""Read what a pool requires of its nodes' labels: Karpenter's ``requirements``.
 
-Each requirement narrows what one label of a node may be, and all of them hold. So a pool is not of one instance type,
-one zone or one capacity type: for each label there is a set of values that its nodes may have.
+Each requirement narrows the values of one label, and all of them hold. So a pool is not of one instance type, one zone
+or one capacity type: for each label there is a set of values that its nodes may have.
 
 Source: https://karpenter.sh/docs/concepts/nodepools/#spectemplatespecrequirements
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Requirement
 
 _SHOWN: Final = 40
-"""How much of an unknown operator is repeated."""
+"""Characters of an unknown operator that are repeated in a problem."""
 
 _MOST_DIGITS: Final = 18
-"""Of a bound; a 64-bit integer has one more."""
+"""Digits of a bound; a 64-bit integer has one more."""
 
 _VALUES: Final = 5 * POOL_ITEMS
-"""Of all requirements of a pool together: five lists of all instance types that there are."""
+"""Values in all requirements of a pool together: five lists of all existing instance types."""
 
 _ALIASES: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
@@ -42,14 +42,14 @@ _ALIASES: Final[Mapping[str, str]] = {
 
 
 class LabelValues(msgspec.Struct, frozen=True):
-    """What one label of a pool's nodes may be.
+    """Describe the values that one label of a pool's nodes may have.
 
     Attributes:
-        listed: the values that may be; None: any that the rest does not rule out.
-        excluded: values that may not be.
-        least: the least integer that it may be; None: no bound.
-        most: the greatest.
-        present: the nodes have the label; None: they may and may not.
+        listed: the possible values; None for all that the other fields do not exclude.
+        excluded: the values that are not possible.
+        least: the least possible integer; None for no bound.
+        most: the greatest possible integer; None for no bound.
+        present: whether the nodes have the label; None if they may lack it.
     """
 
     listed: frozenset[str] | None = None
@@ -60,7 +60,7 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def all_of(cls, several: Sequence[LabelValues]) -> LabelValues:
-        """What the label may be where each of these holds."""
+        """Return the values that meet every one of these."""
         if len(several) == 1:
             return several[0]
         listed = [each.listed for each in several if each.listed is not None]
@@ -85,7 +85,7 @@ class LabelValues(msgspec.Struct, frozen=True):
         return " ".join([*bounds, *excluded]) or "(any)"
 
     def admits(self, value: str) -> bool:
-        """May the label be this?"""
+        """Return whether the label may have this value."""
         if self.present is False or value in self.excluded or (self.listed is not None and value not in self.listed):
             return False
         if self.least is None and self.most is None:
@@ -99,18 +99,18 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @property
     def admits_none(self) -> bool:
-        """May the nodes lack the label?"""
+        """Return whether the nodes may lack the label."""
         return self.present is not True
 
     @property
     def values(self) -> frozenset[str] | None:
-        """All values that it may be; None: they can't be listed."""
+        """Return all values that the label may have. Return None if they can't be listed."""
         if self.present is False:
             return frozenset()
         return None if self.listed is None else frozenset(filter(self.admits, self.listed))
 
     def within(self, other: LabelValues) -> bool:
-        """Is all that the label may be, something that ``other`` lets it be? False where that can't be told."""
+        """Return whether ``other`` admits all that the label may be. Return False if that can't be told."""
         if self.admits_none and not other.admits_none:
             return False
         if (values := self.values) is not None:
@@ -125,7 +125,7 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @property
     def admits_some(self) -> bool:
-        """Is there a value that it may be?"""
+        """Return whether the label may have any value."""
         if (values := self.values) is not None:
             return bool(values)
         if self.least is None or self.most is None:
@@ -136,14 +136,14 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @property
     def lowest(self) -> int | None:
-        """The least integer that it may be; None: it may be none, or nobody can tell."""
+        """Return the least integer that the label may be. Return None if there is none, or it is unknown."""
         if (values := self.values) is None:
             return self.least
         numbers = [_integer(value) for value in values]
         return min((each for each in numbers if each is not None), default=None)
 
     def meets(self, other: LabelValues) -> bool:
-        """May a label be, or not be there, as both of these say?"""
+        """Return whether one value, or the lack of the label, meets both of these."""
         if self.admits_none and other.admits_none:
             return True
         listed = self.listed if other.listed is None else other.listed
@@ -153,7 +153,7 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @property
     def possible(self) -> bool:
-        """May there be a node at all, with the label or without?"""
+        """Return whether there can be a node at all, with the label or without."""
         return self.admits_none or self.admits_some
 
 
@@ -171,11 +171,11 @@ OPERATORS: Final = (*_LISTING, *_LONE, *_BOUNDS)
 
 
 class Requirements(msgspec.Struct, frozen=True):
-    """What a pool requires of its nodes.
+    """Hold what a pool requires of its nodes.
 
     Attributes:
-        labels: by key; a label that is not there may be anything.
-        unreadable: keys with a requirement that nobody can read; with ``None``: of a key that nobody can read.
+        labels: the values of each label by key; a label that is missing may have any value.
+        unreadable: the keys of requirements that can't be read; None stands for a key that can't be read.
         problems: what could not be read, each with its field.
     """
 
@@ -184,19 +184,19 @@ class Requirements(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
     def of(self, key: str) -> LabelValues:
-        """What a label may be."""
+        """Return the values that a label may have."""
         return self.labels.get(key, ANYTHING)
 
     def is_unreadable(self, key: str) -> bool:
-        """Can't anybody tell what a label may be?"""
+        """Return whether a requirement on this label can't be read."""
         return key in self.unreadable or None in self.unreadable
 
     def admits(self, others: tuple[Requirement, ...]) -> bool:
-        """May a node that meets these meet all of a Pod's too? What can't be read rules out nothing."""
+        """Return whether one node may meet these and all of a Pod's too. Unreadable requirements rule out nothing."""
         by_key: dict[str, list[Requirement]] = {}
         for each in others:
             by_key.setdefault(_ALIASES.get(each.key, each.key), []).append(each)
-        # A label of which the pool says nothing may be as one requirement has it.
+        # A single requirement on a label that the pool does not mention can always be met.
         return all(self._meets(key, each) for key, each in by_key.items() if len(each) > 1 or key in self.labels)
 
     def _meets(self, key: str, others: list[Requirement]) -> bool:
@@ -207,12 +207,12 @@ class Requirements(msgspec.Struct, frozen=True):
         return wanted.possible if (own := self.labels.get(key)) is None else own.meets(wanted)
 
     def narrowed(self, labels: Mapping[str, LabelValues]) -> Requirements:
-        """These, and more of some labels."""
+        """Return these requirements with further ones on some labels."""
         return replace(self, labels={**self.labels, **{key: self.of(key) & each for key, each in labels.items()}})
 
     @property
     def impossible(self) -> str:
-        """The key of a label for which no node can meet all; empty where there is none."""
+        """Return the key of a label that no node can satisfy. Return an empty string if there is none."""
         return min((key for key, each in self.labels.items() if not each.possible), default="")
 
 
@@ -220,12 +220,12 @@ NO_REQUIREMENTS: Final = Requirements({})
 
 
 def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Requirements:
-    """The requirements in a list of ``{key, operator, values}``.
+    """Parse a list of ``{key, operator, values}``.
 
     Args:
         found: the list.
-        field: where it is.
-        given: labels that the pool gives its nodes: they are requirements too.
+        field: its field path.
+        given: the labels that the pool gives its nodes: they are requirements too.
     """
     several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():
@@ -250,7 +250,7 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
 
 
 def _unbounded(found: object) -> str:
-    """Why it can't be read as a list of requirements, as a phrase; empty where it can be."""
+    """Return why this can't be read as a list of requirements. Return an empty string if it can."""
     if not isinstance(found, list):
         return "is missing" if found is None else "is not a list"
     if len(found) > POOL_ITEMS:
@@ -261,14 +261,14 @@ def _unbounded(found: object) -> str:
 
 
 def _read(item: Any, key: object) -> LabelValues | str:  # noqa: ANN401 - JSON
-    """What a requirement says, or what is wrong with it."""
+    """Return the values that a requirement admits, or what is wrong with it."""
     if not isinstance(key, str) or not key:
         return "has no key"
     return _values_of(item.get("operator"), item.get("values"))
 
 
 def _values_of(operator: object, values: object) -> LabelValues | str:
-    """What an operator and its values let a label be, or what is wrong with them."""
+    """Return the values that an operator and its operands admit, or what is wrong with them."""
     if operator in _LONE:
         return LabelValues(present=operator == "Exists")
     if not isinstance(operator, str) or operator not in OPERATORS:
@@ -285,7 +285,7 @@ def _values_of(operator: object, values: object) -> LabelValues | str:
 
 
 def _other(value: Any) -> str:  # noqa: ANN401 - JSON
-    """What is there instead of a string, and what to do about it."""
+    """Return what is there instead of a string, and what to do about it."""
     return f"{described(value)}; write it in quotes" if isinstance(value, int | float) else "not a string"
 
 

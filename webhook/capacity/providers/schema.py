@@ -1,4 +1,4 @@
-"""The documents that hold facts instead of rules: ``CapacityProvider`` and ``WorkloadTemplates``.
+"""Define the documents that hold facts instead of rules: ``CapacityProvider`` and ``WorkloadTemplates``.
 
 A team corrects or adds a provider, a node-pool kind or a workload kind by editing YAML; no Python knows one by name.
 """

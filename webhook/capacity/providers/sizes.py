@@ -1,4 +1,4 @@
-"""Pools whose size stands in another object: Cluster API's ``MachinePool.spec.replicas``."""
+"""Read the size of pools that is stored in another object: Cluster API's ``MachinePool.spec.replicas``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 class Sizer(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of object that sizes pools of one kind in its namespace.
+    """Describe a kind of object that sizes pools of one kind in its namespace.
 
     Attributes:
-        pool_kind: kind of the pools.
-        pool: name of the pool that an object sizes; no result: it sizes none of that kind.
-        desired: how many nodes that should have.
-        autoscaling: holds where an autoscaler sets that.
-        cluster: the cluster that both belong to; ``this_cluster``: how that of the policies is written.
+        pool_kind: the kind of the pools.
+        pool: the name of the pool that an object sizes; no result if it sizes none of that kind.
+        desired: the number of nodes that the pool should have.
+        autoscaling: true if an autoscaler sets that number.
+        cluster: the cluster of the object and the pool.
+        this_cluster: the cluster that the policies are for, as ``cluster`` names it.
     """
 
     group: str
@@ -40,7 +41,7 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
     this_cluster: str
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
-        """The size that an object gives; None: to no pool of this kind. Never raises for what is in it."""
+        """Return the size that an object gives. Return None if it sizes no such pool. Never raise for its contents."""
         name, desired = self.pool(value), self.desired(value)
         metadata = value.get("metadata")
         if not isinstance(name, str) or not name or not isinstance(metadata, dict):
@@ -60,12 +61,12 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sizes_in(value: Mapping[str, Any], sizers: Iterable[Sizer]) -> tuple[Size, ...]:
-    """The sizes that one object gives."""
+    """Return the sizes that one object gives to pools."""
     return tuple(size for sizer in sizers if (size := sizer.read(value)) is not None)
 
 
-def joined(items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
-    """The pools among these, each with the size that another object among these gives it, and gone with its cluster."""
+def join_sizes(items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
+    """Return the pools, each with the size that another object gives it, and marked as deleted with its cluster."""
     pools: list[Pool] = []
     sizes: dict[tuple[str, str, str], Size] = {}
     for item in items:
@@ -74,7 +75,7 @@ def joined(items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
         else:
             sizes |= {size.pool: size for size in item}
     found = ((pool, sizes.get((pool.kind, pool.namespace, pool.name))) for pool in pools)
-    sized = tuple(pool if size is None else resized(pool, size) for pool, size in found)
+    sized = tuple(pool if size is None else with_size(pool, size) for pool, size in found)
     gone = [pool for pool in sized if pool.is_cluster and pool.deleting]
     return tuple(replace(pool, deleting=True) if _goes_with(pool, gone) else pool for pool in sized)
 
@@ -83,19 +84,19 @@ def _goes_with(pool: Pool, clusters: list[Pool]) -> bool:
     return any(pool.provider == each.provider and same_cluster(pool, each) for each in clusters)
 
 
-def merged(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...]:
-    """Known pools, and those given, which take the place of others with the same identity and keep their size."""
+def merge_pools(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...]:
+    """Return the known pools, replaced by given ones of the same identity, which keep their size."""
     pools = {pool.identity: pool for pool in known}
     for pool in given:
         before = pools.get(pool.identity)
         size = before.size if before is not None and pool.size is None else None
-        pools[pool.identity] = pool if size is None else resized(pool, size)
+        pools[pool.identity] = pool if size is None else with_size(pool, size)
     return tuple(pools.values())
 
 
-def resized(pool: Pool, size: Size) -> Pool:
-    """The pool with this size."""
-    # A maximum of its own bounds what an autoscaler asks for; without one the autoscaler's is not known here.
+def with_size(pool: Pool, size: Size) -> Pool:
+    """Return the pool with this size."""
+    # The pool's own maximum limits the autoscaler; without one the autoscaler's maximum is unknown here.
     unlimited = pool.unlimited or (size.autoscaling and pool.maximum is None)
     return replace(
         pool,
@@ -108,11 +109,11 @@ def resized(pool: Pool, size: Size) -> Pool:
     )
 
 
-def unsized(pool: Pool) -> Pool:
-    """The pool without the size that another object gives it."""
+def without_size(pool: Pool) -> Pool:
+    """Return the pool without the size that another object gives it."""
     if pool.size is None:
         return pool
-    # Where both it and that object are for an autoscaler, only the latter is known of here: the safe side.
+    # The pool's own autoscaling is lost if both had it: that is the safe side.
     return replace(
         pool,
         desired=None,

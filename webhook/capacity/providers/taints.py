@@ -1,4 +1,4 @@
-"""The taints in a pool's resource, in whatever way its provider writes them."""
+"""Read the taints in a pool's resource, in whatever way its provider writes them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _TAINT: Final = re.compile(r"([^=:]+)(?:=([^:]*))?:([^:]+)")
 """A taint as kubectl writes it: ``key=value:Effect`` or ``key:Effect``."""
 
 _SHOWN: Final = 60
-"""How much of an unknown effect is repeated."""
+"""Characters of an unknown effect that are repeated in a problem."""
 
 
 def read_taints(
     found: object, field: str, effects: Mapping[str, str], *, texts: bool
 ) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
-    """The taints in a list, and what could not be read of it.
+    """Return the taints in a list, and the problems with those that can't be read.
 
     Args:
         found: the list.
-        field: where it is.
-        effects: effect as it is written -> as Kubernetes has it.
-        texts: they are written ``key=value:Effect``; else they are ``{key, value, effect}``.
+        field: its field path.
+        effects: effect as the provider writes it -> as Kubernetes writes it.
+        texts: taints may be written ``key=value:Effect`` instead of ``{key, value, effect}``.
     """
     if not isinstance(found, list):
         return (), (f"{field} is not a list",)
@@ -36,7 +36,7 @@ def read_taints(
 
 
 def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str:  # noqa: ANN401 - JSON
-    """A taint, or what is wrong with it."""
+    """Return a taint, or what is wrong with it."""
     key = value = effect = None
     if isinstance(item, dict):
         key, value, effect = item.get("key"), item.get("value"), item.get("effect")

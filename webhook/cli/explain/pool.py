@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.capacity.providers.sizes import resized
+from webhook.capacity.providers.sizes import with_size
 from webhook.cli.terminal import counted
 from webhook.review import decode_object, is_null
 
@@ -61,7 +61,7 @@ def read_pool(traced: Traced, bundle: Bundle, view: ClusterView) -> PoolReading 
     pool = reader.read(value)
     known = next((each for each in view.pools or () if each.identity == pool.identity), None)
     if known is not None and known.size is not None:
-        pool = resized(pool, known.size)
+        pool = with_size(pool, known.size)
     which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
     return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
 

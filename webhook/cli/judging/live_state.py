@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.sizes import merged
+from webhook.capacity.providers.sizes import merge_pools
 from webhook.cli.exits import CannotJudgeError
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.protocol import UnusableCredentialsError
@@ -93,7 +93,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
     kubelets = [each for each in (view.oldest_kubelet, given.oldest_kubelet) if each is not None]
     return replace(
         view,
-        pools=None if view.pools is None else merged(view.pools, given.pools or ()),
+        pools=None if view.pools is None else merge_pools(view.pools, given.pools or ()),
         namespaces=dict(view.namespaces)
         | {name: {**view.namespaces.get(name, {}), **labels} for name, labels in given.namespaces.items()},
         providers=view.providers | given.providers,

@@ -108,8 +108,8 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             yield _unknown(reader, pool, key, values, outcome, where="machineLabels")
         if pool.requirements is not None:
             old = before.requirements if before is not None else None
-            told_keys = machines.strange_labels(old) if old is not None else ()
-            for key in machines.strange_labels(pool.requirements):
+            told_keys = machines.unknown_labels(old) if old is not None else ()
+            for key in machines.unknown_labels(pool.requirements):
                 if key not in told_keys:
                     yield self._strange_label(reader, pool, key, outcome)
 

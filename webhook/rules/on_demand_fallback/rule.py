@@ -36,7 +36,7 @@ import msgspec
 from webhook.capacity.placement.fallback import Coverage, Fallbacks
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import resized, sizes_in, unsized
+from webhook.capacity.providers.sizes import sizes_in, with_size, without_size
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
@@ -155,10 +155,10 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
                 new is not None and not owned
             ):  # the view may be newer than the request, or already have what it asks for
                 resizing = after_by.get(place)
-                bare = unsized(known)
-                after = msgspec.structs.replace(bare, desired=0) if resizing is None else resized(bare, resizing)
+                bare = without_size(known)
+                after = msgspec.structs.replace(bare, desired=0) if resizing is None else with_size(bare, resizing)
             reader = next(each for each in self.findings.readers if _reads(each, known))
-            before = resized(unsized(known), size)
+            before = with_size(without_size(known), size)
             field = OWNERS if owned else "spec.replicas"
             yield from self._judge(subject, Change(reader, before, after, field), view)
 
@@ -228,7 +228,7 @@ def _with_size(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
     if view.pools is None:  # What nobody knows is not taken for nothing.
         return msgspec.structs.replace(pool, desired=1)
     known = next((each for each in view.pools if each.identity == pool.identity), None)
-    return pool if known is None or known.size is None else resized(pool, known.size)
+    return pool if known is None or known.size is None else with_size(pool, known.size)
 
 
 def _reads(reader: PoolReader, pool: Pool) -> bool:
