@@ -40,8 +40,8 @@ def expected_file(name: str) -> Path:
     return HERE / "expected" / FILES[name]
 
 
-def written(name: str) -> str:
-    """The report in a format; of the page only what it shows, without style and script."""
+def report(name: str) -> str:
+    """Return the report of the golden repository in a format."""
     out = io.StringIO()
     # A copy is not in this repository: its paths are those of the small one.
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
@@ -50,8 +50,14 @@ def written(name: str) -> str:
             policies = shutil.copytree(SHIPPED, Path(folder) / "policies", ignore=shutil.ignore_patterns("tests"))
             shutil.copy(NODE_LABELS, policies)
             assert main(["check", f"--policies={policies}", "--state", "cluster", "-o", name, "deploy"]) == 1
+    return out.getvalue()
+
+
+def written(name: str) -> str:
+    """Return the report in a format; of the page only what it shows, without style and script."""
+    text = report(name)
     if name != "html":
-        return out.getvalue()
-    shown = _MAIN.search(out.getvalue())
+        return text
+    shown = _MAIN.search(text)
     assert shown is not None
     return shown[0]
