@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import select
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.harness import FRESH, SHORT, Slow, bundle_of, eventually, review
+from tests.server.harness import FRESH, PATIENCE, SHORT, Slow, bundle_of, eventually, review
 from webhook import __version__
 from webhook.decision import Violation
 
@@ -120,6 +121,27 @@ def test_L3_it_stops_when_no_request_has_come_for_a_while(start: Start) -> None:
     served.wait()
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", served.port))
+
+
+def test_L3_a_request_on_an_idle_connection_is_answered_until_the_client_has_closed_it(start: Start) -> None:
+    served = start(limits=dataclasses.replace(SHORT, quiet=0.1, drain=600, finish=PATIENCE))
+    with contextlib.closing(served.connection()) as connection:
+        assert served.post(over=connection).allowed
+        served.stop(gracefully=True)
+        assert select.select([connection.sock], [], [], PATIENCE)[0]  # it is told that the server is going
+        last = served.post(over=connection)
+        assert last.allowed
+        assert last.headers["connection"] == "close"
+    served.wait()
+
+
+def test_L3_a_client_that_does_not_close_an_idle_connection_does_not_keep_it_from_stopping(start: Start) -> None:
+    served = start(limits=dataclasses.replace(SHORT, quiet=0.1, finish=0.1))
+    with contextlib.closing(served.connection()) as connection:
+        assert served.post(over=connection).allowed
+        served.stop(gracefully=True)
+        served.wait()
+    assert served.log("stopped")
 
 
 def test_L3_requests_that_go_on_do_not_keep_it_from_stopping(start: Start) -> None:

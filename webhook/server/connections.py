@@ -46,6 +46,9 @@ _LINGER: Final = 3.0
 _GOODBYE: Final = 1.0
 """Seconds for the client to answer the end of TLS."""
 
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+"""Makes a client close an idle connection. A client that has just sent a request on it skips this and reads on."""
+
 
 class Connection(web.RequestHandler):
     """aiohttp's protocol, with a deadline for receiving a request and an age.
@@ -129,6 +132,11 @@ class Connection(web.RequestHandler):
         self.receiving_since = math.inf
         self.has_served = True
         return self._requests_left <= 0 or now > self._retires
+
+    def dismiss(self) -> None:
+        """Make the client close the connection if it is idle. A request that is on its way is still answered."""
+        if self.idle_since < math.inf and self.receiving_since == math.inf and self.transport is not None:
+            self.transport.write(_CONTINUE)
 
     def abort(self) -> None:
         """End it now, and count it as neither slow nor idle from now on."""
@@ -314,6 +322,18 @@ class Acceptor:
                 if connection.receiving_since < deadline:
                     self._metrics.cut("slow")
                     connection.abort()
+
+    async def dismiss(self) -> None:
+        """Make the clients close their idle connections, and wait until they have.
+
+        If we closed one, a request that the client sends at that moment would be lost: Go, and so the API server, does
+        not send a POST again. But Go closes an idle connection itself when it reads an answer to no request.
+        """
+        connections = self._server.open_connections()
+        for connection in connections:
+            connection.dismiss()
+        if connections:
+            await asyncio.wait([each.lost for each in connections], timeout=self._limits.finish)
 
     async def close(self) -> None:
         """End all connections; requests that are being answered get a while to end."""

@@ -145,7 +145,7 @@ class Replica:
         self.webhook.snapshot = snapshot
 
     async def _drain(self, stop: Stop) -> None:
-        """Serve on, every answer with `Connection: close`, until no request has come for a while.
+        """Serve on, every answer with `Connection: close`, until no request has come for a while and clients have left.
 
         Kubernetes tells the clients that this Pod is going away at the same moment as the Pod itself: until they have
         heard, new connections come.
@@ -160,6 +160,8 @@ class Replica:
                 await asyncio.wait_for(stop.at_once.wait(), left)
             except TimeoutError:
                 continue
+        if not stop.at_once.is_set():
+            await self._acceptor.dismiss()
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:

@@ -35,7 +35,8 @@ class Limits:
         reply: kept back from the caller's timeout for deciding and for the way back.
         quiet: while stopping, so long without a request and all clients have gone elsewhere.
         drain: while stopping, the longest to wait for that: below the 30 s that Kubernetes grants a Pod by default.
-        finish: for the last requests to end, when no more are accepted.
+        finish: while stopping, for clients to close idle connections; then again for the last requests to end. With
+            `drain` 28 s.
         record_bytes: of one review that is recorded, its objects and its answer. A Pod has some 10 KB; to read one
             of 1 MiB takes the recorder 10 ms, in which requests may have to wait for Python's lock.
         records_waiting: bytes of reviews that wait to be recorded: what a disk that stalls costs before it costs
