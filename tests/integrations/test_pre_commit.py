@@ -52,7 +52,9 @@ def repo(tmp_path: Path, hooks: tuple[Path, str]) -> Path:
     (folder / ".pre-commit-config.yaml").write_text(yaml.safe_dump({"repos": [use]}))
     (folder / "policies").mkdir()
     shutil.copy(ROOT / "policies/reserved-labels.yaml", folder / "policies")
-    shutil.copy(ROOT / "policies/tests/reserved-labels.yaml", folder / "policies/reserved-labels-test.yaml")
+    (folder / "policies/tests").mkdir()
+    shutil.copy(ROOT / "policies/tests/reserved-labels.yaml", folder / "policies/tests")
+    shutil.copytree(ROOT / "policies/tests/state", folder / "policies/tests/state")
     commit(folder)
     return folder
 
