@@ -1,7 +1,8 @@
 """Give all tests on the shared control plane to one worker of pytest-xdist, and every other test to whoever is free.
 
-So with those on the control plane without controllers, which other tests stop and restart. A webhook configuration concerns the whole cluster: two tests that install one must not run at once. (xdist's own
-`--dist loadgroup` is to do this, but xdist 3.8 marks tests in a way that pytest 9.2 no longer reads. It ships no types, hence the ignores.)
+So with those on the control plane without controllers, which other tests stop and restart. A webhook configuration
+concerns the whole cluster: two tests that install one must not run at once. (xdist's own `--dist loadgroup` is to do
+this, but xdist 3.8 marks tests in a way that pytest 9.2 no longer reads. It ships no types, hence the ignores.)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 FOLDER = "tests/controlplane/"
-BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+|policy_\w+)\.py::")
+BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+|policy_\w+|who_may_ask)\.py::")
 OWN = re.compile(rf"({FOLDER}test_(binaries|run)\.py)::")
 
 

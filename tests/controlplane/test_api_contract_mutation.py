@@ -183,9 +183,10 @@ def test_mutate_custom_resource_with_different_stored_version__every_version_is_
     bad = {"spec": {"headGroupSpec": {"template": {"metadata": {"labels": RESERVED}}}}}
     (v1,) = api.get(CRD)["spec"]["versions"]
     alpha = v1 | {"name": "v1alpha1"}
-    with api.made(clusters.format("v1"), {"apiVersion": "ray.io/v1", "kind": "RayCluster", **ray}):
-        api.patch(CRD, {"spec": {"versions": [v1 | {"storage": False}, alpha]}})
-        try:
+    try:
+        # Deleted while its version is served: what is stored in another one can't be read, nor its namespace deleted.
+        with api.made(clusters.format("v1"), {"apiVersion": "ray.io/v1", "kind": "RayCluster", **ray}):
+            api.patch(CRD, {"spec": {"versions": [v1 | {"storage": False}, alpha]}})
             for version in ("v1", "v1alpha1"):
                 one = f"{clusters.format(version)}/ray"
                 webhook.wait(partial(is_served, api, one), f"{one} is served")
@@ -194,10 +195,10 @@ def test_mutate_custom_resource_with_different_stored_version__every_version_is_
                 stored = api.get(one)["spec"]
                 assert stored["stored"] == version
                 assert not stored["headGroupSpec"]["template"]["metadata"]["labels"]
-        finally:
-            api.patch(CRD, {"spec": {"versions": [v1, alpha | {"storage": False}]}})
-            api.patch(f"{CRD}/status", {"status": {"storedVersions": ["v1"]}})
-            api.patch(CRD, {"spec": {"versions": [v1]}})
+    finally:
+        api.patch(CRD, {"spec": {"versions": [v1, alpha | {"storage": False}]}})
+        api.patch(f"{CRD}/status", {"status": {"storedVersions": ["v1"]}})
+        api.patch(CRD, {"spec": {"versions": [v1]}})
     assert api.get(CRD)["spec"]["versions"] == [v1]
 
 

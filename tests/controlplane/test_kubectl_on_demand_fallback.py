@@ -248,8 +248,12 @@ BROKEN = f"""\
 def test_break_glass_is_for_the_groups_of_the_policy_and_always_in_the_audit_log(
     cluster: Cluster, alice: Kubectl
 ) -> None:
+    annotate = ("annotate", KIND, "h100", "spotgate.dev/break-glass=incident 42")
+    denied = replace(alice, policy="").run(*annotate)
+    assert denied.returncode == 1
+    assert "[object/break-glass-forbidden]" in denied.stderr
+    alice(*annotate, "--as=erin", "--as-group=system:masters")
     seen = len(cluster.audit_events())
-    alice("annotate", KIND, "h100", "spotgate.dev/break-glass=incident 42")
     assert refused(alice.run("delete", KIND, "h100")).startswith(LAST)
     deleted = alice.run("delete", KIND, "h100", "--as=erin", "--as-group=system:masters")
     assert (deleted.returncode, deleted.stdout) == (0, 'nodepool.compute.coreweave.com "h100" deleted\n')
