@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests import scheduler, strategies
 from tests.admission import BUNDLE, NOW, Admission, answered, cluster, defaulted, response, review
 from webhook.cli.judging.judge import Judge
-from webhook.cli.judging.kinds import Kinds
+from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
@@ -221,7 +221,9 @@ def manifest(value: JSON) -> Manifest:
 def test_check_says_of_a_pod_what_the_webhook_says(pod: JSON, pools: list[JSON]) -> None:
     admission = Admission.of(pod, pools, {})
     context = Context(phase=Phase.VALIDATE, now=NOW, view=admission.view)
-    judge = Judge(BUNDLE.index, Kinds(BUNDLE, ()), context, operation="CREATE", user=UserInfo("alice@acme.example"))
+    judge = Judge(
+        BUNDLE.index, ResourceKinds(BUNDLE, ()), context, operation="CREATE", user=UserInfo("alice@acme.example")
+    )
     judgement = judge.judge(manifest(pod))
 
     assert list(judgement.patch) == admission.patch
@@ -244,7 +246,9 @@ def test_check_says_of_other_objects_what_the_webhook_says(
     value = embedded(path, defaulted(data.draw(pods))) if path else data.draw(strategies.node_pool("p0"))
     default_workload(api_version.rpartition("/")[0], kind, value)
     context = Context(phase=Phase.VALIDATE, now=NOW, view=cluster(pools, {}))
-    judge = Judge(BUNDLE.index, Kinds(BUNDLE, ()), context, operation="CREATE", user=UserInfo("alice@acme.example"))
+    judge = Judge(
+        BUNDLE.index, ResourceKinds(BUNDLE, ()), context, operation="CREATE", user=UserInfo("alice@acme.example")
+    )
     judged = manifest({**value, "apiVersion": api_version, "kind": kind})
     resource = judge._kinds.resource(judged)
     assert resource is not None

@@ -17,7 +17,7 @@ from tests.controlplane.exported_cases import ALLOW, CASES, DENY, EVERYTHING, NA
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.parity_answers import ADMINISTRATOR, connect
 from webhook.bundle import load_bundle
-from webhook.cli.export.vap import export
+from webhook.cli.export.admission_policies.export import export
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.engine import decide

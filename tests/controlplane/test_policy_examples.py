@@ -24,8 +24,8 @@ from tests.controlplane.webhook import (
     start_on_free_ports,
 )
 from webhook.bundle import load_bundle
-from webhook.cli.judging.kinds import Kinds
-from webhook.cli.policy_tests.case import Case
+from webhook.cli.judging.kinds import ResourceKinds
+from webhook.cli.policy_tests.case import PolicyTestCase
 from webhook.cli.policy_tests.expectations import differences
 from webhook.cli.policy_tests.run import read_tests
 from webhook.decision import Verdict
@@ -53,7 +53,7 @@ OF_EVERY_POD = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 """Taints that the API server lets each Pod tolerate for a while."""
 
 
-def state_of(case: Case) -> list[Manifest]:
+def state_of(case: PolicyTestCase) -> list[Manifest]:
     """What is in the cluster before the request, its namespace too."""
     files = case.spec.state.files if case.spec.state is not None else ()
     read = (read_manifests([Path(case.test.document.file).parent / name]).objects for name in files)
@@ -62,17 +62,21 @@ def state_of(case: Case) -> list[Manifest]:
     return [*objects, namespace] if namespace is not None else objects
 
 
-def key_of(case: Case) -> str:
+def key_of(case: PolicyTestCase) -> str:
     return json.dumps([each.value for each in state_of(case)], sort_keys=True)
 
 
 CASES = sorted(
-    (Case(test, number) for test in read_tests([POLICIES]).documents for number in range(len(test.spec.cases))),
+    (
+        PolicyTestCase(test, number)
+        for test in read_tests([POLICIES]).documents
+        for number in range(len(test.spec.cases))
+    ),
     key=key_of,  # so that each state is made once
 )
 
 
-def why_not(case: Case) -> str:
+def why_not(case: PolicyTestCase) -> str:
     """Why a case can't be told to an API server as a request; empty: it can."""
     if case.spec.kubernetes_version is not None:
         return "this API server has one version"
@@ -96,7 +100,7 @@ class Arranged:
         self._key = ""
         self._there: list[JSON] = []
 
-    def be(self, case: Case) -> None:
+    def be(self, case: PolicyTestCase) -> None:
         """Make it what the case says is there."""
         if key_of(case) == self._key:
             return
@@ -189,11 +193,11 @@ def arranged(bare_cluster: Cluster) -> Iterator[Arranged]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.test.name}: {case.spec.name}" for case in CASES])
-def test_a_case_comes_out_as_its_test_says(case: Case, arranged: Arranged) -> None:
+def test_a_case_comes_out_as_its_test_says(case: PolicyTestCase, arranged: Arranged) -> None:
     if reason := why_not(case):
         pytest.skip(reason)
     arranged.be(case)
-    kinds = Kinds(BUNDLE, state_of(case))
+    kinds = ResourceKinds(BUNDLE, state_of(case))
     subject, before = case.subject(kinds).value, case.before(kinds)
     there = subject if case.operation == "DELETE" else before.value if before is not None else None
     identity = Identity(case.spec.user or UNKNOWN, (*case.spec.groups, EVERYTHING))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.golden.formats import FILES, HERE, expected_file, written
-from webhook.cli.commands.check import FORMATS
+from webhook.cli.output.outputs import FORMATS
 
 
 @pytest.mark.parametrize("name", FORMATS)

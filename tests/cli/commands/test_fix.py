@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
 from webhook.cli.commands import fix
-from webhook.cli.judging import inputs
+from webhook.cli.judging import session
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -350,8 +350,8 @@ def test_a_file_that_becomes_unreadable_meanwhile_is_left_alone(
     file = write("pod.yaml", POD)
     fine = write("z.yaml", POD)
 
-    def judge(options: Namespace) -> inputs.Judged:
-        judged = inputs.judge(options)
+    def judge(options: Namespace) -> session.Judgements:
+        judged = session.judge(options)
         file.write_bytes(b"\xff")
         return judged
 

@@ -15,7 +15,7 @@ from webhook.capacity.placement.budget import GraceBudget
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import Interruption as Reclaim
 from webhook.cli.explain import timeline_svg, timeline_text
-from webhook.cli.explain.timeline import AS_WRITTEN, Timeline, clock, ticks, timeline_of
+from webhook.cli.explain.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
 from webhook.cli.terminal import plain
 from webhook.kube.pod import Pod, decode_pod
 
@@ -54,7 +54,7 @@ def timeline(
     pool: Pool | None = None,
     budget: GraceBudget | None = None,
     where: str = "",
-) -> Timeline:
+) -> ReclaimTimeline:
     facts = PROVIDERS[provider]
     return timeline_of(where, written or pod, pod, provider=facts, pool=pool, budget=budget or budget_of(facts))
 
@@ -63,11 +63,11 @@ def parsed(svg: str) -> ET.Element:
     return ET.fromstring(svg)  # noqa: S314 - our own
 
 
-def spans(drawn: Timeline, lane: int = 0) -> list[tuple[str, int, int]]:
+def spans(drawn: ReclaimTimeline, lane: int = 0) -> list[tuple[str, int, int]]:
     return [(span.name, span.begin, span.end) for span in drawn.lanes[lane].spans]
 
 
-def happenings(drawn: Timeline) -> list[tuple[int, str]]:
+def happenings(drawn: ReclaimTimeline) -> list[tuple[int, str]]:
     return [(event.seconds, event.name) for event in drawn.events]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from webhook.cel import language
 from webhook.cel.text import Text, bound_name
-from webhook.cli.export.vap_cel import Fields, literal, names, quoted, segments, selects
+from webhook.cli.export.cel import Fields, literal, names, quoted, segments, selects
 from webhook.globs import Globs, problem_with
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import LabelSelectorSpec

@@ -1,4 +1,4 @@
-"""What the command line is to `webhook.cli.judging.inputs`, in a process without threads: reports each object in a line.
+"""What the command line is to `webhook.cli.judging.session`, in a process without threads: reports each object in a line.
 
 ``PROCESSES`` is how many the machine has cores for, ``DO`` what happens while an object is reported: ``die``, or
 ``wait`` for as many ``SECONDS``.
@@ -12,7 +12,7 @@ from argparse import ArgumentParser
 
 from webhook.cli.commands import check
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.judging import inputs, parallel
+from webhook.cli.judging import parallel, session
 from webhook.cli.judging.judge import Judgement, path_of
 from webhook.cli.judging.project import take_project_file
 from webhook.manifests.objects import Manifest
@@ -32,7 +32,7 @@ def report(manifest: Manifest, judgement: Judgement) -> str:
 
 os.sched_getaffinity = lambda _: set(range(int(os.environ["PROCESSES"])))
 vars(parallel)["WORTH"] = 1000
-vars(inputs)["_AT_ONCE"] = 10
+vars(session)["_AT_ONCE"] = 10
 started: list[None] = []
 os.register_at_fork(before=lambda: started.append(None))
 parser = ArgumentParser()
@@ -40,11 +40,11 @@ check.configure(parser)
 options = parser.parse_args(sys.argv[1:])
 take_project_file(options)
 try:
-    reported = inputs.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
+    reported = session.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
 except CannotJudgeError as error:
     sys.exit(str(error))
 except KeyboardInterrupt:
     sys.exit(130)
-for line in (*reported.reports, *sorted(reported.problems), f"{reported.skipped} skipped"):
+for line in (*reported.objects, *sorted(reported.problems), f"{reported.skipped} skipped"):
     sys.stdout.write(f"{line}\n")
 sys.stderr.write(f"{len(started)}\n")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from webhook.bundle import Bundle, load_bundle
 from webhook.cli.judging.judge import Judge, Judgement
-from webhook.cli.judging.kinds import Kinds
+from webhook.cli.judging.kinds import ResourceKinds
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
 from webhook.manifests.objects import Manifest
@@ -61,7 +61,9 @@ def judge_of(
     view = view_of(map(manifest, there), bundle.providers, complete=True)
     context = Context(phase=Phase.VALIDATE, now=datetime(2027, 1, 1, tzinfo=UTC), view=view)
     user = UserInfo("jane", groups)
-    return Judge(bundle.index, Kinds(bundle, ()), context, operation=operation, user=user, before=map(manifest, there))
+    return Judge(
+        bundle.index, ResourceKinds(bundle, ()), context, operation=operation, user=user, before=map(manifest, there)
+    )
 
 
 def judge(bundle: Bundle, value: dict[str, Any]) -> Judgement:
@@ -135,11 +137,11 @@ def test_a_namespace_is_said_to_be_in_itself_as_the_API_server_has_it(bundle: Bu
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
     view = view_of([manifest(namespace)], bundle.providers, complete=True)
     context = Context(phase=Phase.VALIDATE, now=datetime(2027, 1, 1, tzinfo=UTC), view=view, trace=True)
-    judged = Judge(bundle.index, Kinds(bundle, ()), context, operation="CREATE", user=UserInfo("jane")).judge(
+    judged = Judge(bundle.index, ResourceKinds(bundle, ()), context, operation="CREATE", user=UserInfo("jane")).judge(
         manifest(namespace)
     )
-    assert judged.traced is not None
-    request = judged.traced.request
+    assert judged.trace is not None
+    request = judged.trace.request
     assert (request.namespace, request.name, judged.namespace) == ("team-a", "team-a", "")
     labels = {"kubernetes.io/metadata.name": "team-a"}
     assert json.loads(bytes(request.object))["metadata"] == {"name": "team-a", "labels": labels}

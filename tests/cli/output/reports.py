@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from webhook.cli.output.additions import Addition
-from webhook.cli.output.report import Judged, PolicyTitle, PolicyWarning, Report, Result, Unreadable
+from webhook.cli.output.report import ObjectReport, PolicyTitle, PolicyWarning, Report, Result, Unreadable
 from webhook.findings import finding_texts
 
 HOSTILE = (
@@ -26,14 +26,12 @@ HOSTILE = (
 )
 texts = st.sampled_from(HOSTILE) | st.text(max_size=12)
 names = st.sampled_from(["web", "shop", "labels", "spot-placement"]) | texts
-policies = st.builds(
-    PolicyTitle, name=names, kind=texts, enforcement=st.sampled_from(["deny", "warn", "audit", "off"]), about=texts
-)
+policies = st.builds(PolicyTitle, name=names, kind=texts, about=texts)
 additions = st.builds(Addition, field=texts, name=texts, value=texts | st.integers() | st.dictionaries(texts, texts))
 
 
 @st.composite
-def judged(draw: st.DrawFn) -> Judged:
+def judged(draw: st.DrawFn) -> ObjectReport:
     file, kind, namespace, name = draw(names), draw(names), draw(names), draw(names)
     one = st.builds(
         Result,
@@ -53,7 +51,7 @@ def judged(draw: st.DrawFn) -> Judged:
         fix=texts,
     )
     results = draw(st.lists(one, max_size=4))
-    return Judged(
+    return ObjectReport(
         file=file,
         line=draw(st.integers(1, 99)),
         kind=kind,

@@ -16,8 +16,8 @@ from tests.cli.output.test_output import FINDING, judged
 from webhook.cli.output import github as output_github
 from webhook.cli.output import policyreport as output_policyreport
 from webhook.cli.output import sarif as output_sarif
+from webhook.cli.output.object_reports import team_of
 from webhook.cli.output.report import Report
-from webhook.cli.output.reporting import team_of
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
 from webhook.cli.output import table as output_table
-from webhook.cli.output.report import Judged, Patch, Report, Result
+from webhook.cli.output.report import ObjectReport, Patch, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +53,10 @@ PATCH = Patch(
 )
 
 
-def judged(*results: Result) -> Judged:
-    return Judged(file="deploy/web.yaml", line=1, kind="Pod", namespace="team-a", name="web", results=list(results))
+def judged(*results: Result) -> ObjectReport:
+    return ObjectReport(
+        file="deploy/web.yaml", line=1, kind="Pod", namespace="team-a", name="web", results=list(results)
+    )
 
 
 def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:

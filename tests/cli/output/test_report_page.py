@@ -15,7 +15,7 @@ from tests.cli.output.test_output import FINDING, judged
 from tests.golden import formats
 from webhook.cli import main
 from webhook.cli.output import html as output_html
-from webhook.cli.output.report import Judged, Report, Result
+from webhook.cli.output.report import ObjectReport, Report, Result
 from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def test_a_browser_runs_nothing_that_users_write(tmp_path: Path, browse: Callabl
         for text in HOSTILE
     ]
     objects = [
-        Judged(
+        ObjectReport(
             file=each.file, line=1, kind=each.kind, namespace=each.name, name=each.name, results=[each], team=each.name
         )
         for each in results

@@ -1,21 +1,17 @@
-"""``spotgate check``: manifests, judged before they reach a cluster."""
+"""``spotgate check``: judge manifests before they reach a cluster."""
 
 from __future__ import annotations
 
-import os
 import sys
-from argparse import ArgumentTypeError
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.cli.judging.inputs import judge_each
 from webhook.cli.judging.project import take_project_file
+from webhook.cli.judging.session import judge_each
 from webhook.cli.options import add_inputs, add_operation, add_rendered
+from webhook.cli.output.object_reports import object_reports, policy_titles
+from webhook.cli.output.outputs import DRAWING, FORMATS, TITLED, Output, clash_of, output, write_report
 from webhook.cli.output.report import Report
-from webhook.cli.output.reporting import entries, titles
-from webhook.cli.output.writing import write_whole
 from webhook.cli.terminal import complain
 from webhook.context import utc_now
 from webhook.lint import warnings
@@ -72,14 +68,6 @@ exit codes:
      the command line is wrong
 """
 
-FORMATS: Final = ("table", "json", "sarif", "junit", "github", "gitlab", "policyreport", "html")
-
-DRAWING: Final = ("html",)
-"""Formats with timelines, for which a judgement has to keep how it came about."""
-
-TITLED: Final = ("sarif", "policyreport", "html")
-"""Formats that say what policies are for: the models say that, whose import is slow."""
-
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
@@ -87,14 +75,14 @@ def configure(parser: ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FORMAT[=FILE]",
-        type=_output,
+        type=output,
         action="append",
         help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
     )
     parser.add_argument(
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),
-        help="the least that makes the exit code 1, each of the three including those before it; default: deny",
+        help="lowest outcome that makes the exit code 1: deny, warn or indeterminate; default: deny",
     )
     add_operation(parser)
     add_inputs(parser)
@@ -102,68 +90,25 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Judge, report, and say how it went."""
+    """Judge the manifests and report the findings."""
     take_project_file(options)
-    outputs = options.output or [("table", None)]
-    if problem := _clash(outputs):
+    outputs = options.output or [Output("table")]
+    if problem := clash_of(outputs):
         raise CannotJudgeError(f"error: {problem}")
-    names = {name for name, _ in outputs}
-    judged = judge_each(options, entries, trace=not names.isdisjoint(DRAWING))
+    names = {each.format for each in outputs}
+    judged = judge_each(options, object_reports, trace=not names.isdisjoint(DRAWING))
     report = Report.of(
-        [each for each, _ in judged.reports],
-        [patch for _, patch in judged.reports if patch is not None],
+        [each for each, _ in judged.objects],
+        [patch for _, patch in judged.objects if patch is not None],
         judged.problems,
         skipped=judged.skipped,
-        policies=titles(judged.bundle) if any(name in TITLED for name, _ in outputs) else (),
+        policies=policy_titles(judged.bundle) if not names.isdisjoint(TITLED) else (),
         warnings=warnings(judged.bundle, utc_now().date()),
         fail_on=options.fail_on,
     )
-    unwritten = [problem for name, file in outputs if (problem := _put_out(report, name, file))]
-    return _finish(report, [*map(str, sorted(judged.problems)), *unwritten])
-
-
-def _put_out(report: Report, name: str, file: Path | None) -> str:
-    """Print the report, or write it to a file. Returns why the file can't be written, or nothing."""
-    module = import_module(f"webhook.cli.output.{name}")
-    if file is not None:
-        try:
-            write_whole(file, f"{module.render(report)}\n".encode())
-        except OSError as error:
-            fix = "its folder must be there and writable; or name another file"
-            return f"error: -o {name}={file}: can't be written: {error.strerror or error}; {fix}"
-    elif name == "table":
-        module.show(report)
-    else:
-        print(module.render(report))
-    return ""
-
-
-def _finish(report: Report, problems: list[str]) -> int:
-    if problems:
+    unwritten = [problem for each in outputs if (problem := write_report(report, each))]
+    if judged.problems or unwritten:
         sys.stdout.flush()
-        complain(*problems)
+        complain(*map(str, sorted(judged.problems)), *unwritten)
         return CANNOT_JUDGE
     return FOUND if any(map(report.fails, report.results)) else FINE
-
-
-def _clash(outputs: list[tuple[str, Path | None]]) -> str:
-    """What is wrong with the outputs, taken together: each needs a place of its own."""
-    seen: dict[str, str] = {}
-    for name, file in outputs:
-        place = "" if file is None else os.path.realpath(file)
-        if place in seen:
-            where = "standard output" if file is None else f"the file {file}"
-            return (
-                f"-o {seen[place]} and -o {name} both go to {where}; write one of them to another file: -o {name}=FILE"
-            )
-        seen[place] = name
-    return ""
-
-
-def _output(text: str) -> tuple[str, Path | None]:
-    name, named, file = text.partition("=")
-    if name not in FORMATS:
-        raise ArgumentTypeError(f"no format {name!r}; choose from {', '.join(FORMATS)}")
-    if named and not file:
-        raise ArgumentTypeError(f"{text!r} names no file; write {name}=FILE, or {name} for standard output")
-    return name, Path(file) if file else None

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from webhook.cli.exits import CANNOT_JUDGE, FINE, CannotJudgeError
 from webhook.cli.explain.explanation import explanations
 from webhook.cli.explain.finding import named_finding, show_finding
-from webhook.cli.explain.timeline import Timeline
-from webhook.cli.judging.inputs import judge
+from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.cli.judging.project import take_project_file
+from webhook.cli.judging.session import judge
 from webhook.cli.options import add_inputs, add_operation, add_rendered
 from webhook.cli.terminal import complain
 
@@ -72,7 +72,9 @@ def run(options: Namespace) -> int:
     take_project_file(options)
     judged = judge(options, trace=True)
     explained = list(explanations(judged))
-    if options.output != "svg" or any(isinstance(line, Timeline) for each in explained for line in each.timelines):
+    if options.output != "svg" or any(
+        isinstance(line, ReclaimTimeline) for each in explained for line in each.timelines
+    ):
         import_module(f"webhook.cli.explain.{options.output}").show(explained)
     elif not judged.problems:
         raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")

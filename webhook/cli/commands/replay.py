@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
-    from webhook.cli.replay.changes import Change
+    from webhook.cli.replay.changes import AnswerChange
 
 DESCRIPTION: Final = """\
 Judge recorded reviews by other policies, and say which verdicts and patches change.
@@ -71,7 +71,7 @@ def run(options: Namespace) -> int:
     new = _policies(options.policies, options)
     old = _policies(options.against, options) if options.against else None
     problems: list[Problem] = []
-    changes: list[Change] = []
+    changes: list[AnswerChange] = []
     reviews = 0
     for review in read_reviews(options.files, problems):
         if review.recorded is not None:

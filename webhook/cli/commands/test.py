@@ -1,8 +1,7 @@
-"""``spotgate test``: PolicyTests, run on the engine that judges requests."""
+"""``spotgate test``: run PolicyTests on the engine that judges requests."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,15 +10,14 @@ from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import read_policies
 from webhook.cli.policy_tests.coverage import coverage
-from webhook.cli.policy_tests.output import FORMATS, Report, show
+from webhook.cli.policy_tests.output import FORMATS, PolicyTestReport, show
 from webhook.cli.policy_tests.run import Runner, read_tests
+from webhook.cli.policy_tests.watch import changes
 from webhook.cli.terminal import complain
 from webhook.context import utc_now
-from webhook.policy.document import SUFFIXES
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Container
 
 DESCRIPTION: Final = """\
 Run tests of policies: documents of kind PolicyTest, wherever they are in the files and folders.
@@ -46,10 +44,6 @@ exit codes:
      the command line is wrong
 """
 
-_STDOUT: Final = 1
-_QUIET: Final = 200
-"""Milliseconds without another change: editors write several files, one after another."""
-
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
@@ -69,33 +63,18 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run them, once or until Ctrl-C."""
+    """Run the tests, once or until Ctrl-C."""
     if not options.watch:
         return _run(options)
     if options.update:
         raise CannotJudgeError("spotgate test: error: give either --watch or --update")
-    from watchfiles import watch  # noqa: PLC0415 - for few
-
-    # What is named might be replaced and not changed: its folder is watched.
-    folders = {path if path.is_dir() else path.parent for path in (*options.paths, *options.policies)}
-    named = frozenset(map(os.path.realpath, (*options.paths, *options.policies)))
-    _run_and_go_on(options)
-    for _ in watch(*folders, step=_QUIET, watch_filter=lambda _, path: _is_read(path, named)):
-        _run_and_go_on(options)
+    _run_and_wait(options)
+    for _ in changes((*options.paths, *options.policies)):
+        _run_and_wait(options)
     return FINE
 
 
-def _is_read(path: str, named: Container[str]) -> bool:
-    """May the file be read? What is printed may be written into the same folder, and would have it run for ever."""
-    if not path.lower().endswith(SUFFIXES):
-        return os.path.realpath(path) in named
-    try:
-        return not os.path.samestat(Path(path).stat(), os.fstat(_STDOUT))
-    except OSError:  # it is gone
-        return True
-
-
-def _run_and_go_on(options: Namespace) -> None:
+def _run_and_wait(options: Namespace) -> None:
     try:
         _run(options)
     except CannotJudgeError as error:
@@ -119,7 +98,7 @@ def _run(options: Namespace) -> int:
     results = [result for test in tests.documents for result in runner.run(test)]
     covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
     tested = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
-    report = Report(tested, results, problems, covered)
+    report = PolicyTestReport(tested, results, problems, covered)
     if options.output == "table":
         show(report)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
-from webhook.cli.export.configurations import asked_for_everything, configurations
+from webhook.cli.export.configurations import configurations, unconditional_resources
 from webhook.cli.export.ignore_differences import ignore_differences
 from webhook.cli.options import add_policies, read_policies, resource_name
 from webhook.cli.output.manifest_text import as_block, as_documents
@@ -92,7 +92,7 @@ def run(options: Namespace) -> int:
     if options.ca_file is not None:
         client["caBundle"] = _ca_bundle(options.ca_file)
     print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
-    for policy, resources in asked_for_everything(bundle).items():
+    for policy, resources in unconditional_resources(bundle).items():
         print(
             f"# Policy {policy} does not say what may concern it: all {', '.join(resources)} that it matches are sent."
         )

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from webhook.cli.explain.pool import PoolReading
     from webhook.cli.explain.reclaims import NoTimeline
-    from webhook.cli.explain.timeline import Timeline
-    from webhook.cli.judging.inputs import Judged
-    from webhook.cli.judging.judge import Judgement, Traced
+    from webhook.cli.explain.timeline import ReclaimTimeline
+    from webhook.cli.judging.judge import Judgement, Trace
+    from webhook.cli.judging.session import Judgements
     from webhook.cli.output.additions import Addition
     from webhook.decision import Finding
     from webhook.index import Policy
@@ -61,7 +61,7 @@ class Said(msgspec.Struct, frozen=True):
     steps: tuple[str, ...]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one policy.
 
     Attributes:
@@ -100,21 +100,21 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     operation: str
     notes: tuple[Said, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PolicyVerdict, ...]
     others: tuple[str, ...]
     pool: PoolReading | None
-    timelines: tuple[Timeline | NoTimeline, ...]
+    timelines: tuple[ReclaimTimeline | NoTimeline, ...]
 
 
-def explanations(judged: Judged) -> Iterator[Explanation]:
+def explanations(judged: Judgements) -> Iterator[Explanation]:
     """One for each object; those that could not be judged have none."""
     for manifest, judgement in judged.objects:
         if judgement.problem is None:
             yield _explanation(manifest, judgement, judged)
 
 
-def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Explanation:
-    traced, bundle = judgement.traced, judged.bundle
+def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -> Explanation:
+    trace, bundle = judgement.trace, judged.bundle
     name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
     bare = Explanation(
         file=manifest.file,
@@ -127,22 +127,22 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
         pool=None,
         timelines=(),
     )
-    if traced is None:  # nobody knows which resource it is
+    if trace is None:  # nobody knows which resource it is
         return bare
-    request = traced.request
-    steps = steps_of(traced)
+    request = trace.request
+    steps = steps_of(trace)
     notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
     left_out = bundle.index.left_out(request)
     unasked = {policy.name for policy, _ in left_out}
     if bundle.index.is_in_system_namespace(request, judged.view):
         naming = (each for each in bundle.policies if each.matcher.names(request.namespace))
-        looking = (verdict_on(each, steps, manifest, judgement, traced) for each in naming if each.name not in unasked)
+        looking = (verdict_on(each, steps, manifest, judgement, trace) for each in naming if each.name not in unasked)
         return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *looking), others=())
     verdicts = [
         *_engine(judgement.findings),
-        *(verdict_on(each, steps, manifest, judgement, traced) for each in bundle.policies if each.name not in unasked),
+        *(verdict_on(each, steps, manifest, judgement, trace) for each in bundle.policies if each.name not in unasked),
         *(
-            Verdict(policy=each.name, kind=each.kind, word=SKIPS, said=(Said("", (why,)),))
+            PolicyVerdict(policy=each.name, kind=each.kind, word=SKIPS, said=(Said("", (why,)),))
             for each, why in left_out
             if why
         ),
@@ -154,18 +154,18 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judged) -> Ex
         notes=notes,
         verdicts=tuple(verdicts),
         others=tuple(policy.name for policy, why in left_out if not why),
-        pool=read_pool(traced, bundle, judged.view),
-        timelines=tuple(reclaims(traced, bundle, judged.view)),
+        pool=read_pool(trace, bundle, judged.view),
+        timelines=tuple(reclaims(trace, bundle, judged.view)),
     )
 
 
-def steps_of(traced: Traced) -> dict[tuple[str, str], tuple[str, ...]]:
+def steps_of(trace: Trace) -> dict[tuple[str, str], tuple[str, ...]]:
     """What was said, by policy and where.
 
     Of a policy that spoke in both phases what it said in the first: in the second it sees its own work done.
     """
     steps: dict[tuple[str, str], tuple[str, ...]] = {}
-    for decision in (traced.validation, traced.mutation):
+    for decision in (trace.validation, trace.mutation):
         found: dict[tuple[str, str], list[str]] = {}
         for policy, where, text in decision.steps:
             said = found.setdefault((policy, where), [])
@@ -175,11 +175,11 @@ def steps_of(traced: Traced) -> dict[tuple[str, str], tuple[str, ...]]:
     return steps
 
 
-def _engine(findings: tuple[Finding, ...]) -> Iterator[Verdict]:
+def _engine(findings: tuple[Finding, ...]) -> Iterator[PolicyVerdict]:
     """What is found by no policy."""
     own = tuple(finding for finding in findings if finding.policy == ENGINE)
     if own:
-        yield Verdict(policy=ENGINE, kind="", word=WORDS[max(each.outcome for each in own)], findings=own)
+        yield PolicyVerdict(policy=ENGINE, kind="", word=WORDS[max(each.outcome for each in own)], findings=own)
 
 
 def verdict_on(
@@ -187,20 +187,20 @@ def verdict_on(
     steps: dict[tuple[str, str], tuple[str, ...]],
     manifest: Manifest,
     judgement: Judgement,
-    traced: Traced,
-) -> Verdict:
+    trace: Trace,
+) -> PolicyVerdict:
     """What came of a policy that looks at such objects, or at pod templates in them."""
     findings = tuple(each for each in judgement.findings if each.policy == policy.name)
     said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
     additions = tuple(
         addition_of(written, len(manifest.path))
-        for written, operation in zip(judgement.patch, traced.mutation.patch, strict=True)
+        for written, operation in zip(judgement.patch, trace.mutation.patch, strict=True)
         if operation.policy == policy.name
     )
     word = _word(said, findings, additions)
     if word == PASSES and not said and any(not name for name, _ in steps):
         word = SKIPS  # for the engine's reasons, which are said once
-    return Verdict(
+    return PolicyVerdict(
         policy=policy.name,
         kind=policy.kind,
         word=word,
@@ -249,5 +249,5 @@ def _is_off(document: PolicyDocument) -> bool:
     return document.is_policy and document.spec.enforcement is Enforcement.OFF
 
 
-def _off(document: PolicyDocument) -> Verdict:
-    return Verdict(policy=document.name, kind=document.kind, word=OFF, said=(Said("", ("enforcement: off",)),))
+def _off(document: PolicyDocument) -> PolicyVerdict:
+    return PolicyVerdict(policy=document.name, kind=document.kind, word=OFF, said=(Said("", ("enforcement: off",)),))

@@ -11,13 +11,13 @@ from webhook.cli.explain import timeline_svg
 from webhook.cli.explain.explanation import CHANGES
 from webhook.cli.explain.svg import titled
 from webhook.cli.explain.text import as_yaml, others_of
-from webhook.cli.explain.timeline import Timeline
+from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.cli.pages import page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.cli.explain.explanation import Explanation, Verdict
+    from webhook.cli.explain.explanation import Explanation, PolicyVerdict
 
 
 def show(explained: Iterable[Explanation]) -> None:
@@ -41,7 +41,7 @@ def as_field(field: str, value: object) -> str:
     return f"{field}:\n{indent(shown, '    ')}" if isinstance(value, dict | list) else f"{field}: {shown}"
 
 
-def _style_of(verdict: Verdict) -> str:
+def _style_of(verdict: PolicyVerdict) -> str:
     if verdict.findings:
         return str(max(finding.outcome for finding in verdict.findings))
     return "change" if verdict.word == CHANGES else ""
@@ -54,5 +54,5 @@ def _pictures(explained: Explanation) -> Iterator[Markup]:
 
 def _silences(explained: Explanation) -> Iterator[str]:
     for each in explained.timelines:
-        if not isinstance(each, Timeline):
+        if not isinstance(each, ReclaimTimeline):
             yield ": ".join(filter(None, (each.where, each.because)))

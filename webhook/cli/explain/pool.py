@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.cli.judging.judge import Traced
+    from webhook.cli.judging.judge import Trace
     from webhook.cluster.protocol import ClusterView
 
 _NOT_SAID: Final = "not said"
@@ -48,9 +48,9 @@ class PoolReading(msgspec.Struct, frozen=True):
     facts: tuple[PoolFact, ...]
 
 
-def read_pool(traced: Traced, bundle: Bundle, view: ClusterView) -> PoolReading | None:
+def read_pool(trace: Trace, bundle: Bundle, view: ClusterView) -> PoolReading | None:
     """How the node pool of a request is read; None: it is none."""
-    request = traced.request
+    request = trace.request
     readers = readers_by_resource(bundle.providers.values())
     raw = request.old_object if is_null(request.object) else request.object
     found = readers.get((request.resource.group, request.resource.resource))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.explain.timeline import Timeline
-    from webhook.cli.judging.judge import Traced
+    from webhook.cli.explain.timeline import ReclaimTimeline
+    from webhook.cli.judging.judge import Trace
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod
 
@@ -40,13 +40,13 @@ class NoTimeline(msgspec.Struct, frozen=True):
     because: str
 
 
-def reclaims(traced: Traced, bundle: Bundle, view: ClusterView) -> Iterator[Timeline | NoTimeline]:
+def reclaims(trace: Trace, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
     """The reclaim of each Pod that the request makes."""
     budgets = GraceBudgets(bundle.providers)
-    labels = view.namespaces.get(traced.request.namespace, {})
+    labels = view.namespaces.get(trace.request.namespace, {})
     policies = [each.spec for each in bundle.documents if each.is_policy and hasattr(each.spec, _TOLERATING)]
     specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
-    for where, written, pod in _pods(traced, bundle):
+    for where, written, pod in _pods(trace, bundle):
         target = target_of(
             written,
             labels,
@@ -67,18 +67,18 @@ def reclaims(traced: Traced, bundle: Bundle, view: ClusterView) -> Iterator[Time
             yield timeline_of(where, written, pod, provider=provider, pool=pool, budget=budget)
 
 
-def _pods(traced: Traced, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
+def _pods(trace: Trace, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
     """Where each Pod is that the request makes, as it is written, and with what is injected."""
-    request = traced.request
+    request = trace.request
     if is_null(request.object) or request.operation not in {"CREATE", "UPDATE"}:
         return
     if (request.resource.group, request.path) == ("", "pods"):
-        yield "", decode_pod(traced.before), decode_pod(request.object)
+        yield "", decode_pod(trace.before), decode_pod(request.object)
         return
     workload = bundle.index.workloads.get((request.resource.group, request.path))
     if workload is None:
         return
-    both = (list(workload.templates(decode_object(raw))) for raw in (traced.before, request.object))
+    both = (list(workload.templates(decode_object(raw))) for raw in (trace.before, request.object))
     for templates in zip(*both, strict=True):
         try:
             written, injected = (pod_of(each, workload, request) for each in templates)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from webhook.cli.explain import timeline_svg
-from webhook.cli.explain.timeline import Timeline
+from webhook.cli.explain.timeline import ReclaimTimeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,9 +18,9 @@ def show(explained: Iterable[Explanation]) -> None:
     print(timeline_svg.render([drawn for each in explained for drawn in titled(each)]))
 
 
-def titled(explained: Explanation) -> Iterator[tuple[str, Timeline]]:
+def titled(explained: Explanation) -> Iterator[tuple[str, ReclaimTimeline]]:
     """The timelines of an object, each with a title."""
     for timeline in explained.timelines:
-        if isinstance(timeline, Timeline):
+        if isinstance(timeline, ReclaimTimeline):
             where = f", {timeline.where}" if timeline.where else ""
             yield f"{explained.title}{where}, on {timeline.provider}", timeline

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.cli import terminal
 from webhook.cli.explain import timeline_text
 from webhook.cli.explain.explanation import CHANGES, WORDS
-from webhook.cli.explain.timeline import Timeline
+from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.cli.terminal import printable
 from webhook.decision import Outcome
 from webhook.documents.yaml_writer import dump
@@ -16,7 +16,7 @@ from webhook.documents.yaml_writer import dump
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.cli.explain.explanation import Explanation, Said, Verdict
+    from webhook.cli.explain.explanation import Explanation, PolicyVerdict, Said
     from webhook.cli.explain.pool import PoolReading
     from webhook.cli.explain.reclaims import NoTimeline
     from webhook.cli.output.additions import Addition
@@ -66,7 +66,7 @@ def _object(explained: Explanation) -> Iterator[Line]:
         yield from _pool(explained.pool)
     for timeline in explained.timelines:
         yield []
-        yield from _timeline(timeline) if isinstance(timeline, Timeline) else _no_timeline(timeline)
+        yield from _timeline(timeline) if isinstance(timeline, ReclaimTimeline) else _no_timeline(timeline)
 
 
 def others_of(explained: Explanation) -> str:
@@ -76,7 +76,7 @@ def others_of(explained: Explanation) -> str:
     return f"not for this kind of object: {', '.join(explained.others)}"
 
 
-def _verdict(verdict: Verdict) -> Iterator[Line]:
+def _verdict(verdict: PolicyVerdict) -> Iterator[Line]:
     style = _STYLES.get(verdict.word, _QUIET)
     about = ", ".join(filter(None, (verdict.kind, verdict.enforcement and f"enforcement: {verdict.enforcement}")))
     yield [
@@ -136,7 +136,7 @@ def _pool(reading: PoolReading) -> Iterator[Line]:
         yield from more
 
 
-def _timeline(timeline: Timeline) -> Iterator[Line]:
+def _timeline(timeline: ReclaimTimeline) -> Iterator[Line]:
     where = f"  {printable(timeline.where)}" if timeline.where else ""
     yield [("When the node is reclaimed", "bold"), (where, _QUIET)]
     yield from _wrapped(f"{timeline.because}.", "  ", _QUIET)

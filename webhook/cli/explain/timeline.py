@@ -86,7 +86,7 @@ class Lane(msgspec.Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """A reclaim of the node that a Pod runs on.
 
     Attributes:
@@ -149,7 +149,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 def timeline_of(
     where: str, written: Pod, pod: Pod, *, provider: Provider, pool: Pool | None, budget: GraceBudget
-) -> Timeline:
+) -> ReclaimTimeline:
     """The reclaim of a Pod that targets spot.
 
     Args:
@@ -168,7 +168,7 @@ def timeline_of(
     before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
     if before.spans not in {lane.spans for lane in lanes}:
         lanes.append(before)
-    return Timeline(
+    return ReclaimTimeline(
         where=where,
         provider=provider.title,
         because=budget.because,

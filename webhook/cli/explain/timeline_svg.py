@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, Timeline, clock, ticks
+from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
 from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ _SHORT: Final[dict[SpanName, str]] = {
 """What stands in a span, if there is room."""
 
 
-def render(drawn: Sequence[tuple[str, Timeline]]) -> str:
+def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
     """One file with all the drawings below each other.
 
     Args:
@@ -88,7 +88,7 @@ def render(drawn: Sequence[tuple[str, Timeline]]) -> str:
     )
 
 
-def element(title: str, timeline: Timeline) -> str:
+def element(title: str, timeline: ReclaimTimeline) -> str:
     """One drawing for a page that has `STYLE`."""
     height = height_of(timeline)
     return (
@@ -97,17 +97,17 @@ def element(title: str, timeline: Timeline) -> str:
     )
 
 
-def height_of(timeline: Timeline) -> int:
+def height_of(timeline: ReclaimTimeline) -> int:
     """Pixels that a drawing takes."""
     return _below(timeline) + _LINE * (len(timeline.events) + 3 + bool(timeline.gone))
 
 
-def _below(timeline: Timeline) -> int:
+def _below(timeline: ReclaimTimeline) -> int:
     """Where the lanes end."""
     return 118 + _ROW * len(timeline.lanes)
 
 
-def _drawing(title: str, timeline: Timeline) -> Iterator[str]:
+def _drawing(title: str, timeline: ReclaimTimeline) -> Iterator[str]:
     below = _below(timeline)
     yield _text(16, 28, title, "title", most=76)
     yield _text(16, 48, f"{timeline.because}.", "faint", most=112)
@@ -129,18 +129,18 @@ def _drawing(title: str, timeline: Timeline) -> Iterator[str]:
         yield _text(28, y, f"Gone with the node, whatever the Pod does: volume {', '.join(timeline.gone)}", most=112)
 
 
-def _x(seconds: int, timeline: Timeline) -> float:
+def _x(seconds: int, timeline: ReclaimTimeline) -> float:
     return round(_LEFT + (_RIGHT - _LEFT) * min(seconds, timeline.end) / timeline.end, 1)
 
 
-def _axis(timeline: Timeline, below: int) -> Iterator[str]:
+def _axis(timeline: ReclaimTimeline, below: int) -> Iterator[str]:
     for tick in ticks(timeline.end):
         x = _x(tick, timeline)
         yield f'<line class="grid" x1="{x}" x2="{x}" y1="76" y2="{below}"/>\n'
         yield _text(x, 70, clock(tick), "faint", anchor="middle")
 
 
-def _node(timeline: Timeline) -> Iterator[str]:
+def _node(timeline: ReclaimTimeline) -> Iterator[str]:
     """The node: when it is cordoned, drained and gone."""
     yield _text(16, 100, "node", "strong")
     begin, end = _x(0, timeline), _x(timeline.removal, timeline)
@@ -158,7 +158,7 @@ def _node(timeline: Timeline) -> Iterator[str]:
         yield _text(x - 6 if last else x + 6, 90, ", ".join(names), "faint", anchor="end" if last else "start")
 
 
-def _lane(lane: Lane, y: int, timeline: Timeline) -> Iterator[str]:
+def _lane(lane: Lane, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
     before = " before" if lane.name == AS_WRITTEN else ""
     yield _text(16, y + 15, lane.name, "faint" if before else "strong", most=15)
     for span in lane.spans:
@@ -166,7 +166,7 @@ def _lane(lane: Lane, y: int, timeline: Timeline) -> Iterator[str]:
             yield from _span(span, y, timeline, before)
 
 
-def _span(span: Span, y: int, timeline: Timeline, before: str) -> Iterator[str]:
+def _span(span: Span, y: int, timeline: ReclaimTimeline, before: str) -> Iterator[str]:
     begin, end = _x(span.begin, timeline), _x(span.end, timeline)
     about = f"{SPANS[span.name]}: {span.seconds} s, from {clock(span.begin)} to {clock(span.end)}"
     yield (
@@ -185,7 +185,7 @@ def _span(span: Span, y: int, timeline: Timeline, before: str) -> Iterator[str]:
         yield _text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
 
 
-def _legend(timeline: Timeline, y: int) -> Iterator[str]:
+def _legend(timeline: ReclaimTimeline, y: int) -> Iterator[str]:
     used = {span.name for lane in timeline.lanes for span in lane.spans}
     x = 16.0
     for name, about in SPANS.items():
@@ -196,7 +196,7 @@ def _legend(timeline: Timeline, y: int) -> Iterator[str]:
         x += round(30 + _CHARACTER * len(about), 1)
 
 
-def _event(event: Event, y: int, timeline: Timeline) -> Iterator[str]:
+def _event(event: Event, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
     late = " lost" if event.name == "SIGKILL" and not timeline.fits else ""
     yield _text(58, y, clock(event.seconds), "faint", anchor="end")
     yield _text(72, y, event.name, f"strong{late}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, Timeline, clock, ticks
+from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
 from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _GOES_ON: Final = "»"
 """Behind a lane that is not drawn to its end; the time at which it ends follows."""
 
 
-def lines(timeline: Timeline) -> Iterator[Line]:
+def lines(timeline: ReclaimTimeline) -> Iterator[Line]:
     """The drawing: an axis, the node, each lane, the legend, the events and how it ends."""
     scale = _WIDTH / timeline.end
     yield [(" " * _NAME + _axis(timeline.end, scale), "dim")]
@@ -61,7 +61,7 @@ def lines(timeline: Timeline) -> Iterator[Line]:
         yield [(f"  gone with the node, whatever the Pod does: volume {printable(names)}", "yellow")]
 
 
-def _style(timeline: Timeline) -> str:
+def _style(timeline: ReclaimTimeline) -> str:
     if timeline.loses:
         return "bold red"
     return "green" if timeline.margin >= timeline.wanted else "yellow"
@@ -74,7 +74,7 @@ def _axis(end: int, scale: float) -> str:
     return axis.rstrip()
 
 
-def _node(timeline: Timeline, scale: float) -> Iterator[Line]:
+def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
     """What happens to the node, where it happens; what is too close together goes on."""
     moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
     if timeline.window < timeline.removal:

@@ -15,7 +15,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.supply import EVERY_NODE_HAS
-from webhook.cli.export.vap_cel import literal, quoted, segments
+from webhook.cli.export.cel import literal, quoted, segments
 from webhook.rules.concern import Keys
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def keys_in(found: str, keys: Keys, *, also: str = "") -> Iterator[str]:
         yield f"{found}.exists(key, {f'({either}) && {also}' if also else either})"
 
 
-class Looking:
+class ConcernExpressions:
     """What of objects of one kind may concern a policy.
 
     Args:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.capacity.providers.provider import pool_resources
-from webhook.cli.export.asked import Asked, as_rules, asked_of
+from webhook.cli.export.cel import literal, quoted
 from webhook.cli.export.conditions import neutral_keys
+from webhook.cli.export.matched_resources import MatchedResource, as_rules, matched_resources
 from webhook.cli.export.object_conditions import ObjectConditions
 from webhook.cli.export.pool_conditions import PoolConditions, size_fields
-from webhook.cli.export.vap_cel import literal, quoted
 from webhook.context import Phase
 from webhook.enforcement import NEVER_DENIED
 from webhook.kube.pod import MIRROR_ANNOTATION
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.asked import Key, Resources
+    from webhook.cli.export.matched_resources import Key, MatchedResources
 
 TIMEOUT_SECONDS: Final = 3
 """Of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
@@ -69,10 +69,10 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
     ]
 
 
-def asked_for_everything(bundle: Bundle) -> dict[str, list[str]]:
+def unconditional_resources(bundle: Bundle) -> dict[str, list[str]]:
     """Return what is asked about whatever it is, as a policy does not say what may concern it: policy -> resources."""
     found: dict[str, list[str]] = defaultdict(list)
-    asked = asked_of(bundle, Phase.VALIDATE)
+    asked = matched_resources(bundle, Phase.VALIDATE)
     conditions = ObjectConditions(bundle, Phase.VALIDATE, [], asked)
     pools = size_fields(bundle.providers.values())
     for group, path in sorted(asked):
@@ -113,11 +113,13 @@ class _Configurations:
 
     def mutating(self) -> Iterator[JSON]:
         """Yield those that change Pods."""
-        yield from self._pair("mutate", "mutate-spot-namespaces", Phase.MUTATE, asked_of(self._bundle, Phase.MUTATE))
+        yield from self._pair(
+            "mutate", "mutate-spot-namespaces", Phase.MUTATE, matched_resources(self._bundle, Phase.MUTATE)
+        )
 
     def validating(self) -> Iterator[JSON]:
         """Yield those that judge."""
-        asked = asked_of(self._bundle, Phase.VALIDATE)
+        asked = matched_resources(self._bundle, Phase.VALIDATE)
         resources = pool_resources(self._bundle.providers.values())
         about_pools = {(group, each.plural) for each in resources for group in (each.group, "*")}
         pools = {key: each for key, each in asked.items() if (key[0], key[1].partition("/")[0]) in about_pools}
@@ -127,7 +129,7 @@ class _Configurations:
         others = {key: each for key, each in asked.items() if key not in pools and key not in namespaces}
         yield from self._pair("workloads", "spot-namespaces", Phase.VALIDATE, others)
 
-    def _node_pools(self, pools: Resources) -> Iterator[JSON]:
+    def _node_pools(self, pools: MatchedResources) -> Iterator[JSON]:
         conditions = PoolConditions(self._bundle.providers.values(), pools)
         yield from self._webhook(
             *("node-pools", Phase.VALIDATE, as_rules(pools), [_NOT_CLEANING_UP, *conditions.guarding()]),
@@ -142,7 +144,7 @@ class _Configurations:
             "node-pool-updates", Phase.VALIDATE, as_rules(more), [_NOT_CLEANING_UP, *conditions.beyond(more)]
         )
 
-    def _namespaces(self, asked: Mapping[Key, Asked]) -> Iterator[JSON]:
+    def _namespaces(self, asked: Mapping[Key, MatchedResource]) -> Iterator[JSON]:
         """Yield the one about Namespaces, without a selector: that goes by their own labels, which anybody may set."""
         conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, asked).of()
         names = literal(list(self._bundle.index.system_namespaces.patterns))
@@ -151,7 +153,7 @@ class _Configurations:
             del webhook["namespaceSelector"]
             yield webhook
 
-    def _pair(self, name: str, in_spot: str, phase: Phase, asked: Resources) -> Iterator[JSON]:
+    def _pair(self, name: str, in_spot: str, phase: Phase, asked: MatchedResources) -> Iterator[JSON]:
         """Yield one webhook for most namespaces, and one for those that have a capacity label, where all Pods count.
 
         A condition does not know the labels of a namespace.

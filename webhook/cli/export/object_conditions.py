@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from webhook.cli.export.conditions import Looking, any_of, block, changed_metadata, changed_templates
-from webhook.cli.export.vap_cel import literal, quoted, selects
+from webhook.cli.export.cel import literal, quoted, selects
+from webhook.cli.export.conditions import ConcernExpressions, any_of, block, changed_metadata, changed_templates
 from webhook.context import Phase
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.asked import Asked, Key
+    from webhook.cli.export.matched_resources import Key, MatchedResource
     from webhook.index import Policy
     from webhook.policy.common import LabelSelectorSpec
 
@@ -42,7 +42,7 @@ class ObjectConditions:
         asked: what policies ask of each resource.
     """
 
-    def __init__(self, bundle: Bundle, phase: Phase, neutral: list[str], asked: Mapping[Key, Asked]) -> None:
+    def __init__(self, bundle: Bundle, phase: Phase, neutral: list[str], asked: Mapping[Key, MatchedResource]) -> None:
         self._mutate = phase is Phase.MUTATE
         self._neutral = neutral
         self._asked = asked
@@ -90,7 +90,7 @@ class ObjectConditions:
         rules = (policy.mutator if self._mutate else policy.validator or policy.mutator for policy in policies)
         return concern_of(rules, *key)
 
-    def _of_pods(self, asked: Asked, *, in_spot: bool) -> str:
+    def _of_pods(self, asked: MatchedResource, *, in_spot: bool) -> str:
         """Return which Pods are asked about; empty: all."""
         concern = self._concern(asked.direct.values(), PODS) | (_BREAK_GLASS if asked.guarded else NOTHING)
         if self._mutate:
@@ -98,7 +98,7 @@ class ObjectConditions:
         every_new = in_spot and concern.in_spot_namespaces
         if concern.everything or (every_new and asked.operations == {"CREATE"}):
             return ""
-        concerns = block("(", Looking(concern, self._neutral, typed=True).pod("object"))
+        concerns = block("(", ConcernExpressions(concern, self._neutral, typed=True).pod("object"))
         text = f"object == null || {concerns}"
         if "UPDATE" in asked.operations:
             fields = (f"object.?spec.?{name} != oldObject.?spec.?{name}" for name in sorted(concern.changes))
@@ -143,16 +143,16 @@ class ObjectConditions:
 
     def _concerns(self, concern: Concern) -> Iterator[str]:
         """Yield what an object must have to be asked about."""
-        looking = Looking(concern, self._neutral, typed=False)
+        expressions = ConcernExpressions(concern, self._neutral, typed=False)
         if concern.everything:  # of a template: a policy about Pods looks at each
             yield "true"
             return
         for text in map(quoted, sorted(concern.names)):
             names = (f"object.?metadata.?{each}.orValue('').startsWith({text})" for each in ("name", "generateName"))
             yield f"request.operation == 'CREATE' && ({' || '.join(names)})"
-        yield from Looking(concern, self._neutral, typed=True).metadata()
+        yield from ConcernExpressions(concern, self._neutral, typed=True).metadata()
         if self._workloads:
-            yield from looking.templates(self._workloads)
+            yield from expressions.templates(self._workloads)
 
 
 def _reference(group: str, path: str) -> str:

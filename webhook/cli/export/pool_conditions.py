@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.providers.query import Query
+from webhook.cli.export.cel import literal, quoted
 from webhook.cli.export.conditions import MEMBERS_AT_MOST, block, keys_in
-from webhook.cli.export.vap_cel import literal, quoted
 from webhook.rules.concern import Keys, concern_of
 from webhook.rules.reserved_labels.own import PREFIX
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import msgspec
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.export.asked import Key, Resources
+    from webhook.cli.export.matched_resources import Key, MatchedResources
 
 Tree = dict[str, "Tree"]
 """Members of an object on the way to its size fields; a size field has none."""
 
 ON_DEMAND_FALLBACK: Final = "OnDemandFallback"
 OF_POOLS: Final = frozenset({ON_DEMAND_FALLBACK, "NodePoolRules", "ReservedLabels"})
-"""Kinds that look at nothing of a node pool but what is compared here."""
+"""ResourceKinds that look at nothing of a node pool but what is compared here."""
 
 _SCALE: Final = "request.?subResource.orValue('')"
 _NOT_READ: Final = ("apiVersion", "kind", "metadata", "status")
@@ -95,7 +95,7 @@ class PoolConditions:
         asked: what policies ask of them.
     """
 
-    def __init__(self, providers: Collection[Provider], asked: Resources) -> None:
+    def __init__(self, providers: Collection[Provider], asked: MatchedResources) -> None:
         sizes = size_fields(providers)
         self._resources = {key: sizes[key] for key in sorted(asked) if key in sizes}
         self._annotations = annotations_read(providers)
@@ -112,7 +112,7 @@ class PoolConditions:
         """Does any policy speak about more of the updates of such an object than those?"""
         return any(policy.kind != ON_DEMAND_FALLBACK for policy in self._asked[key].direct.values())
 
-    def beyond(self, more: Resources) -> list[dict[str, str]]:
+    def beyond(self, more: MatchedResources) -> list[dict[str, str]]:
         """Return what else is asked about: it passes while nobody answers.
 
         That is a size that grows; of policies that do not say what may concern them, everything.

@@ -70,12 +70,12 @@ class Changes:
         """Has the document, or the item of a list, been changed or added? One that was only moved has not."""
         return not self._is_unchanged(manifest.file) and _text(manifest) not in self._texts
 
-    def there(self, objects: Iterable[Manifest]) -> dict[Identity, Manifest]:
+    def stored(self, objects: Iterable[Manifest]) -> dict[Identity, Manifest]:
         """What was there of the files that these objects are from; objects that have no name yet are left out."""
         kept = (each for each in objects if self._is_unchanged(each.file))
         return {written_identity(each): each for each in (*self._old, *kept) if each.name}
 
-    def gone(self, removed: Iterable[Manifest]) -> list[Manifest]:
+    def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
         """Those of the objects that no other file of the repository has now. Of the others standard error says where.
 
         Args:

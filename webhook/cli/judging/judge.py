@@ -23,7 +23,7 @@ from webhook.review import GroupVersionKind, GroupVersionResource, Request
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from webhook.cli.judging.kinds import Kinds
+    from webhook.cli.judging.kinds import ResourceKinds
     from webhook.decision import Decision
     from webhook.documents import Path as FieldPath
     from webhook.index import Index
@@ -60,17 +60,17 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         findings: about it.
         patch: JSONPatch for its document, as that is written.
         problem: why it could not be judged.
-        traced: how it came about; only where the context asks for a trace, and the object could be judged.
+        trace: how it came about; only where the context asks for a trace, and the object could be judged.
     """
 
     namespace: str = ""
     findings: tuple[Finding, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
     problem: Problem | None = None
-    traced: Traced | None = None
+    trace: Trace | None = None
 
 
-class Traced(msgspec.Struct, frozen=True, kw_only=True):
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """How a judgement came about.
 
     Attributes:
@@ -102,7 +102,7 @@ class Judge:
     def __init__(
         self,
         index: Index,
-        kinds: Kinds,
+        kinds: ResourceKinds,
         context: Context,
         *,
         operation: str,
@@ -145,7 +145,7 @@ class Judge:
             namespace=self._namespace(manifest),
             findings=decision.findings if manifest.shown_name else (*decision.findings, _NAMELESS),
             patch=as_written(mutation.patch, manifest),
-            traced=Traced(request=request, before=written, mutation=mutation, validation=decision)
+            trace=Trace(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
             else None,
         )

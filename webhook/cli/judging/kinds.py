@@ -21,7 +21,7 @@ _ALIKE: Final = 0.75
 """How much of a group must be right for it to be taken for misspelt: ``karpenter.io`` is, another project's is not."""
 
 
-class Kinds:
+class ResourceKinds:
     """The built-in kinds, those of node-pool readers and pod templates, and those of CRDs among the manifests."""
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest]) -> None:

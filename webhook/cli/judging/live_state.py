@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.judging.kinds import Kinds
+    from webhook.cli.judging.kinds import ResourceKinds
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.resources import Resource
@@ -54,19 +54,24 @@ class Live:
         view: the cluster as it is.
         objects: those given, each with the namespace it goes to; one to be deleted as it is in the cluster.
         operations: what is asked of the API server for each of them.
-        there: those of them that are in the cluster, as they are there.
+        stored: those of them that are in the cluster, as they are there.
         problems: what could not be read.
     """
 
     view: ClusterView
     objects: list[Manifest]
     operations: list[str]
-    there: list[Manifest]
+    stored: list[Manifest]
     problems: list[Problem]
 
 
 def read_live(
-    kubeconfig: Path, context: str | None, objects: Sequence[Manifest], bundle: Bundle, kinds: Kinds, operation: str
+    kubeconfig: Path,
+    context: str | None,
+    objects: Sequence[Manifest],
+    bundle: Bundle,
+    kinds: ResourceKinds,
+    operation: str,
 ) -> Live:
     """Read what judging these objects takes.
 
@@ -114,7 +119,12 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
 
 
 async def _read(
-    kubeconfig: Path, context: str | None, objects: Sequence[Manifest], bundle: Bundle, kinds: Kinds, operation: str
+    kubeconfig: Path,
+    context: str | None,
+    objects: Sequence[Manifest],
+    bundle: Bundle,
+    kinds: ResourceKinds,
+    operation: str,
 ) -> Live:
     api = await _connect(kubeconfig, context)
     try:
@@ -122,20 +132,20 @@ async def _read(
         reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)
         problems = [Problem(str(kubeconfig), 0, 0, "", text) for text in reading.problems]
         sent = [_sent(each, kinds.resource(each), api.namespace or DEFAULT_NAMESPACE) for each in objects]
-        there: list[Manifest | None] = [None] * len(sent)
+        stored: list[Manifest | None] = [None] * len(sent)
         if operation != "CREATE":
-            there = await _find(api, sent, bundle, kinds, problems)
+            stored = await _find(api, sent, bundle, kinds, problems)
     except ApiError as error:
         raise CannotJudgeError(f"{kubeconfig}: the API server at {api.url} can't be asked: {error}") from None
     finally:
         await api.close()
     if operation == "DELETE":
-        sent = [stored or each for each, stored in zip(sent, there, strict=True)]
+        sent = [in_cluster or each for each, in_cluster in zip(sent, stored, strict=True)]
     return Live(
         view=reading.view,
         objects=sent,
-        operations=[operation or ("CREATE" if stored is None else "UPDATE") for stored in there],
-        there=[stored for stored in there if stored is not None],
+        operations=[operation or ("CREATE" if each is None else "UPDATE") for each in stored],
+        stored=[each for each in stored if each is not None],
         problems=problems,
     )
 
@@ -158,7 +168,7 @@ def _sent(manifest: Manifest, resource: Resource | None, namespace: str) -> Mani
 
 
 async def _find(
-    api: Api, sent: Iterable[Manifest], bundle: Bundle, kinds: Kinds, problems: list[Problem]
+    api: Api, sent: Iterable[Manifest], bundle: Bundle, kinds: ResourceKinds, problems: list[Problem]
 ) -> list[Manifest | None]:
     """Those of the objects that are in the cluster, as they are there."""
     turn = asyncio.Semaphore(_AT_ONCE)

@@ -1,1 +1,1 @@
-"""The formats of a report: a module each, with one function ``show``."""
+"""The report of ``check`` and its formats: a module for each format, with ``render(report) -> str``."""

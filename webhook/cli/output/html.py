@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from webhook.cli.explain import timeline_svg
 from webhook.cli.explain.html import as_field
-from webhook.cli.output.reporting import NOBODY
+from webhook.cli.output.object_reports import NOBODY
 from webhook.cli.pages import page
 from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from webhook.cli.explain.timeline import Timeline
+    from webhook.cli.explain.timeline import ReclaimTimeline
     from webhook.cli.output.additions import Addition
-    from webhook.cli.output.report import Judged, Report, Result
+    from webhook.cli.output.report import ObjectReport, Report, Result
 
 OUTCOMES: Final = ("deny", "warn", "indeterminate", "audit")
 _MEANINGS: Final = {
@@ -83,7 +83,7 @@ class Group(msgspec.Struct, frozen=True):
         return [place for variant in self.variants for place in variant.places]
 
 
-class PolicyPart(msgspec.Struct, frozen=True):
+class PolicyFindings(msgspec.Struct, frozen=True):
     """What a policy found; the weightiest first."""
 
     name: str
@@ -172,7 +172,7 @@ def _summary(report: Report) -> str:
     return "; ".join(parts)
 
 
-def _rows(found: list[tuple[Judged, Result]], name_of: Callable[[tuple[Judged, Result]], str]) -> list[Row]:
+def _rows(found: list[tuple[ObjectReport, Result]], name_of: Callable[[tuple[ObjectReport, Result]], str]) -> list[Row]:
     counts: dict[str, Counter[str]] = {}
     for pair in found:
         counts.setdefault(name_of(pair), Counter())[pair[1].outcome] += 1
@@ -180,7 +180,7 @@ def _rows(found: list[tuple[Judged, Result]], name_of: Callable[[tuple[Judged, R
     return sorted(rows, key=lambda row: (*(-row.counts[outcome] for outcome in OUTCOMES), row.name))
 
 
-def _parts(report: Report, found: list[tuple[Judged, Result]]) -> list[PolicyPart]:
+def _parts(report: Report, found: list[tuple[ObjectReport, Result]]) -> list[PolicyFindings]:
     groups: dict[str, dict[tuple[str, str, str], dict[tuple[str, str], Variant]]] = {}
     for each, result in found:
         variants = groups.setdefault(result.policy, {}).setdefault((result.id, result.outcome, result.reason), {})
@@ -191,7 +191,7 @@ def _parts(report: Report, found: list[tuple[Judged, Result]]) -> list[PolicyPar
     for row in _rows(found, lambda pair: pair[1].policy):
         title = titles.get(row.name)
         parts.append(
-            PolicyPart(
+            PolicyFindings(
                 name=row.name,
                 kind=title.kind if title else "",
                 about=title.about if title else "",
@@ -212,7 +212,7 @@ def _group(id_: str, outcome: str, reason: str, variants: list[Variant]) -> Grou
 
 
 def _drawn(report: Report) -> list[Drawing]:
-    places: dict[Timeline, list[Place]] = {}
+    places: dict[ReclaimTimeline, list[Place]] = {}
     for each in report.objects:
         for timeline in each.cut_off:
             places.setdefault(replace(timeline, where=""), []).append(_place(each, each.line, timeline.where))
@@ -222,7 +222,7 @@ def _drawn(report: Report) -> list[Drawing]:
     ]
 
 
-def _title(timeline: Timeline, places: list[Place]) -> str:
+def _title(timeline: ReclaimTimeline, places: list[Place]) -> str:
     what = places[0].title if len(places) == 1 else f"{len(places)} workloads"
     return f"{what}, on {timeline.provider}"
 
@@ -237,7 +237,7 @@ def _injected(report: Report) -> list[Injection]:
     return list(alike.values())
 
 
-def _place(judged: Judged, line: int, field: str = "") -> Place:
+def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
     name = f"{judged.namespace}/{judged.name}" if judged.namespace else judged.name
     return Place(
         f"{judged.kind} {name}".rstrip(), judged.namespace or NOBODY, judged.team, f"{judged.file}:{line}", field

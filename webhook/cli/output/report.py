@@ -11,7 +11,7 @@ from webhook.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.cli.explain.timeline import Timeline
+    from webhook.cli.explain.timeline import ReclaimTimeline
     from webhook.cli.output.additions import Addition
     from webhook.policy.errors import Problem
 
@@ -104,7 +104,7 @@ class PolicyWarning(Unreadable, frozen=True, kw_only=True):
     """A part of a policy file that has no effect, or an exemption that ends. Standard error says the same."""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
     """An object, and what was found in it.
 
     Attributes:
@@ -122,20 +122,18 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     results: list[Result]
     team: str = ""
     additions: tuple[Addition, ...] = ()
-    cut_off: tuple[Timeline, ...] = ()
+    cut_off: tuple[ReclaimTimeline, ...] = ()
 
 
 class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
     """A policy for people.
 
     Attributes:
-        enforcement: the most that it may do: deny, warn, audit, off.
         about: what its kind is for.
     """
 
     name: str
     kind: str
-    enforcement: str
     about: str
 
 
@@ -149,7 +147,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         fail_on: the least outcome that fails.
     """
 
-    objects: list[Judged]
+    objects: list[ObjectReport]
     patches: list[Patch]
     summary: Summary
     unreadable: list[Unreadable]
@@ -174,7 +172,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(
         cls,
-        objects: list[Judged],
+        objects: list[ObjectReport],
         patches: list[Patch],
         problems: Iterable[Problem] = (),
         *,

@@ -9,7 +9,7 @@ from webhook.context import ASSUMED_VERSION
 from webhook.manifests.objects import Manifest
 
 if TYPE_CHECKING:
-    from webhook.cli.judging.kinds import Kinds
+    from webhook.cli.judging.kinds import ResourceKinds
     from webhook.documents import Path as FieldPath
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
@@ -24,7 +24,7 @@ class CannotRunError(Exception):
         self.problems = problems
 
 
-class Case:
+class PolicyTestCase:
     """One case.
 
     Attributes:
@@ -79,7 +79,7 @@ class Case:
         """The Kubernetes version."""
         return self.spec.kubernetes_version or ASSUMED_VERSION
 
-    def subject(self, kinds: Kinds) -> Manifest:
+    def subject(self, kinds: ResourceKinds) -> Manifest:
         """The object of the request, or what a DELETE takes away.
 
         Raises:
@@ -93,7 +93,7 @@ class Case:
             raise self.cannot_run((*subject.path, "kind"), text + fix)
         return subject
 
-    def before(self, kinds: Kinds) -> Manifest | None:
+    def before(self, kinds: ResourceKinds) -> Manifest | None:
         """What an UPDATE changes; None: there is nothing.
 
         Raises:
@@ -128,7 +128,7 @@ class Case:
             for number, each in enumerate(objects)
         ]
 
-    def _manifest(self, field: str, kinds: Kinds) -> Manifest:
+    def _manifest(self, field: str, kinds: ResourceKinds) -> Manifest:
         shared = self._shared.object
         own = getattr(self._own, field)
         name = "oldObject" if field == "old_object" else "object"
@@ -144,7 +144,7 @@ class Case:
         manifest = Manifest(self.test.document, path, value["apiVersion"], value["kind"], value)
         return self._in_namespace(manifest, kinds)
 
-    def _in_namespace(self, manifest: Manifest, kinds: Kinds) -> Manifest:
+    def _in_namespace(self, manifest: Manifest, kinds: ResourceKinds) -> Manifest:
         """The object in the namespace of the request, if it is namespaced."""
         spec, resource = self.spec.namespace, kinds.resource(manifest)
         if spec is None or resource is None or not resource.namespaced or manifest.namespace == spec.name:

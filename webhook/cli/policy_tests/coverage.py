@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from webhook.bundle import Bundle
-    from webhook.cli.judging.judge import Traced
+    from webhook.cli.judging.judge import Trace
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
@@ -142,9 +142,9 @@ class Watch:
         watched = [_watched(policy, self._reached[policy.name]) for policy in chosen]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
-    def taken(self, traced: Traced | None) -> dict[str, Reached]:
+    def taken(self, trace: Trace | None) -> dict[str, Reached]:
         """What has been reached since the last time, of which this is the trace."""
-        for name, _, text in traced.validation.steps if traced is not None else ():
+        for name, _, text in trace.validation.steps if trace is not None else ():
             if text.startswith(_CONDITION) and name in self._reached:
                 self._reached[name].parts.add(text.removesuffix(" is false"))
         taken = {}

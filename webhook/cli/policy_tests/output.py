@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from webhook.cli.policy_tests.coverage import Covered
-    from webhook.cli.policy_tests.run import Result
+    from webhook.cli.policy_tests.run import CaseResult
     from webhook.cli.terminal import Line
     from webhook.decision import Finding
     from webhook.policy.errors import Problem
 
 
-class Report(msgspec.Struct, frozen=True):
+class PolicyTestReport(msgspec.Struct, frozen=True):
     """What came of all of them.
 
     Attributes:
@@ -32,7 +32,7 @@ class Report(msgspec.Struct, frozen=True):
     """
 
     policies: str
-    results: list[Result]
+    results: list[CaseResult]
     problems: list[Problem]
     coverage: list[Covered] | None
 
@@ -43,12 +43,12 @@ class Report(msgspec.Struct, frozen=True):
         return passed, len(self.results) - passed - unjudged, unjudged
 
 
-def show(report: Report) -> None:
+def show(report: PolicyTestReport) -> None:
     """Print it for people: in colour on a terminal that wants it, else plain."""
     terminal.show(_lines(report))
 
 
-def _lines(report: Report) -> Iterator[Line]:
+def _lines(report: PolicyTestReport) -> Iterator[Line]:
     for result in report.results:
         if result.mismatches:
             yield from _failure(result)
@@ -62,7 +62,7 @@ def _lines(report: Report) -> Iterator[Line]:
     yield [(f"{counted(len(report.results), 'case')} against {report.policies}: {told}", "")]
 
 
-def _failure(result: Result) -> Iterator[Line]:
+def _failure(result: CaseResult) -> Iterator[Line]:
     yield [(f"{result.file}:{result.line}", "bold"), ("  FAILED", "bold red"), (f"  {result.test}: {result.case}", "")]
     for each in result.mismatches:
         field = each.field.rpartition("expect.")[2]
@@ -92,7 +92,7 @@ def _indented(text: str, indent: str) -> Iterator[Line]:
         yield [(f"{indent}{line}", "")]
 
 
-def as_json(report: Report) -> str:
+def as_json(report: PolicyTestReport) -> str:
     """For programs."""
     passed, failed, unjudged = report.count()
     value: dict[str, Any] = {
@@ -123,7 +123,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return {**msgspec.to_builtins(finding), "outcome": str(finding.outcome)}
 
 
-def junit(report: Report) -> str:
+def junit(report: PolicyTestReport) -> str:
     """A test report: a suite for each file, a test case for each case.
 
     Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
@@ -143,7 +143,7 @@ def junit(report: Report) -> str:
     return tostring(root, encoding="unicode", xml_declaration=True)
 
 
-def _suite(root: Element, file: str, results: Sequence[Result]) -> None:
+def _suite(root: Element, file: str, results: Sequence[CaseResult]) -> None:
     failed = sum(bool(result.mismatches) for result in results)
     unjudged = sum(bool(result.problems) for result in results)
     counts = _counts(len(results), failed, unjudged, sum(result.seconds for result in results))
@@ -169,4 +169,4 @@ def _time(seconds: float) -> str:
     return f"{seconds:.6f}"
 
 
-FORMATS: Final[dict[str, Callable[[Report], str]]] = {"junit": junit, "json": as_json}
+FORMATS: Final[dict[str, Callable[[PolicyTestReport], str]]] = {"junit": junit, "json": as_json}

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from webhook.bundle import document_kinds
 from webhook.cli.judging.judge import Judge
-from webhook.cli.judging.kinds import Kinds
-from webhook.cli.policy_tests.case import CannotRunError, Case
+from webhook.cli.judging.kinds import ResourceKinds
+from webhook.cli.policy_tests.case import CannotRunError, PolicyTestCase
 from webhook.cli.policy_tests.coverage import Reached, Watch
 from webhook.cli.policy_tests.expectations import differences, golden_difference
 from webhook.cli.policy_tests.silence import silent, unasked
@@ -56,7 +56,7 @@ class Tests(msgspec.Struct, frozen=True):
     brings_policies: bool
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a case.
 
     Attributes:
@@ -135,23 +135,23 @@ class Runner:
         self._states: dict[Path, Manifests] = {}
         self._goldens: dict[Path, str] = {}
 
-    def run(self, test: PolicyDocument) -> list[Result]:
+    def run(self, test: PolicyDocument) -> list[CaseResult]:
         """Every case of a document."""
         spec: PolicyTestSpec = test.spec
-        return [self._run(Case(test, number)) for number in range(len(spec.cases))]
+        return [self._run(PolicyTestCase(test, number)) for number in range(len(spec.cases))]
 
-    def _run(self, case: Case) -> Result:
+    def _run(self, case: PolicyTestCase) -> CaseResult:
         begun = perf_counter()
-        result = Result(file=case.test.document.file, line=case.line, test=case.test.name, case=case.spec.name)
+        result = CaseResult(file=case.test.document.file, line=case.line, test=case.test.name, case=case.spec.name)
         try:
             result = self._judged(case, result)
         except CannotRunError as error:
             result = replace(result, problems=error.problems)
         return replace(result, seconds=perf_counter() - begun)
 
-    def _judged(self, case: Case, result: Result) -> Result:
+    def _judged(self, case: PolicyTestCase, result: CaseResult) -> CaseResult:
         state = self._state(case)
-        kinds = Kinds(self._bundle, state)
+        kinds = ResourceKinds(self._bundle, state)
         subject, before = case.subject(kinds), case.before(kinds)
         things = [*state, *filter(None, (case.namespace(), before)), subject]
         view = self._view(case, things)
@@ -168,7 +168,7 @@ class Runner:
         there = [before] if before is not None else []
         judge = Judge(watch.index, kinds, context, operation=case.operation, user=user, before=there)
         judgement = judge.judge(subject)
-        reached = watch.taken(judgement.traced)
+        reached = watch.taken(judgement.trace)
         if judgement.problem is not None:
             raise CannotRunError(judgement.problem)
         after = _patched(subject, judgement.patch)
@@ -195,7 +195,7 @@ class Runner:
             reached=reached,
         )
 
-    def _watch(self, case: Case) -> Watch:
+    def _watch(self, case: PolicyTestCase) -> Watch:
         """The policies that the case names, or all."""
         names = case.spec.policies
         known = [policy.name for policy in self._bundle.policies]
@@ -207,7 +207,7 @@ class Runner:
             self._watches[names] = Watch(self._bundle, names)
         return self._watches[names]
 
-    def _state(self, case: Case) -> list[Manifest]:
+    def _state(self, case: PolicyTestCase) -> list[Manifest]:
         """What is in the cluster already."""
         files = case.spec.state.files if case.spec.state is not None else ()
         objects: list[Manifest] = []
@@ -221,11 +221,11 @@ class Runner:
             objects += self._states[path].objects
         return [*objects, *case.inline_state()]
 
-    def _view(self, case: Case, things: list[Manifest]) -> ClusterView:
+    def _view(self, case: PolicyTestCase, things: list[Manifest]) -> ClusterView:
         view = view_of(things, self._bundle.providers, complete=case.spec.state is not None)
         return replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
 
-    def _golden_difference(self, case: Case, name: str, after: dict[str, Any]) -> str:
+    def _golden_difference(self, case: PolicyTestCase, name: str, after: dict[str, Any]) -> str:
         file = _beside(case, name)
         folder = Path(case.test.document.file).parent
         if self._update and not file.resolve().is_relative_to(folder.resolve()):
@@ -248,7 +248,7 @@ class Runner:
             raise case.cannot_run(case.at("expect", "golden"), f"can't be used: {error}") from None
 
 
-def _beside(case: Case, name: str) -> Path:
+def _beside(case: PolicyTestCase, name: str) -> Path:
     """A file named relative to the file with the test."""
     return Path(case.test.document.file).parent / name
 

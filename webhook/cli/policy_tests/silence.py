@@ -9,7 +9,7 @@ from webhook.cli.explain.explanation import EXEMPTS, SKIPS, steps_of, verdict_on
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from webhook.cli.explain.explanation import Verdict
+    from webhook.cli.explain.explanation import PolicyVerdict
     from webhook.cli.judging.judge import Judgement
     from webhook.index import Index
     from webhook.manifests.objects import Manifest
@@ -25,37 +25,37 @@ def silent(manifest: Manifest, judgement: Judgement, index: Index, names: Collec
         index: the policies that were asked.
         names: of those that are in question; empty: all that are for this kind of object.
     """
-    traced = judgement.traced
-    if traced is None:
+    trace = judgement.trace
+    if trace is None:
         return
-    left_out = {policy.name: why for policy, why in index.left_out(traced.request)}
-    steps = steps_of(traced)
+    left_out = {policy.name: why for policy, why in index.left_out(trace.request)}
+    steps = steps_of(trace)
     of_all = "; ".join(text for (policy, _), texts in steps.items() if not policy for text in texts)
     for policy in index.policies:
         if names and policy.name not in names:
             continue
         if policy.name in left_out:
-            if why := left_out[policy.name] or (names and f"it never looks at {_resource(traced.request)}"):
+            if why := left_out[policy.name] or (names and f"it never looks at {_resource(trace.request)}"):
                 yield f"{policy.name} {SKIPS}: {why}"
             continue
-        verdict = verdict_on(policy, steps, manifest, judgement, traced)
+        verdict = verdict_on(policy, steps, manifest, judgement, trace)
         if not verdict.findings and not verdict.additions:
             yield f"{policy.name} {verdict.word}: {_said(verdict) or of_all}".removesuffix(": ")
 
 
 def unasked(judgement: Judgement, index: Index) -> str:
     """Why no policy could find anything, as a phrase: all of them are for other kinds of objects; empty: one could."""
-    traced = judgement.traced
-    if traced is None:
+    trace = judgement.trace
+    if trace is None:
         return ""
-    left_out = index.left_out(traced.request)
+    left_out = index.left_out(trace.request)
     if len(left_out) < len(index.policies) or any(why for _, why in left_out):
         return ""
     names = ", ".join(policy.name for policy in index.policies)
-    return f"{names} never look{'s' * (len(index.policies) == 1)} at {_resource(traced.request)}"
+    return f"{names} never look{'s' * (len(index.policies) == 1)} at {_resource(trace.request)}"
 
 
-def _said(verdict: Verdict) -> str:
+def _said(verdict: PolicyVerdict) -> str:
     """Its last word where it looks away, and all that it says where it does not."""
     last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS} else slice(None)
     return "; ".join(": ".join(filter(None, (each.where, "; ".join(each.steps[last])))) for each in verdict.said)

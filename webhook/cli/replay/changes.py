@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from webhook.server.recording import Recorded
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReplayedAnswer(msgspec.Struct, frozen=True):
     """What comes of a review."""
 
     findings: tuple[Found, ...]
@@ -40,18 +40,18 @@ class Answer(msgspec.Struct, frozen=True):
         return verdict_of(outcome for outcome in Outcome if str(outcome) in found)
 
     @classmethod
-    def of(cls, decision: Decision) -> Answer:
+    def of(cls, decision: Decision) -> ReplayedAnswer:
         """Of a decision."""
         return cls(found_in(decision), [] if decision.denied else [each.as_json() for each in decision.patch])
 
     @classmethod
-    def recorded(cls, recorded: Recorded) -> Answer:
+    def recorded(cls, recorded: Recorded) -> ReplayedAnswer:
         """As it was recorded."""
         patch = recorded.response.patch
         return cls(recorded.spotgate.findings, msgspec.json.decode(base64.b64decode(patch)) if patch else [])
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
     """A review that is answered differently.
 
     Attributes:
@@ -84,11 +84,11 @@ class Policies:
         self._view = view
         self._version = version
 
-    def answer(self, review: Review, phase: Phase) -> Answer:
+    def answer(self, review: Review, phase: Phase) -> ReplayedAnswer:
         """The answer to the review as it is."""
-        return Answer.of(decide(review.request, self._index, self._context(review, phase)))
+        return ReplayedAnswer.of(decide(review.request, self._index, self._context(review, phase)))
 
-    def answer_injected(self, review: Review) -> Answer:
+    def answer_injected(self, review: Review) -> ReplayedAnswer:
         """The validating webhook's answer after what these policies' mutating webhook would have injected."""
         patch = decide(review.request, self._index, self._context(review, Phase.MUTATE)).patch
         if patch:
@@ -115,10 +115,12 @@ class Policies:
         )
 
 
-def changes_of_recorded(review: Review, recorded: Recorded, new: Policies, old: Policies | None) -> Iterator[Change]:
+def changes_of_recorded(
+    review: Review, recorded: Recorded, new: Policies, old: Policies | None
+) -> Iterator[AnswerChange]:
     """What the new policies answer differently from the old ones; without those, from what was recorded."""
     phase = recorded.spotgate.phase
-    before = Answer.recorded(recorded) if old is None else old.answer(review, phase)
+    before = ReplayedAnswer.recorded(recorded) if old is None else old.answer(review, phase)
     after = new.answer(review, phase)
     if after != before and phase is Phase.VALIDATE:
         # What was recorded had gone through the old policies' mutating webhook; now it would be the new ones'.
@@ -126,14 +128,14 @@ def changes_of_recorded(review: Review, recorded: Recorded, new: Policies, old: 
     yield from _change(review, phase, before, after)
 
 
-def changes_of_plain(review: Review, new: Policies, old: Policies) -> Iterator[Change]:
+def changes_of_plain(review: Review, new: Policies, old: Policies) -> Iterator[AnswerChange]:
     """What the new policies answer differently from the old ones, as both webhooks would be asked."""
     yield from _change(review, Phase.MUTATE, old.answer(review, Phase.MUTATE), new.answer(review, Phase.MUTATE))
     yield from _change(review, Phase.VALIDATE, old.answer_injected(review), new.answer_injected(review))
 
 
-def _change(review: Review, phase: Phase, before: Answer, after: Answer) -> Iterator[Change]:
-    change = Change(
+def _change(review: Review, phase: Phase, before: ReplayedAnswer, after: ReplayedAnswer) -> Iterator[AnswerChange]:
+    change = AnswerChange(
         review=review,
         phase=phase,
         before=before.verdict,

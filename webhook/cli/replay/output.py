@@ -14,7 +14,7 @@ from webhook.documents import parse_pointer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from webhook.cli.replay.changes import Change
+    from webhook.cli.replay.changes import AnswerChange
     from webhook.cli.terminal import Line
     from webhook.decision import Verdict
     from webhook.policy.errors import Problem
@@ -28,7 +28,7 @@ _NAMED: Final = 3
 """Reviews with the same change that are named; the others are counted."""
 
 
-def as_json(changes: Sequence[Change], reviews: int, problems: Iterable[Problem]) -> str:
+def as_json(changes: Sequence[AnswerChange], reviews: int, problems: Iterable[Problem]) -> str:
     """Everything, for programs; ``unreadable`` is left out where there is nothing."""
     shown: dict[str, Any] = {"changes": [_as_json(each) for each in changes], "summary": _summary(changes, reviews)}
     if unreadable := [
@@ -38,9 +38,9 @@ def as_json(changes: Sequence[Change], reviews: int, problems: Iterable[Problem]
     return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
 
 
-def as_lines(changes: Sequence[Change], reviews: int) -> Iterator[Line]:
+def as_lines(changes: Sequence[AnswerChange], reviews: int) -> Iterator[Line]:
     """The same for people."""
-    groups: dict[tuple[Any, ...], list[Change]] = {}
+    groups: dict[tuple[Any, ...], list[AnswerChange]] = {}
     for change in changes:
         told = tuple(_told(change))
         groups.setdefault((change.phase, change.before, change.after, told), []).append(change)
@@ -59,7 +59,7 @@ def as_lines(changes: Sequence[Change], reviews: int) -> Iterator[Line]:
     yield [(_totals(changes, reviews), _PLAIN)]
 
 
-def _as_json(change: Change) -> dict[str, Any]:
+def _as_json(change: AnswerChange) -> dict[str, Any]:
     request = change.review.request
     return {
         "file": change.review.file,
@@ -77,7 +77,7 @@ def _as_json(change: Change) -> dict[str, Any]:
     }
 
 
-def _summary(changes: Sequence[Change], reviews: int) -> dict[str, int]:
+def _summary(changes: Sequence[AnswerChange], reviews: int) -> dict[str, int]:
     """How many reviews, and how many changes of each sort; a change may be of several."""
     return {
         "reviews": reviews,
@@ -89,7 +89,7 @@ def _summary(changes: Sequence[Change], reviews: int) -> dict[str, int]:
     }
 
 
-def _told(change: Change) -> Iterator[str]:
+def _told(change: AnswerChange) -> Iterator[str]:
     yield from (f"    - {_finding(each)}" for each in change.gone)
     yield from (f"    + {_finding(each)}" for each in change.new)
     yield from (f"    - {_operation(each)}" for each in change.unpatched)
@@ -110,16 +110,16 @@ def _verdict(before: Verdict, after: Verdict) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
-def _place(change: Change) -> str:
+def _place(change: AnswerChange) -> str:
     return f"{change.review.file}:{change.review.line}"
 
 
-def _names(changes: Sequence[Change]) -> str:
+def _names(changes: Sequence[AnswerChange]) -> str:
     named = ", ".join(f"{_place(each)} {printable(each.review.request.describe())}" for each in changes[:_NAMED])
     return named if len(changes) <= _NAMED else f"{named}, ..."
 
 
-def _totals(changes: Sequence[Change], reviews: int) -> str:
+def _totals(changes: Sequence[AnswerChange], reviews: int) -> str:
     summary = _summary(changes, reviews)
     if not changes:
         return f"{counted(reviews, 'review')}: no change" if reviews else "no review was judged"

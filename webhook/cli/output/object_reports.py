@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final
 from webhook.bundle import policy_kinds
 from webhook.cli.judging.judge import path_of
 from webhook.cli.output.additions import addition_of
-from webhook.cli.output.report import Judged, Patch, PolicyTitle, Result
+from webhook.cli.output.report import ObjectReport, Patch, PolicyTitle, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.explain.timeline import Timeline
-    from webhook.cli.judging import inputs
+    from webhook.cli.explain.timeline import ReclaimTimeline
     from webhook.cli.judging.judge import Judgement
+    from webhook.cli.judging.session import Judgements
     from webhook.manifests.objects import Manifest
 
-Entry = tuple[Judged, Patch | None]
+Entry = tuple[ObjectReport, Patch | None]
 """An object, and what the webhook would change in it."""
 
 TEAM: Final = "team"
@@ -27,20 +27,19 @@ PART_OF: Final = "app.kubernetes.io/part-of"
 NOBODY: Final = "(none)"
 
 
-def entries(judged: inputs.Judged) -> list[Entry]:
+def object_reports(judged: Judgements) -> list[Entry]:
     """One for each object."""
     return [
         (_judged(manifest, judgement, judged), _patch(manifest, judgement)) for manifest, judgement in judged.objects
     ]
 
 
-def titles(bundle: Bundle) -> Iterator[PolicyTitle]:
+def policy_titles(bundle: Bundle) -> Iterator[PolicyTitle]:
     """The bundle's policies, its facts left out."""
     for policy in bundle.documents:
         if policy.is_policy:
             about = inspect.cleandoc(policy_kinds()[policy.kind].spec.__doc__ or "")
-            enforcement = str(policy.spec.enforcement)
-            yield PolicyTitle(name=policy.name, kind=policy.kind, enforcement=enforcement, about=about)
+            yield PolicyTitle(name=policy.name, kind=policy.kind, about=about)
 
 
 def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:
@@ -56,9 +55,9 @@ def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], name
     return labels.get(PART_OF) or namespace or NOBODY
 
 
-def _judged(manifest: Manifest, judgement: Judgement, judged: inputs.Judged) -> Judged:
+def _judged(manifest: Manifest, judgement: Judgement, judged: Judgements) -> ObjectReport:
     namespace = judgement.namespace
-    return Judged(
+    return ObjectReport(
         file=manifest.file,
         line=manifest.line,
         kind=manifest.kind,
@@ -92,14 +91,14 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
         )
 
 
-def _cut_off(judgement: Judgement, judged: inputs.Judged) -> Iterator[Timeline]:
-    if judgement.traced is None:
+def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
+    if judgement.trace is None:
         return
     from webhook.cli.explain.reclaims import reclaims  # noqa: PLC0415 - only where they are drawn
-    from webhook.cli.explain.timeline import Timeline  # noqa: PLC0415
+    from webhook.cli.explain.timeline import ReclaimTimeline  # noqa: PLC0415
 
-    for each in reclaims(judgement.traced, judged.bundle, judged.view):
-        if isinstance(each, Timeline) and not each.fits:
+    for each in reclaims(judgement.trace, judged.bundle, judged.view):
+        if isinstance(each, ReclaimTimeline) and not each.fits:
             yield each
 
 

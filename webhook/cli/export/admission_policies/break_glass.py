@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.break_glass import FIELD
-from webhook.cli.export.vap_cel import names, quoted
-from webhook.cli.export.vap_matching import JSON, Part, as_rule, merged
+from webhook.cli.export.admission_policies.matching import JSON, Part, as_rule, merged
+from webhook.cli.export.cel import names, quoted
 from webhook.policy.terms import BREAK_GLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.export.vap_matching import Source
+    from webhook.cli.export.admission_policies.matching import ExportedPolicy
 
 _WRITES: Final = ("CREATE", "UPDATE")
 _OF_CONTROLLERS: Final = (
@@ -22,14 +22,14 @@ _OF_CONTROLLERS: Final = (
 )
 
 
-def parts(source: Source) -> Iterator[Part]:
+def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """Yield the one part, if the policy has ``breakGlass``. Groups that any other policy names may write it, too."""
-    if not source.policy.break_glass:
+    if not exported.policy.break_glass:
         return
-    source.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")
-    globs = dict.fromkeys(glob for each in source.bundle.policies for glob in each.break_glass.patterns)
+    exported.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")
+    globs = dict.fromkeys(glob for each in exported.bundle.policies for glob in each.break_glass.patterns)
     rules: list[JSON] = []
-    for rule in source.policy.rules:
+    for rule in exported.policy.rules:
         resources = tuple(path for path in rule.resources if "/" not in path)
         if resources:
             narrow = msgspec.structs.replace(rule, resources=resources, operations=_WRITES)
@@ -44,7 +44,7 @@ def parts(source: Source) -> Iterator[Part]:
     yield Part(
         name="break-glass",
         rules=merged(rules),
-        outcome=source.policy.enforcement,
+        outcome=exported.policy.enforcement,
         conditions={"spotgate.dev/no-copies": _OF_CONTROLLERS},
         validations=[
             {

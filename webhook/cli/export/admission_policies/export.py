@@ -9,9 +9,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import policy_kinds
-from webhook.cli.export import vap_break_glass, vap_labels, vap_validation
-from webhook.cli.export.vap_cel import with_items
-from webhook.cli.export.vap_matching import JSON, Source
+from webhook.cli.export.admission_policies import break_glass, labels, validation
+from webhook.cli.export.admission_policies.matching import JSON, ExportedPolicy
+from webhook.cli.export.cel import with_items
 from webhook.decision import Outcome
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from datetime import date
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.vap_matching import Part
+    from webhook.cli.export.admission_policies.matching import Part
     from webhook.policy.errors import Problem
 
-_PARTS: Final[Mapping[str, Callable[[Source], Iterator[Part]]]] = {
-    "ReservedLabels": vap_labels.parts,
-    "Validation": vap_validation.parts,
+_PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
+    "ReservedLabels": labels.parts,
+    "Validation": validation.parts,
 }
 """The kinds that Kubernetes can be told; of the others, `PolicyKind.not_exported` says why not."""
 _ACTIONS: Final = {Outcome.DENY: "Deny", Outcome.WARN: "Warn", Outcome.AUDIT: "Audit"}
@@ -40,36 +40,36 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
         today: exemptions that have ended are not exported.
     """
     documents = {each.name: each for each in bundle.documents if each.is_policy}
-    exported: list[JSON] = []
+    printed: list[JSON] = []
     left_out: list[Problem] = []
     for policy in sorted(bundle.policies, key=lambda each: (each.kind, each.name)):
-        source = Source(bundle, policy, documents[policy.name], today)
+        exported = ExportedPolicy(bundle, policy, documents[policy.name], today)
         if policy.kind in _PARTS:
-            source.leave_out_system_namespaces()
-            for part in chain(_PARTS[policy.kind](source), vap_break_glass.parts(source)):
-                exported += _documents(source, part)
+            exported.leave_out_system_namespaces()
+            for part in chain(_PARTS[policy.kind](exported), break_glass.parts(exported)):
+                printed += _documents(exported, part)
         else:
-            source.left_out = []  # nor are its exemptions
-            source.leave_out((), f"not exported: {policy_kinds()[policy.kind].not_exported}")
-        left_out += source.left_out
-    return exported, left_out
+            exported.left_out = []  # nor are its exemptions
+            exported.leave_out((), f"not exported: {policy_kinds()[policy.kind].not_exported}")
+        left_out += exported.left_out
+    return printed, left_out
 
 
-def _documents(source: Source, part: Part) -> Iterator[JSON]:
+def _documents(exported: ExportedPolicy, part: Part) -> Iterator[JSON]:
     if not part.validations:
         return
-    conditions = source.conditions(part)
+    conditions = exported.conditions(part)
     if len(conditions) > _CONDITIONS_AT_MOST:
         at_most = f"Kubernetes takes {_CONDITIONS_AT_MOST} at most"
-        source.leave_out((), f"{part.name}: not exported: {len(conditions)} match conditions, and {at_most}")
+        exported.leave_out((), f"{part.name}: not exported: {len(conditions)} match conditions, and {at_most}")
         return
     metadata = {
-        "name": f"{source.policy.name}.{part.name}.spotgate.dev",
+        "name": f"{exported.policy.name}.{part.name}.spotgate.dev",
         "labels": {"app.kubernetes.io/name": "spotgate", "app.kubernetes.io/component": "exported-policy"},
     }
     spec: JSON = {
         "failurePolicy": "Fail",
-        "matchConstraints": source.constraints(part),
+        "matchConstraints": exported.constraints(part),
         "matchConditions": with_items(conditions),
         "variables": with_items(part.variables),
         "validations": part.validations,

@@ -50,7 +50,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     index: int = 0
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class FunctionResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One result, as the specification of KRM functions names its parts.
 
     Attributes:
@@ -66,7 +66,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     tags: dict[str, str] = {}
 
 
-class Report:
+class FunctionResults:
     """Collects results.
 
     Args:
@@ -80,7 +80,7 @@ class Report:
     """
 
     def __init__(self, document: Document, resources: dict[str, Any], fail_on: Outcome) -> None:
-        self.results: list[Result] = []
+        self.results: list[FunctionResult] = []
         self.lines: list[str] = []
         self.failed = False
         self._document = document
@@ -94,7 +94,7 @@ class Report:
             for operation in judgement.patch:
                 addition = addition_of(operation, len(manifest.path))
                 self.results.append(
-                    Result(
+                    FunctionResult(
                         message=f"{what} {addition.field}",
                         severity="info",
                         resource_ref=_reference(manifest),
@@ -112,7 +112,7 @@ class Report:
                 self.failed |= fails
                 text = [finding.reason, finding.detail, finding.fix and f"Fix: {finding.fix}"]
                 self.results.append(
-                    Result(
+                    FunctionResult(
                         message="\n".join(filter(None, text)),
                         severity="error" if fails else "warning" if finding.outcome is Outcome.WARN else "info",
                         resource_ref=_reference(manifest),
@@ -133,7 +133,7 @@ class Report:
         for problem in sorted(problems):
             file = self._file_at(problem.line) if problem.file == self._document.file else None
             said = f"{problem.field}: {problem.text}" if problem.field else problem.text
-            self.results.append(Result(message=said if file else str(problem), severity="error", file=file))
+            self.results.append(FunctionResult(message=said if file else str(problem), severity="error", file=file))
             self._say(f"{file.path}: {said}" if file else str(problem), 0)
 
     def _say(self, line: str, indent: int) -> None:

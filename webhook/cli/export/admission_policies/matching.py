@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.export.asked import asked_of
+from webhook.cli.export.cel import literal, names, quoted, selects
 from webhook.cli.export.configurations import NO_MIRROR_PODS, without_system_namespaces
-from webhook.cli.export.vap_cel import literal, names, quoted, selects
+from webhook.cli.export.matched_resources import matched_resources
 from webhook.context import Phase
 from webhook.decision import Outcome
 from webhook.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
@@ -66,7 +66,7 @@ class Part:
     guards_namespaces: bool = False
 
 
-class Source:
+class ExportedPolicy:
     """One policy of a bundle, to be exported.
 
     Attributes:
@@ -133,7 +133,7 @@ class Source:
 
     def _match_policy(self, part: Part) -> str:
         """`Exact` where the webhook is shown versions that the rules don't name, as they are, for another policy."""
-        asked = asked_of(self.bundle, Phase.VALIDATE).items()
+        asked = matched_resources(self.bundle, Phase.VALIDATE).items()
         for rule in part.rules:
             groups, versions = set(rule["apiGroups"]), set(rule["apiVersions"])
             for (group, path), of_it in asked if "*" not in versions else ():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Asked:
+class MatchedResource:
     """What policies ask of one resource.
 
     Attributes:
@@ -36,20 +36,20 @@ class Asked:
 
 Key = tuple[str, str]
 """API group and resource, or resource/subresource."""
-Resources = dict[Key, Asked]
+MatchedResources = dict[Key, MatchedResource]
 
 
-def asked_of(bundle: Bundle, phase: Phase) -> Resources:
+def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
     """Return what the policies look at in this phase.
 
     Pod templates are only judged where they are written: they are mutated as the Pods they become.
     """
-    found: Resources = {}
+    found: MatchedResources = {}
     for operation, group, path in sorted(_named(bundle)):
         route = bundle.index.route(phase, _request(operation, group, path))
         if route is None or not (route.direct or phase == "validate"):
             continue
-        asked = found.setdefault((group, path), Asked())
+        asked = found.setdefault((group, path), MatchedResource())
         asked.operations.add(operation)
         asked.versions.update(_versions(route.direct, operation, group, path))
         asked.direct.update((policy.name, policy) for policy in route.direct)
@@ -89,7 +89,7 @@ def _versions(policies: Iterable[Policy], operation: str, group: str, path: str)
                 yield from rule.api_versions
 
 
-def as_rules(resources: Mapping[Key, Asked], *, scope: str = "") -> list[dict[str, Any]]:
+def as_rules(resources: Mapping[Key, MatchedResource], *, scope: str = "") -> list[dict[str, Any]]:
     """Return the rules of a webhook for these resources.
 
     Those of one group that are asked alike share a rule; it must not name `pods/exec` beside `pods/*`.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.cli.export.vap_cel import Fields, literal, names, quoted, segments, selects
-from webhook.cli.export.vap_matching import JSON, Part, as_rule, exemption, merged
+from webhook.cli.export.admission_policies.matching import JSON, Part, as_rule, exemption, merged
+from webhook.cli.export.cel import Fields, literal, names, quoted, segments, selects
 from webhook.globs import Globs
 from webhook.rules.protocol import ResourceRule
 from webhook.rules.reserved_labels.own import PODS
@@ -18,7 +18,7 @@ from webhook.rules.reserved_labels.own import PODS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.export.vap_matching import Source
+    from webhook.cli.export.admission_policies.matching import ExportedPolicy
     from webhook.rules.reserved_labels.rule import ReservedLabels
 
 _WRITES: Final = ("CREATE", "UPDATE")
@@ -36,56 +36,56 @@ _Group = dict[tuple[_Place, ...], list[tuple[str, JSON]]]
 """Places -> the resources that have them, each with its rule."""
 
 
-def parts(source: Source) -> Iterator[Part]:
+def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """Own labels of objects, then those of pod templates."""
-    source.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
+    exported.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
     own: _Group = {}
     namespaces: _Group = {}
-    for rule in source.policy.rules:
+    for rule in exported.policy.rules:
         for group in rule.api_groups:
             for path in rule.resources:
                 of_namespaces = (group, path.partition("/")[0]) == ("", "namespaces")
-                _add(source, namespaces if of_namespaces else own, rule, group, path)
-    if namespaces and (globs := [g for p in source.bundle.providers.values() for g in p.system_namespaces.patterns]):
+                _add(exported, namespaces if of_namespaces else own, rule, group, path)
+    if namespaces and (globs := [g for p in exported.bundle.providers.values() for g in p.system_namespaces.patterns]):
         why = f"names of namespaces in {', '.join(globs)} are let through: Kubernetes can't be told whose cluster it is"
-        source.leave_out((), why)
+        exported.leave_out((), why)
     for groups in (own, namespaces):
         for places, of in groups.items():
-            part = _part(source, of[0][0], places, [rule for _, rule in of], template=False)
+            part = _part(exported, of[0][0], places, [rule for _, rule in of], template=False)
             yield replace(part, guards_namespaces=groups is namespaces)
-    if not source.policy.judges_templates():
+    if not exported.policy.judges_templates():
         return
     templates: _Group = {}
-    allowed = _allowed(source, PODS)
-    for workload in source.bundle.index.workloads.values():
+    allowed = _allowed(exported, PODS)
+    for workload in exported.bundle.index.workloads.values():
         of_it = tuple(_Place(f"{path.text}.{_OWN_LABELS}", allowed) for path in workload.paths)
         name = f"templates.{workload.resource}" + (f".{workload.group}" if workload.group else "")
         written = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=_WRITES)
         templates.setdefault(of_it, []).append((name, as_rule(written)))
     for places, of in templates.items():
-        yield _part(source, of[0][0], places, [rule for _, rule in of], template=True)
+        yield _part(exported, of[0][0], places, [rule for _, rule in of], template=True)
 
 
-def _add(source: Source, own: _Group, rule: ResourceRule, group: str, path: str) -> None:
+def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, path: str) -> None:
     """One resource of one rule."""
     resource, _, subresource = path.partition("/")
     operations = tuple(each for each in _WRITES if {each, "*"} & set(rule.operations))
     if group == "*":
         why = f"{path} of all API groups: where labels are depends on the resource; name the groups"
-        source.leave_out(("match", "resourceRules"), why)
+        exported.leave_out(("match", "resourceRules"), why)
         return
     if not operations:
         return
-    places = tuple(_places(source, group, resource))
+    places = tuple(_places(exported, group, resource))
     named = ".".join(filter(None, (resource, subresource.replace("*", "all"), group)))
     narrow = msgspec.structs.replace(rule, api_groups=(group,), resources=(path,), operations=operations)
     own.setdefault(places, []).append((named, as_rule(narrow)))
 
 
-def _places(source: Source, group: str, resource: str) -> Iterator[_Place]:
+def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Place]:
     """Where objects of a resource have labels, beside their pod templates."""
-    index = source.bundle.index
-    allowed = _allowed(source, resource)
+    index = exported.bundle.index
+    allowed = _allowed(exported, resource)
     yield _Place(_OWN_LABELS, allowed)
     if (group, resource) == ("", PODS):
         return
@@ -95,20 +95,22 @@ def _places(source: Source, group: str, resource: str) -> Iterator[_Place]:
             if query.plain and len(queries) == 1:
                 yield _Place(text, allowed)
             else:
-                source.leave_out((), f"labels that {resource} of {group} give their nodes: {text} is no plain field")
+                exported.leave_out((), f"labels that {resource} of {group} give their nodes: {text} is no plain field")
     workload = index.workloads.get((group, resource))
     for carried in workload.labels if workload is not None else ():
-        yield _Place(carried.path.text, _allowed(source, carried.resource))
+        yield _Place(carried.path.text, _allowed(exported, carried.resource))
 
 
-def _allowed(source: Source, resource: str) -> tuple[str, ...]:
+def _allowed(exported: ExportedPolicy, resource: str) -> tuple[str, ...]:
     """The globs of keys that may be set on a resource."""
-    allowed = cast("ReservedLabels", source.policy.validator).allowed
+    allowed = cast("ReservedLabels", exported.policy.validator).allowed
     of = PODS if resource == "bindings" else resource
     return allowed[of].patterns if of in allowed else ()
 
 
-def _part(source: Source, name: str, places: tuple[_Place, ...], rules: list[JSON], *, template: bool) -> Part:
+def _part(
+    exported: ExportedPolicy, name: str, places: tuple[_Place, ...], rules: list[JSON], *, template: bool
+) -> Part:
     fields = Fields()
     added: dict[str, str] = {}
     validations: list[JSON] = []
@@ -118,47 +120,47 @@ def _part(source: Source, name: str, places: tuple[_Place, ...], rules: list[JSO
         try:
             labels, before = fields.maps(path), fields.maps(path, old=True)
         except ValueError as error:
-            source.leave_out((), f"labels at {place.field}: {error}")
+            exported.leave_out((), f"labels at {place.field}: {error}")
             continue
-        added[f"labels{of}"] = labels + (_of_subjects(source) if template else "")
+        added[f"labels{of}"] = labels + (_of_subjects(exported) if template else "")
         added[f"before{of}"] = before
-        wrong = f"each.filter(key, {_wrong(source, place, of)})"
+        wrong = f"each.filter(key, {_wrong(exported, place, of)})"
         added[f"added{of}"] = f"variables.labels{of}.map(each, {wrong}).filter(keys, keys.size() > 0)"
-        validations.append(_validation(source, place, f"variables.added{of}"))
+        validations.append(_validation(exported, place, f"variables.added{of}"))
     return Part(
         name=name,
         rules=merged(rules),
-        outcome=source.policy.enforcement,
+        outcome=exported.policy.enforcement,
         validations=validations,
         variables={**fields.variables, **added},
         template_labels=None if template else "",
     )
 
 
-def _of_subjects(source: Source) -> str:
+def _of_subjects(exported: ExportedPolicy) -> str:
     """Of pod templates only those that are selected, and not exempt, by their labels."""
-    selector = source.spec.match.object_selector
+    selector = exported.spec.match.object_selector
     tests = [f"({selects(selector, 'each')})"] if selector is not None else []
-    tests += [f"!({exemption(spec, 'each')})" for spec in source.exempt if spec.object_selector is not None]
+    tests += [f"!({exemption(spec, 'each')})" for spec in exported.exempt if spec.object_selector is not None]
     return f".filter(each, {' && '.join(tests)})" if tests else ""
 
 
-def _wrong(source: Source, place: _Place, of: str) -> str:
+def _wrong(exported: ExportedPolicy, place: _Place, of: str) -> str:
     """Is the label reserved, not allowed, and not the same before?"""
-    domains = "|".join(map(re.escape, source.spec.domains))
+    domains = "|".join(map(re.escape, exported.spec.domains))
     tests = [f"key.matches({quoted(f'^([^/]*[.])?({domains})/')})"]
     tests += [f"!({names('key', place.allowed)})"] if place.allowed else []
     tests.append(f"!variables.before{of}.exists(before, before[?key].orValue(null) == each[key])")
     return " && ".join(tests)
 
 
-def _validation(source: Source, place: _Place, added: str) -> JSON:
-    domains = ", ".join(source.spec.domains)
+def _validation(exported: ExportedPolicy, place: _Place, added: str) -> JSON:
+    domains = ", ".join(exported.spec.domains)
     key = f"{added}[0].min()"
     says = f"'label ' + {key} + {quoted(f' is in a reserved domain ({domains}), at {place.field}: ')}"
     rest = "remove it, or use a domain of your own"
     allowed = Globs(place.allowed)
-    hints = {each: f"did you mean {meant}?" for each, meant in source.spec.hints.items() if allowed.match(meant)}
+    hints = {each: f"did you mean {meant}?" for each, meant in exported.spec.hints.items() if allowed.match(meant)}
     hint = f"{literal(hints)}[?{key}].orValue({quoted(rest)})" if hints else quoted(rest)
     return {
         "expression": f"{added}.size() == 0",

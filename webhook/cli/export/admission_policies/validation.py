@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted, without_strings
-from webhook.cli.export.vap_cel import literal
-from webhook.cli.export.vap_matching import JSON, OWN, Part, as_rule
+from webhook.cli.export.admission_policies.matching import JSON, OWN, Part, as_rule
+from webhook.cli.export.cel import literal
 from webhook.rules.protocol import ResourceRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.cli.export.vap_matching import Source
+    from webhook.cli.export.admission_policies.matching import ExportedPolicy
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch"})
 _ON_TEMPLATES: Final = {
@@ -25,28 +25,28 @@ _ON_TEMPLATES: Final = {
 _NAME: Final = re.compile(
     rf"(?!{re.escape(OWN)})([a-z0-9.-]*[a-z0-9]/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
 )
-"""What a match condition may be called, beside those that `webhook.cli.export.vap_matching` adds."""
+"""What a match condition may be called, beside those that `webhook.cli.export.admission_policies.matching` adds."""
 
 
-def parts(source: Source) -> Iterator[Part]:
+def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """The objects that it names, then the pod templates."""
-    export = _Export(source)
-    for number, each in enumerate(source.spec.match_conditions):
+    export = _Export(exported)
+    for number, each in enumerate(exported.spec.match_conditions):
         if why_not := export.why_not(each.expression):
-            source.leave_out(("matchConditions", number), f"not exported, and so nothing of the policy is: {why_not}")
+            exported.leave_out(("matchConditions", number), f"not exported, and so nothing of the policy is: {why_not}")
             return
     kept = list(export.kept())
     if not kept:
         return
-    yield export.part("objects", [as_rule(each) for each in source.policy.rules], kept, {})
-    if source.policy.judges_templates():
+    yield export.part("objects", [as_rule(each) for each in exported.policy.rules], kept, {})
+    if exported.policy.judges_templates():
         yield from export.of_templates(kept)
 
 
 class _Export:
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.spec = source.spec
+    def __init__(self, exported: ExportedPolicy) -> None:
+        self.exported = exported
+        self.spec = exported.spec
         self.variables: dict[str, str] = {}
         self.foreign: dict[str, str] = {}
         for each in self.spec.variables:
@@ -66,7 +66,7 @@ class _Export:
         """The validations that need no look-up, in the policy's own words."""
         for number, each in enumerate(self.spec.validations):
             if why_not := self.why_not(each.expression):
-                self.source.leave_out(("validations", number), f"not exported: {why_not}")
+                self.exported.leave_out(("validations", number), f"not exported: {why_not}")
                 continue
             written: JSON = {"expression": each.expression.strip()}
             if each.message.strip():
@@ -94,7 +94,7 @@ class _Export:
         return Part(
             name=name,
             rules=rules,
-            outcome=self.source.policy.enforcement,
+            outcome=self.exported.policy.enforcement,
             validations=[_written(each, inside, guard) for each in validations],
             variables=variables,
             conditions=conditions,
@@ -110,18 +110,18 @@ class _Export:
         ]
         if any(map(_names_more, expressions)):
             why = "pod templates: it reads more of `object` or `request` than a template and a Pod have in common"
-            self.source.leave_out((), why)
+            self.exported.leave_out((), why)
             return
         places: dict[str, list[tuple[str, str]]] = {}
         others = []
-        for workload in self.source.bundle.index.workloads.values():
+        for workload in self.exported.bundle.index.workloads.values():
             paths = [each.text for each in workload.paths]
             if workload.group in _BUILT_IN and len(paths) == 1 and not set("*[") & set(paths[0]):
                 places.setdefault(paths[0], []).append((workload.group, workload.resource))
             else:
                 others.append(workload.resource)
         if others:
-            self.source.leave_out((), f"pod templates of {', '.join(others)}: they may lack what every Pod has")
+            self.exported.leave_out((), f"pod templates of {', '.join(others)}: they may lack what every Pod has")
         for path, resources in places.items():
             template, old = f"object.{path}", f"oldObject.{path}"
             by_group: dict[str, list[str]] = {}

@@ -1,0 +1,1 @@
+"""Policies as ValidatingAdmissionPolicies, which hold while the webhook is down."""

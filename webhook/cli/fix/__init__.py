@@ -1,0 +1,1 @@
+"""Patches of the webhook, written into manifest files."""

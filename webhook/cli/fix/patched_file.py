@@ -1,0 +1,124 @@
+"""A manifest file with the patches of its objects in it: comments, quotes, order and line ends stay."""
+
+from __future__ import annotations
+
+import codecs
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.cli.fix.diff import unified
+from webhook.cli.output.writing import write_whole
+from webhook.cli.terminal import plain
+from webhook.documents import DocumentError, read_documents
+from webhook.documents.edit import EditError, edited
+from webhook.patch import apply_json
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from webhook.cli.judging.judge import Judgement
+    from webhook.documents import Document, JSONValue
+    from webhook.manifests.objects import Manifest
+
+_CHANGED_SINCE: Final = "was changed by somebody else meanwhile; try again"
+_MISREAD: Final = (
+    "can't be changed in place: with what would be added, the text would be read in another way; change it by hand, "
+    "as check shows it"
+)
+_UNLINK: Final = "make it a file of its own: copy it, and move the copy over it"
+
+
+class ProblemError(Exception):
+    """A file that can't be changed, and why."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: bool, shows: bool) -> None:
+    """Write the patches into a file, or print what would be written.
+
+    Args:
+        file: the file.
+        objects: its objects that have a patch.
+        writes: write the file.
+        shows: print a diff.
+
+    Raises:
+        ProblemError: the file can't be read, changed in place or written.
+    """
+    try:
+        if Path(file).is_fifo():  # and empty by now
+            raise ProblemError(Problem(file, 0, 0, "", "can't be written: it is a pipe; save it as a file first"))
+        if writes and (names := Path(file).stat().st_nlink) > 1:
+            text = f"can't be written: it has {names} names (hard links), and the others may not be meant; {_UNLINK}"
+            raise ProblemError(Problem(file, 0, 0, "", text))
+        before = Path(file).read_bytes()
+        after = _patched(before, file, objects)
+        if writes:
+            write_whole(Path(file), after)
+    except OSError as error:
+        raise ProblemError(Problem(file, 0, 0, "", f"can't be written: {error.strerror or error}")) from None
+    if shows:
+        print(unified(file, before.decode(), after.decode()), end="")
+    else:
+        print(plain([[(f"{file}: {'changed' if writes else 'would be changed'}", "")]]))
+
+
+def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) -> bytes:
+    """Return the content of the file with the patches of its objects in it.
+
+    Raises:
+        ProblemError: it can't be changed in place.
+    """
+    wanted = _wanted(objects)
+    try:
+        documents = read_documents(data, file)
+    except DocumentError:
+        raise ProblemError(Problem(file, 0, 0, "", _CHANGED_SINCE)) from None
+    text = data.decode("utf-8-sig")
+    ended = text if text.endswith("\n") else f"{text}\n"  # as it was read
+    for document, value in reversed(wanted):
+        end = document.begin + len(document.source)
+        if ended[document.begin : end] != document.source:
+            raise ProblemError(Problem(file, 0, 0, "", _CHANGED_SINCE))
+        try:
+            new = edited(document.source, document.value, value)
+        except EditError as error:
+            problem = f"can't be changed in place: {error.problem}; {error.fix}"
+            raise ProblemError(Problem(file, document.line + error.line, 1, "", problem)) from None
+        ended = ended[: document.begin] + new + ended[end:]
+    result = ended if text.endswith("\n") else ended.removesuffix("\n")
+    bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+    after = bom + result.encode()
+    _verify(after, documents, file, wanted)
+    return after
+
+
+def _wanted(objects: list[tuple[Manifest, Judgement]]) -> list[tuple[Document, JSONValue]]:
+    """Return each document with a patched object, in order, and the value that it is to have."""
+    wanted: dict[int, tuple[Document, Any]] = {}
+    for manifest, judgement in objects:
+        document = manifest.document
+        _, value = wanted.setdefault(document.begin, (document, deepcopy(document.value)))
+        apply_json(judgement.patch, value)
+    return list(wanted.values())
+
+
+def _verify(after: bytes, before: list[Document], file: str, wanted: list[tuple[Document, JSONValue]]) -> None:
+    """Read the new content, and compare every document of it with the value that it is to have.
+
+    Raises:
+        ProblemError: one of them is different.
+    """
+    becomes = {document.begin: value for document, value in wanted}
+    values = [becomes.get(document.begin, document.value) for document in before]
+    try:
+        found = [document.value for document in read_documents(after, file)]
+    except DocumentError:
+        found = []
+    if found != values:
+        # Those that come out right are not the reason.
+        wrong = [document for document, value in wanted if value not in found] or [document for document, _ in wanted]
+        raise ProblemError(Problem(file, wrong[0].line, 1, "", _MISREAD))
