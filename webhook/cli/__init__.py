@@ -1,4 +1,4 @@
-"""``spotgate``, and ``kubectl spotgate``: one module per command, imported when that command runs."""
+"""The command line ``spotgate``, or ``kubectl spotgate``. The module of a command is imported when it runs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ COMMANDS: Final = {
     "export": "print policies as ValidatingAdmissionPolicies, which hold without the webhook",
 }
 _INTERRUPTED: Final = 130
-"""What shells give for a program that Ctrl-C ended."""
+"""The exit code that shells give to a program that Ctrl-C ended."""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """As wide as the texts are."""
+    """Formats help as wide as the texts are."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30, width=100)
@@ -99,7 +99,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _module(command: str) -> ModuleType:
-    """The module of a command. Importing takes most of the time that judging one file does."""
+    """Import the module of a command, which takes most of the time of judging one file."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes longer than judging a file
     gc.disable()  # what is imported stays: looking for garbage among it, now and at the end, is a seventh of the time
     try:
@@ -110,7 +110,7 @@ def _module(command: str) -> ModuleType:
 
 
 def _no_command(program: str) -> argparse.ArgumentParser:
-    """The parser for everything that comes before a command, or is none."""
+    """Build the parser for a command line without a known command."""
     parser = argparse.ArgumentParser(
         prog=program,
         usage=f"{program} [-h] [--version] COMMAND ...",

@@ -1,18 +1,18 @@
-"""How a command ends."""
+"""Exit codes of the commands, and the error that ends one."""
 
 from __future__ import annotations
 
 from typing import Final
 
 FINE: Final = 0
-"""Nothing was found at or above what fails."""
+"""No findings that fail the run."""
 
 FOUND: Final = 1
-"""Findings at or above what fails."""
+"""Findings that fail the run."""
 
 CANNOT_JUDGE: Final = 2
 """Unreadable input or state, an invalid policy, a wrong command line."""
 
 
 class CannotJudgeError(Exception):
-    """The command can't go on. The text is for standard error, ``file:line:column: ...`` on each line."""
+    """An error that ends the command. Its text is for standard error, each line ``file:line:column: ...``."""

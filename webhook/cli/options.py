@@ -1,4 +1,4 @@
-"""Flags that several commands have, and what they stand for."""
+"""Flags that several commands have."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def add_operation(parser: argparse.ArgumentParser) -> None:
-    """``--operation`` and ``--against``, for commands that can judge more than a CREATE."""
-    asked = parser.add_mutually_exclusive_group()
-    asked.add_argument(
+    """Add ``--operation`` and ``--against``, for commands that can judge more than a CREATE."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
         "--operation",
         choices=("CREATE", "UPDATE", "DELETE"),
         help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
     )
-    asked.add_argument(
+    either.add_argument(
         "--against",
         metavar="REF",
         help="what merging the branch does: UPDATE of objects that Git has where it left REF, CREATE of others, DELETE "
@@ -42,7 +42,7 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rendered(parser: argparse.ArgumentParser) -> None:
-    """``--kustomize``, ``--helm``, ``--helm-values``, for commands that write no manifests."""
+    """Add ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
     rendered = parser.add_argument_group("what other programs render; they are to be installed")
     rendered.add_argument(
         "--kustomize",
@@ -68,7 +68,7 @@ def add_rendered(parser: argparse.ArgumentParser) -> None:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Which objects, against which cluster, asked for by whom. `take_project_file` completes what is given."""
+    """Add the flags of a judging session: objects, cluster, user. `take_project_file` completes their values."""
     parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders; - is standard input")
     parser.add_argument(
         "--ignore",
@@ -118,7 +118,7 @@ def _glob(text: str) -> str:
 
 
 def add_policies(parser: argparse.ArgumentParser) -> None:
-    """``--policies PATH``, which can be given again."""
+    """Add ``--policies PATH``, which can be given again."""
     parser.add_argument(
         "--policies",
         metavar="PATH",
@@ -130,7 +130,7 @@ def add_policies(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
-    """``--kubernetes-version 1.34``."""
+    """Add ``--kubernetes-version VERSION``."""
     parser.add_argument(
         "--kubernetes-version",
         metavar="VERSION",
@@ -141,10 +141,10 @@ def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
 
 
 def resource_name(text: str) -> str:
-    """The name of a Service or namespace.
+    """Return the name of a Service or namespace.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: the text is no such name.
     """
     if not _NAME.fullmatch(text):
         problem = f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'"
@@ -153,10 +153,10 @@ def resource_name(text: str) -> str:
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:
-    """What `parse_version` makes of it.
+    """Parse a Kubernetes version into (major, minor).
 
     Raises:
-        argparse.ArgumentTypeError: it is no version.
+        argparse.ArgumentTypeError: the text is no version.
     """
     try:
         return parse_version(text)
@@ -165,10 +165,10 @@ def kubernetes_version(text: str) -> tuple[int, int]:
 
 
 def read_policies(paths: Sequence[Path], *, own_namespace: str = "") -> Bundle:
-    """The bundle in these files and folders; none: the shipped one. Standard error says what in it has no effect.
+    """Load the policies in these files and folders, or the shipped ones, and warn of those without effect.
 
     Raises:
-        CannotJudgeError: everything that is wrong with them.
+        CannotJudgeError: a policy is invalid; the text lists all mistakes.
     """
     try:
         bundle = load_bundle(paths, own_namespace=own_namespace)

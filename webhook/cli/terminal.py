@@ -1,4 +1,4 @@
-"""Lines of text in styles: in colour on a terminal that wants it, else plain."""
+"""Printing of styled lines: in colour on a terminal that wants it, else plain."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Line = list[tuple[str, str]]
-"""Pieces of text, each with its style in rich's words; empty: none."""
+"""Pieces of text, each with a style of rich; an empty style is plain."""
 
 
 def show(lines: Iterable[Line]) -> None:
-    """Print them."""
+    """Print the lines, in colour on a terminal that wants it."""
     if in_colour():
         show_in_colour(lines)
     else:
@@ -22,12 +22,12 @@ def show(lines: Iterable[Line]) -> None:
 
 
 def in_colour() -> bool:
-    """Is standard output a terminal that wants colours?"""
+    """Return whether standard output is a terminal that wants colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def show_in_colour(lines: Iterable[Line]) -> None:
-    """Print them with their styles."""
+    """Print the lines with their styles."""
     from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
     from rich.text import Text  # noqa: PLC0415
 
@@ -37,12 +37,12 @@ def show_in_colour(lines: Iterable[Line]) -> None:
 
 
 def complain(*texts: str) -> None:
-    """Print on standard error what is wrong, each text in one plain line."""
+    """Print problems on standard error, each in one plain line."""
     print(plain([(text, "")] for text in texts), file=sys.stderr)
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """The same without styles, and without spaces at line ends.
+    """Return the lines as text without styles, and without spaces at line ends.
 
     GitHub's runner takes a line of a log for a command where it begins with ``::``, spaces aside. None of ours does,
     but the name of a file, or a text in a manifest, may.
@@ -52,10 +52,10 @@ def plain(lines: Iterable[Line]) -> str:
 
 
 def printable(text: str) -> str:
-    """Without control characters: a manifest must not steer the terminal it is shown on."""
+    """Replace control characters by spaces: a manifest must not steer the terminal that it is shown on."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things: 1 object, 2 objects."""
+    """Return a number of things in words: 1 object, 2 objects."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

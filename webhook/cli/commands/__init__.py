@@ -1,1 +1,1 @@
-"""The commands: a module each, which declares the flags and turns what comes of them into an exit code."""
+"""The commands: a module for each, which declares its flags, prints its results and returns the exit code."""

@@ -1,4 +1,4 @@
-"""``spotgate explain``: why each policy acts on an object or does not, or what a finding means."""
+"""``spotgate explain``: show why each policy acts on an object or does not, or what a finding means."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Judge with a trace, and show it; or show what a finding means."""
+    """Judge with a trace and show it, or show what a finding means."""
     if finding := named_finding(options.paths):
         show_finding(finding)
         return FINE

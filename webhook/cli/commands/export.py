@@ -1,4 +1,4 @@
-"""``spotgate export vap``: policies as Kubernetes' own."""
+"""``spotgate export vap``: print policies as ValidatingAdmissionPolicies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Print them."""
+    """Print the policies that are exported, and say what is left out."""
     bundle = read_policies(options.policies, own_namespace=options.namespace)
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))

@@ -1,4 +1,4 @@
-"""``spotgate new KIND``: an example of a policy file to begin with."""
+"""``spotgate new KIND``: print an example of a policy file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Print it."""
+    """Print the example."""
     kinds = example_files()
     if options.kind not in kinds:
         known = ", ".join(kinds)

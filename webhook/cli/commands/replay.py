@@ -1,4 +1,4 @@
-"""``spotgate replay``: recorded reviews through other policies, before those are rolled out."""
+"""``spotgate replay``: judge recorded reviews by other policies, before those are rolled out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Judge the reviews again."""
+    """Judge the reviews again and print what changes."""
     new = _policies(options.policies, options)
     old = _policies(options.against, options) if options.against else None
     problems: list[Problem] = []

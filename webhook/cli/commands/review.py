@@ -1,4 +1,4 @@
-"""``spotgate review``: one AdmissionReview in, the answer out, byte for byte what the server sends."""
+"""``spotgate review``: answer one AdmissionReview, byte for byte as the server does."""
 
 from __future__ import annotations
 
@@ -96,16 +96,16 @@ def _read(file: str) -> bytes:
         raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
 
 
-def position_of(data: bytes, complaint: str) -> tuple[int, int]:
-    """Line and column, from 1, of the byte or the field that a complaint about an AdmissionReview names."""
-    if byte := _BYTE.search(complaint):
+def position_of(data: bytes, error: str) -> tuple[int, int]:
+    """Return line and column, from 1, of the byte or the field that an error about an AdmissionReview names."""
+    if byte := _BYTE.search(error):
         before = data[: int(byte[1])]
         return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
-    field = _FIELD.search(complaint)
+    field = _FIELD.search(error)
     try:
         (document,) = read_documents(data, "")
-    except DocumentError as error:
-        return error.line, error.column
+    except DocumentError as broken:
+        return broken.line, broken.column
     except ValueError:
         return 1, 1
     return document.position(path_of(field[1]) if field else ())

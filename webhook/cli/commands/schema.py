@@ -1,4 +1,4 @@
-"""``spotgate schema``: the JSON Schema of policy files."""
+"""``spotgate schema``: print the JSON Schema of policy files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """There are no flags."""
+    """Declare no flags."""
     del parser
 
 
 def run(options: Namespace) -> int:
-    """Print it."""
+    """Print the schema."""
     del options
     print(orjson.dumps(editor_schema(), option=orjson.OPT_INDENT_2).decode())
     return FINE

@@ -1,4 +1,4 @@
-"""``spotgate serve``: the webhook."""
+"""``spotgate serve``: run the webhook."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def configure(parser: ArgumentParser) -> None:
         help="a DNS name or IP address that the certificate must be for, such as spotgate.spotgate-system.svc; can be "
         "given again",
     )
-    callers = parser.add_argument_group("who may ask (default: everybody who reaches the port)")
+    callers = parser.add_argument_group("who may call (default: everybody who reaches the port)")
     callers.add_argument(
         "--client-ca",
         metavar="FILE",

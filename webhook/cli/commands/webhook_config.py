@@ -1,4 +1,4 @@
-"""``spotgate webhook-config``: what tells the API server to call the webhook."""
+"""``spotgate webhook-config``: print the configurations that have the API server call the webhook."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ exit codes:
 """
 
 _REQUIRED: Final = ("name", "clientConfig", "sideEffects", "admissionReviewVersions")
-"""What the API server wants of a webhook beside rules, without which it calls none."""
+"""Required fields of a webhook. Without rules, which are not among them, the API server does not call it."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Print them."""
+    """Print the configurations."""
     bundle = read_policies(options.policies, own_namespace=options.namespace)
     if options.ignore_differences:
         ignored = {"ignoreDifferences": ignore_differences(bundle)}
@@ -105,7 +105,7 @@ def run(options: Namespace) -> int:
 
 
 def _ca_bundle(file: Path) -> str:
-    """The certificates of a PEM file, and nothing else that may be in it."""
+    """Return the certificates of a PEM file, without anything else that may be in it."""
     from cryptography import x509  # noqa: PLC0415 - only for those who name a file
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
 

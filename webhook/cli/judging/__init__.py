@@ -1,1 +1,1 @@
-"""What is judged, against what, and by whom: manifests, the state of a cluster, and the project's settings."""
+"""Judging sessions: the manifests, the cluster that they are judged against, and the project's settings."""

@@ -1,4 +1,4 @@
-"""Objects as a branch found them in Git: which of them it changes, adds and removes."""
+"""Objects that a branch changes, adds and removes, compared with the commit in Git that it comes from."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Read: TypeAlias = "Callable[[Iterable[Source], Manifests], None]"
 
 
 class Changes:
-    """What the working tree has changed since a branch left another one. What Git does not have there is new.
+    """The changes of the working tree since its branch left another one. Files that Git does not know are new.
 
     Args:
-        flag: that asks for it, for errors.
+        flag: the flag that asks for it, for errors.
         ref: the other branch, or any commit.
-        folder: in the repository.
-        paths: files and folders; others are not looked at.
-        ignored: what is to be left out of them.
+        folder: a folder of the repository.
+        paths: the files and folders to compare.
+        ignored: files to leave out.
         read: adds the objects of a file.
 
     Raises:
@@ -55,7 +55,7 @@ class Changes:
         self._texts = {_text(each) for each in self._old}
 
     def _read_old(self, ref: str) -> list[Manifest]:
-        """The objects that were in the files that have changed since."""
+        """Return the objects that were in files that have changed since."""
         sources = {
             path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
         }
@@ -67,19 +67,19 @@ class Changes:
         return found.objects
 
     def touches(self, manifest: Manifest) -> bool:
-        """Has the document, or the item of a list, been changed or added? One that was only moved has not."""
+        """Return whether the document, or the item of a list, has been changed or added, and not only moved."""
         return not self._is_unchanged(manifest.file) and _text(manifest) not in self._texts
 
     def stored(self, objects: Iterable[Manifest]) -> dict[Identity, Manifest]:
-        """What was there of the files that these objects are from; objects that have no name yet are left out."""
-        kept = (each for each in objects if self._is_unchanged(each.file))
-        return {written_identity(each): each for each in (*self._old, *kept) if each.name}
+        """Return the named objects that the base commit has in the files of these objects."""
+        unchanged = (each for each in objects if self._is_unchanged(each.file))
+        return {written_identity(each): each for each in (*self._old, *unchanged) if each.name}
 
     def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
-        """Those of the objects that no other file of the repository has now. Of the others standard error says where.
+        """Return the removed objects that no other file of the repository has now, and warn of the others.
 
         Args:
-            removed: what the files below the paths have no longer.
+            removed: objects that the files below the paths no longer have.
         """
         found = Manifests()
         self._read(self._elsewhere(), found)
@@ -94,7 +94,7 @@ class Changes:
         return gone
 
     def _elsewhere(self) -> Iterator[Source]:
-        """Files of the repository, outside of the paths, that were changed or added."""
+        """Yield changed and added files of the repository that are outside of the paths."""
         root = self._base.root
         for path in sorted({*self._base.changed, *self._base.new()}):
             file = root / path
@@ -108,11 +108,11 @@ class Changes:
         return self._unchanged[file]
 
     def _path(self, file: str) -> str:
-        """From the root of the repository; one that is elsewhere begins with ``..``."""
+        """Return the path of a file from the root of the repository, with ``..`` if it is elsewhere."""
         return Path(os.path.relpath(os.path.realpath(file), self._base.root)).as_posix()
 
     def _source(self, path: str) -> Source | None:
-        """The file as it would be found below the paths; None: it would not."""
+        """Return the file as it would be found below the paths, or None if it is not below them."""
         for top, of_top in self._tops:
             if path == of_top:
                 return Source(str(top))
@@ -125,7 +125,7 @@ class Changes:
         return None
 
     def _is_wanted(self, path: str, file: Path, top: Path) -> bool:
-        """Is the file with this path in the repository one that is read where ``top`` is given?"""
+        """Return whether the file would be read if ``top`` were given."""
         folders = list(file.parents)[: len(file.relative_to(top).parts) - 1]
         return (
             is_wanted_file(file, top, self._ignored)
@@ -141,7 +141,7 @@ class Changes:
 
 
 def _text(manifest: Manifest) -> str:
-    """The document, however its lines end: Git may keep other line ends than the working tree has. Or the item."""
+    """Return the text of a document, or of an item. Git may keep other line ends than the working tree has."""
     if manifest.path:
         return json.dumps(manifest.value)
     return manifest.document.source.replace("\r\n", "\n")

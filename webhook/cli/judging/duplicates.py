@@ -1,4 +1,4 @@
-"""Node pools that are in the files more than once: all files are judged as one cluster, and may be of several."""
+"""Findings about node pools that are in the files more than once, which may be files of several clusters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 _LISTED: Final = 5
-"""Places that a finding names before it only counts the rest."""
+"""Places that a finding names; it counts the rest."""
 
 
 class Places:
-    """Where the objects of some kinds are.
+    """The places of all objects of some kinds.
 
     Args:
-        objects: all that the files have.
+        objects: all objects of the files.
         kinds: API groups and kinds.
     """
 
@@ -34,7 +34,7 @@ class Places:
                 self._places.setdefault(written_identity(each), []).append(_place(each))
 
     def duplicate(self, manifest: Manifest) -> Finding | None:
-        """What there is to say of an object that is at other places too."""
+        """Return a finding if the object is at other places too, or None."""
         places = self._places.get(written_identity(manifest), [])
         others = (place for place in places if place != _place(manifest))
         elsewhere = list(islice(others, _LISTED))

@@ -1,4 +1,4 @@
-"""What Git knows of the files: a commit, what was in it, and what has changed since."""
+"""The base commit of a branch, its files, and the changes since then, as Git tells them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _SECONDS: Final = 60
-"""For one answer. The slowest, what has changed in a large repository, takes some seconds from a cold disk."""
+"""Limit of one Git command. The slowest, a diff of a large repository, takes some seconds from a cold disk."""
 
 _OF_THE_CALLER: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-"""Hooks set them, relative to a folder that is not the one that Git is called in here."""
+"""Variables that hooks set, relative to another folder than the one that Git is called in here."""
 
 _FILES: Final = frozenset({"100644", "100755"})
-"""Modes; others are of links and submodules."""
+"""Git's modes of files; others are of links and submodules."""
 
 
 class Base(msgspec.Struct, frozen=True):
     """The last commit that HEAD and another have in common, and the working tree since then.
 
     Attributes:
-        root: of the repository, without links.
-        commit: its id.
-        files: the id of each file's content there, by path from the root. Neither links nor submodules.
-        changed: paths of the files there that the working tree has otherwise, or not at all.
+        root: folder of the repository, without links.
+        commit: id of the commit.
+        files: path from the root -> id of the content. Neither links nor submodules.
+        changed: paths of these files that the working tree has changed or removed.
     """
 
     root: Path
@@ -40,10 +40,10 @@ class Base(msgspec.Struct, frozen=True):
     changed: frozenset[str]
 
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """What was in these files.
+        """Yield the path and the content of these files in the commit.
 
         Raises:
-            CannotJudgeError: Git can't tell.
+            CannotJudgeError: Git does not have the content.
         """
         wanted = list(paths)
         ids = "".join(f"{self.files[path]}\n" for path in wanted)
@@ -61,18 +61,18 @@ class Base(msgspec.Struct, frozen=True):
             start = end + 1
 
     def new(self) -> Iterator[str]:
-        """Paths of the files that Git does not know yet, and does not ignore."""
+        """Yield paths of files that Git neither knows nor ignores."""
         listed = _git(self.root, "ls-files", "-z", "--others", "--exclude-standard")
         yield from filter(None, listed.decode(errors="surrogateescape").split("\0"))
 
 
 def base_of(flag: str, ref: str, folder: Path) -> Base:
-    """The commit from which the branch that is checked out left another.
+    """Return the merge base of HEAD and another branch.
 
     Args:
-        flag: that asks for it, for errors.
-        ref: the other: a branch, a tag, a commit.
-        folder: in the repository.
+        flag: the flag that asks for it, for errors.
+        ref: the other branch, tag or commit.
+        folder: a folder of the repository.
 
     Raises:
         CannotJudgeError: there is no Git, no repository, no such commit, or none in common.
@@ -107,7 +107,7 @@ def _nothing_in_common(ref: str, root: Path, error: GitError) -> str:
 
 
 class GitError(CannotJudgeError):
-    """What Git says."""
+    """A Git command that failed, with what it printed."""
 
 
 def _text(folder: Path, *arguments: str) -> str:
@@ -115,10 +115,11 @@ def _text(folder: Path, *arguments: str) -> str:
 
 
 def _git(folder: Path, *arguments: str, data: bytes = b"") -> bytes:
-    """What it prints.
+    """Run Git, and return what it prints.
 
     Raises:
-        GitError: it ended otherwise than with 0; not there, or too slow: a CannotJudgeError.
+        GitError: its exit code is not 0.
+        CannotJudgeError: it is not installed, or takes too long.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_CALLER}
     # Nothing is asked of anybody, and no file of the repository is touched.

@@ -1,4 +1,4 @@
-"""Objects of files, judged as the API server would have them judged: defaulted, mutated, then validated."""
+"""Judge objects of files as the API server has them judged: defaulted, mutated, then validated."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _NAMELESS: Final = Finding(
 )
 
 Identity = tuple[str, str, str, str]
-"""(API group, kind, namespace, name)"""
+"""API group, kind, namespace and name of an object."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one object.
+    """The judgement of one object.
 
     Attributes:
         namespace: where it would be created; empty for cluster-scoped objects.
-        findings: about it.
+        findings: the findings about it.
         patch: JSONPatch for its document, as that is written.
         problem: why it could not be judged.
-        trace: how it came about; only where the context asks for a trace, and the object could be judged.
+        trace: how the judgement came about; only where the context asks for a trace, and the object could be judged.
     """
 
     namespace: str = ""
@@ -71,13 +71,13 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """How a judgement came about.
+    """The requests and decisions behind a judgement.
 
     Attributes:
-        request: as it was validated: what the mutating webhook would inject is in its object.
+        request: the request that was validated, with what the mutating webhook would inject in its object.
         before: the object as it came to the mutating webhook.
-        mutation: the decision of that.
-        validation: of the validating webhook.
+        mutation: the decision of the mutating webhook.
+        validation: the decision of the validating webhook.
     """
 
     request: Request
@@ -87,16 +87,16 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judge:
-    """Judges objects one by one. For DELETE their order counts: what was let go before is gone.
+    """Judges objects one by one. For DELETE their order counts.
 
     Args:
         index: the policies.
         kinds: which resources the kinds are.
-        context: the surroundings of all decisions; its phase does not matter.
+        context: of all decisions; its phase does not matter.
         operation: CREATE, UPDATE or DELETE.
-        user: who asks.
-        before: the objects that are there already, for UPDATE and DELETE. An update of one that is not there is judged
-            as if it were new, its deletion as if it were there as it is written.
+        user: the user of the requests.
+        before: the objects that the cluster has already, for UPDATE and DELETE. An object that is
+            not among them is judged as new by UPDATE, and as stored by DELETE.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Judge:
         if resource is None:
             return self._judge_unknown(manifest)
         value = defaulted(manifest, self._namespace(manifest))
-        before = self._there(manifest)
+        before = self._stored(manifest)
         if before is not None and _is_built_in(manifest):
-            value = _settled(value, before)
+            value = _unchanged(value, before)
         request = self._request(manifest, resource, value, before)
         written = request.object
         mutation = decide(request, self._index, self._mutate)
@@ -151,7 +151,7 @@ class Judge:
         )
 
     def _judge_unknown(self, manifest: Manifest) -> Judgement:
-        """An object of a kind of which nobody says what resource it is: no policy can look at it."""
+        """Judge an object of a kind whose resource is unknown: no policy can look at it."""
         if meant := self._kinds.meant(manifest):
             text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {' or '.join(meant)}?"
             problem = manifest.problem(("apiVersion",), text)
@@ -188,23 +188,23 @@ class Judge:
         return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
 
     def _generated_name(self, manifest: Manifest) -> str:
-        """Such a name as the API server makes up between its two webhooks; empty: it makes up none.
+        """Return a name as the API server generates it between its two webhooks; empty if it generates none.
 
-        None either for a node pool: the cluster's state has it by what its name begins with.
+        Empty for a node pool too: the cluster's state has it by what its name begins with.
         """
         if manifest.name or self._operation != "CREATE" or self._kinds.pools(manifest.kind):
             return ""
         begin = manifest.shown_name[:_GENERATED_FROM_AT_MOST]
         return f"{begin}xxxxx" if begin else ""
 
-    def _there(self, manifest: Manifest) -> dict[str, Any] | None:
-        """What an UPDATE changes or a DELETE takes away; None: nothing is known to be there."""
+    def _stored(self, manifest: Manifest) -> dict[str, Any] | None:
+        """Return the object that an UPDATE changes or a DELETE deletes, or None if it is not known."""
         namespace = self._namespace(manifest)
-        there = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
-        return None if there is None else defaulted(there, namespace)
+        stored = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
+        return None if stored is None else defaulted(stored, namespace)
 
     def _forget(self, manifest: Manifest) -> None:
-        """If it is a node pool, or says the size of one: what is judged from now on is judged without it."""
+        """Remove a deleted node pool, or one whose size the object gives, from the cluster of later judgements."""
         kind = (manifest.group, manifest.kind)
         namespace = self._namespace(manifest)
         readers = [reader for provider in self._index.providers.values() for reader in provider.readers]
@@ -244,7 +244,7 @@ class Judge:
 
 
 def path_of(field: str) -> FieldPath:
-    """The path that a finding's field text writes, as far as it is one: ``metadata.labels["a/b"]``."""
+    """Parse a finding's field, as ``metadata.labels["a/b"]``, into a path, as far as it is one."""
     path: list[str | int] = []
     end = 0
     while step := _STEP.match(field, end):
@@ -262,17 +262,17 @@ def _unescaped(key: str) -> str:
 
 
 def identity_of(manifest: Manifest, namespace: str) -> Identity:
-    """What makes it the same object, whatever file it is in."""
+    """Return the identity of an object, whatever file it is in."""
     return (manifest.group, manifest.kind, namespace, manifest.name)
 
 
 def written_identity(manifest: Manifest) -> Identity:
-    """The same of two manifests that are compared with each other alone, where no scope has to be known."""
+    """Return the identity of a manifest as it is written, for comparison with other manifests alone."""
     return identity_of(manifest, manifest.namespace or DEFAULT_NAMESPACE)
 
 
 def _is_built_in(manifest: Manifest) -> bool:
-    """Does the API server know the fields of the object?"""
+    """Return whether the API server knows the fields of the object."""
     return resource_of(manifest.group, manifest.kind) is not None
 
 
@@ -281,7 +281,7 @@ def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
 
 
 def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
-    """The object as the API server hands it to a webhook."""
+    """Return the object as the API server sends it to a webhook."""
     encoded = _raw(manifest.value)
     value: dict[str, Any] = msgspec.json.decode(encoded)
     metadata = value["metadata"] = value.get("metadata") or {}
@@ -297,28 +297,28 @@ def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     return value
 
 
-def _settled(value: Any, before: Any) -> Any:  # noqa: ANN401 - JSON
-    """The value, and as it was before where only members are different that an API server does not keep."""
-    if _lean(value) == _lean(before):
+def _unchanged(value: Any, before: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the value, unchanged where it differs only in members that an API server does not store."""
+    if _without_empty(value) == _without_empty(before):
         return before
     if not isinstance(value, dict) or not isinstance(before, dict):
         return value
     same = before.keys() - TEXTS
-    return {key: _settled(each, before[key]) if key in same else each for key, each in value.items()}
+    return {key: _unchanged(each, before[key]) if key in same else each for key, each in value.items()}
 
 
-def _lean(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The value without members that are zero or empty, except in a mapping of texts."""
+def _without_empty(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the value without members that are zero or empty, except in a mapping of texts."""
     if isinstance(value, list):
-        return [_lean(each) for each in value]
+        return [_without_empty(each) for each in value]
     if not isinstance(value, dict):
         return value
-    members = ((key, each if key in TEXTS else _lean(each)) for key, each in value.items())
+    members = ((key, each if key in TEXTS else _without_empty(each)) for key, each in value.items())
     return {key: each for key, each in members if each}
 
 
 def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
-    """Change the object in place; the operations that did it, where their parents were missing with those."""
+    """Change the object in place. Return the operations, with missing parents added to them."""
     applied = []
     for operation in operations:
         fitting = _with_parents(operation, value)
@@ -328,7 +328,7 @@ def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Opera
 
 
 def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
-    """The operations for the document of the file, which has neither the defaults nor the parents they made."""
+    """Return the operations for the document of the file, which has no defaults and no parents made by them."""
     if not operations:
         return ()
     fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
@@ -336,7 +336,7 @@ def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[d
 
 
 def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN401 - JSON
-    """The same addition, with those parents in its value that are not there, or null."""
+    """Return the addition with those parents in its value that are missing or null."""
     path = parse_pointer(operation.path)
     for depth, step in enumerate(path[:-1]):
         value = value[int(step)] if isinstance(value, list) else value.get(str(step))

@@ -1,4 +1,4 @@
-"""Which resource a kind is, where there is no API server to ask."""
+"""The resource of a kind, where there is no API server to ask."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 _ALIKE: Final = 0.75
-"""How much of a group must be right for it to be taken for misspelt: ``karpenter.io`` is, another project's is not."""
+"""Likeness from which a group counts as misspelt: ``karpenter.io`` does, another project's group does not."""
 
 
 class ResourceKinds:
-    """The built-in kinds, those of node-pool readers and pod templates, and those of CRDs among the manifests."""
+    """The resources of built-in kinds, node pools, workloads, and kinds of CRDs among the manifests."""
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest]) -> None:
         workloads = bundle.index.workloads.values()
@@ -39,14 +39,14 @@ class ResourceKinds:
         self._readers = bundle.readers
 
     def resource(self, manifest: Manifest) -> Resource | None:
-        """The resource of an object; None: nothing says."""
+        """Return the resource of an object, or None if it is unknown."""
         return resource_of(manifest.group, manifest.kind) or self._known.get((manifest.group, manifest.kind))
 
     def meant(self, manifest: Manifest) -> list[str]:
-        """The apiVersions that may be meant instead of the core group's, which holds no kinds but the built-in ones.
+        """Return the apiVersions that may be meant in place of an unknown one.
 
-        Of several kinds of node pool with the name: those that have the field that says what it is. Of a group that is
-        misspelt: the one of a node pool of that kind that is much like it.
+        In the core group: that of a workload, or those of node pools of this kind, if possible with the fields that the
+        object has. In another group: that of a node pool of this kind whose group is much like it.
         """
         readers = [each for each in self._readers if each.kind == manifest.kind]
         if manifest.group:
@@ -58,11 +58,11 @@ class ResourceKinds:
         return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []
 
     def as_meant(self, manifest: Manifest) -> Manifest:
-        """The object; where it is of no known kind, and only one apiVersion can be meant, as that."""
+        """Return the object; if its kind is unknown and only one apiVersion can be meant, with that one."""
         if self.resource(manifest) is not None or len(meant := self.meant(manifest)) != 1:
             return manifest
         return replace(manifest, api_version=meant[0])
 
     def pools(self, kind: str) -> list[str]:
-        """The apiVersions under which node pools of this kind are known."""
+        """Return the apiVersions of node pools of this kind."""
         return sorted({f"{each.group}/{each.versions[0]}" for each in self._readers if each.kind == kind})

@@ -1,4 +1,4 @@
-"""``check --kubeconfig``: the cluster that the objects are meant for, read once. Nothing is ever written to it.
+"""The live cluster that ``--kubeconfig`` names, read once. Nothing is ever written to it.
 
 Imported only where a kubeconfig is given: what it imports takes a third of a second.
 """
@@ -43,7 +43,7 @@ _LOGIN: Final = 60.0
 """Seconds for the program that a kubeconfig may name to log in, which may ask in a browser."""
 
 _AT_ONCE: Final = 8
-"""Objects that are asked for at the same time: each takes a connection, and others use the API server too."""
+"""Objects that are read at the same time: each takes a connection, and others use the API server too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class Live:
 
     Attributes:
         view: the cluster as it is.
-        objects: those given, each with the namespace it goes to; one to be deleted as it is in the cluster.
-        operations: what is asked of the API server for each of them.
-        stored: those of them that are in the cluster, as they are there.
+        objects: the given objects, each with its namespace; an object to be deleted as it is in the cluster.
+        operations: CREATE, UPDATE or DELETE for each object.
+        stored: those of the objects that are in the cluster, as they are there.
         problems: what could not be read.
     """
 
@@ -73,15 +73,15 @@ def read_live(
     kinds: ResourceKinds,
     operation: str,
 ) -> Live:
-    """Read what judging these objects takes.
+    """Read the cluster that these objects are judged against.
 
     Args:
         kubeconfig: the file that names the cluster.
         context: of the file; None: its current one.
-        objects: those to be judged.
-        bundle: the policies; of the objects, only those are looked for that one of them may look at.
+        objects: the objects to be judged.
+        bundle: the policies; only objects that one of them may look at are read.
         kinds: which resources the objects are.
-        operation: CREATE, for which none has to be looked for, UPDATE, DELETE, or empty: whatever applying them is.
+        operation: CREATE, for which no objects are read, UPDATE, DELETE, or empty: whatever applying them is.
 
     Raises:
         CannotJudgeError: the kubeconfig can't be used, the API server does not answer, or it refuses the credentials.
@@ -93,7 +93,7 @@ def read_live(
 
 
 def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:
-    """The cluster after these objects have been applied to it."""
+    """Return the cluster after these objects have been applied to it."""
     given = view_of(objects, providers, complete=True)
     kubelets = [each for each in (view.oldest_kubelet, given.oldest_kubelet) if each is not None]
     return replace(
@@ -109,7 +109,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
 
 
 def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[DisruptionBudget, ...]] | None:
-    """Those of the cluster, and those given, which take the place of others with the same name."""
+    """Return the budgets of the cluster, replaced by given ones of the same name, or None if they are unknown."""
     if view.budgets is None or given.budgets is None:
         return None
     found = {namespace: {each.name: each for each in budgets} for namespace, budgets in view.budgets.items()}
@@ -160,7 +160,7 @@ async def _connect(kubeconfig: Path, context: str | None) -> Api:
 
 
 def _sent(manifest: Manifest, resource: Resource | None, namespace: str) -> Manifest:
-    """The object as `kubectl` sends it: with a namespace."""
+    """Return the object as `kubectl` sends it: with a namespace."""
     if resource is None or not resource.namespaced or manifest.namespace or not manifest.metadata:
         return manifest
     metadata = {**manifest.metadata, "namespace": namespace}
@@ -170,7 +170,7 @@ def _sent(manifest: Manifest, resource: Resource | None, namespace: str) -> Mani
 async def _find(
     api: Api, sent: Iterable[Manifest], bundle: Bundle, kinds: ResourceKinds, problems: list[Problem]
 ) -> list[Manifest | None]:
-    """Those of the objects that are in the cluster, as they are there."""
+    """Return each object as it is in the cluster, or None if it is not there."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def find(manifest: Manifest) -> Manifest | None:
@@ -190,7 +190,7 @@ async def _find(
 
 
 async def _get(api: Api, manifest: Manifest, resource: Resource) -> dict[str, Any] | None:
-    """The object as it is in the cluster; None: it is not. Raises ApiError."""
+    """Return the object as it is in the cluster, or None if it is not there. Raise ApiError."""
     within = f"/namespaces/{quote(manifest.namespace, safe='')}" if resource.namespaced else ""
     prefix = f"/apis/{resource.group}" if resource.group else "/api"
     path = f"{prefix}/{manifest.version}{within}/{resource.plural}/{quote(manifest.name, safe='')}"
@@ -204,7 +204,7 @@ async def _get(api: Api, manifest: Manifest, resource: Resource) -> dict[str, An
 
 
 def _is_looked_at(resource: Resource, bundle: Bundle) -> bool:
-    """May any policy look at such objects? Nobody else's Secrets are to be read."""
+    """Return whether a policy may look at such objects: no Secrets are read that no policy needs."""
     index = bundle.index
     return (resource.group, resource.plural) in index.workloads or any(
         policy.matches(operation, resource.group, resource.plural)

@@ -1,4 +1,4 @@
-"""Work for several processes, forked where there is much: they inherit what this one knows, and send back results."""
+"""Work in forked processes, which inherit what this one has loaded, and send back results."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _YAML_LINE_ENDS: Final = tuple(end.encode() for end in "\x85\u2028\u2029")
 
 _inherited: list[Callable[[int], Any]] = []
-"""In a forked process: what it does with the number of a part. It came with the memory, and was not pickled."""
+"""The work of a forked process on the number of a part. It is inherited with the memory, and not pickled."""
 
 
 def in_processes(work: Callable[[Part], Result], parts: Sequence[Part], doing: str) -> list[Result]:
-    """Return what ``work`` makes of each part, in order. On a terminal a bar shows how many are done.
+    """Return the result of ``work`` for each part, in order. On a terminal a bar shows how many are done.
 
     Args:
-        work: is run in as many processes as there are cores. Its results are pickled.
+        work: runs in as many processes as there are cores. Its results are pickled.
         parts: of the work; one alone starts no process.
         doing: names the work for people.
 
     Raises:
-        CannotJudgeError: a process ended before its time.
+        CannotJudgeError: a process was killed.
     """
     processes = min(len(os.sched_getaffinity(0)), len(parts)) if _can_fork() else 1
     if processes < 2:  # noqa: PLR2004
@@ -64,7 +64,7 @@ def in_processes(work: Callable[[Part], Result], parts: Sequence[Part], doing: s
 
 
 def _can_fork() -> bool:
-    """Not with threads, which a child has no part of; and only Linux's own libraries bear it."""
+    """Return whether this process can fork: not with threads, which a child lacks, and only on Linux."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
@@ -108,7 +108,7 @@ def chunks_of(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def _parts(source: Source) -> Iterator[Source]:
-    """The file, cut between documents where it is large, and where the parts can be read as the whole would be."""
+    """Yield the file, cut between documents if it is large and its parts can be read one by one."""
     if source.size <= WORTH or source.size > LIMITS.size:
         yield source
         return
@@ -129,7 +129,7 @@ def _parts(source: Source) -> Iterator[Source]:
 
 
 def _is_divisible(data: bytes) -> bool:
-    """YAML without directives, which stand before the document that they are for, and with lines easy to count."""
+    """Return whether a file can be cut: YAML without directives, and with line ends that are easy to count."""
     return not (
         _JSON.match(data)
         or data.startswith(b"%")

@@ -1,4 +1,4 @@
-"""Where ``.spotgate.yaml`` is, and which flags it completes."""
+"""The place of ``.spotgate.yaml``, and the flags that it completes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FILE: Final = ".spotgate.yaml"
 
 
 def take_project_file(options: Namespace) -> None:
-    """Complete the flags with what the project's file says, or with what holds without one.
+    """Complete the flags from the project file, then with their defaults.
 
     Raises:
-        CannotJudgeError: everything that is wrong with the file.
+        CannotJudgeError: the file is invalid; the text lists all mistakes.
     """
     file = _find(folder_of(options))
     if file is not None:
@@ -41,14 +41,14 @@ def take_project_file(options: Namespace) -> None:
 
 
 def folder_of(options: Namespace) -> Path:
-    """The folder that was named first, or that the file named first is in."""
+    """Return the folder of the first path that is named."""
     named = [path for path in (*options.paths, *options.kustomize, *options.helm) if path != STDIN]
     first = Path(os.path.abspath(named[0] if named else "."))  # noqa: PTH100 - `..` is to be gone
     return next(each for each in (first, *first.parents) if each.is_dir())
 
 
 def _find(folder: Path) -> Path | None:
-    """The file in the folder or the next one above it, up to the root of the Git repository."""
+    """Return the project file in the folder or the next one above it, up to the root of the Git repository."""
     for each in (folder, *folder.parents):
         if os.path.lexists(each / FILE):
             return each / FILE
@@ -58,5 +58,5 @@ def _find(folder: Path) -> Path | None:
 
 
 def _from_here(file: Path, path: str) -> str:
-    """A path that is relative to the file, as it is to be shown."""
+    """Return a path that is relative to the file as one that is relative to the working directory."""
     return path if Path(path).is_absolute() else os.path.relpath(file.parent / path)

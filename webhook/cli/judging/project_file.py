@@ -1,4 +1,4 @@
-"""``.spotgate.yaml``: what a project says once, in place of flags that every call would need."""
+"""The model of ``.spotgate.yaml``: settings of a project in place of flags that every call would need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ProjectFile(Model):
-    """What is not given as a flag to check, fix and explain. A flag takes the place of what is said here."""
+    """Settings for check, fix, fn and explain. A flag takes the place of a setting."""
 
     policies: tuple[NonEmpty, ...] = Field(
         default=(),
@@ -38,7 +38,7 @@ class ProjectFile(Model):
         default=(), description="Files and folders to leave out: globs of names, or of paths from this file."
     )
     fail_on: Literal["deny", "warn", "indeterminate"] = Field(
-        default="deny", description="The least that makes the exit code of check 1."
+        default="deny", description="Lowest outcome that makes the exit code of check 1."
     )
     kubernetes_version: KubernetesVersion = Field(
         default=ASSUMED_VERSION, description="Of the API server and the kubelets, in quotes."
@@ -46,10 +46,10 @@ class ProjectFile(Model):
 
 
 def read_project_file(file: Path) -> ProjectFile:
-    """What the file says.
+    """Read the project file.
 
     Raises:
-        CannotJudgeError: everything that is wrong with it.
+        CannotJudgeError: it is invalid; the text lists all mistakes.
     """
     shown = os.path.relpath(file)
     try:

@@ -1,4 +1,4 @@
-"""Manifests that kustomize and Helm render. Lines of what they print mean nothing: findings name files they read."""
+"""Manifests that kustomize and Helm render. Findings name the files that were rendered, as far as they are known."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SECONDS: Final = 120
-"""For one folder or chart, whose parts may have to be fetched from the network."""
+"""Limit for one folder or chart, whose parts may have to be fetched from the network."""
 
 _SWITCHES: Final = {
     "external plugins disabled": "--enable-alpha-plugins --enable-exec",
     "must specify --enable-helm": "--enable-helm",
 }
-"""What kustomize says where it would run other programs, and the flags that let it: nobody else is to decide that."""
+"""Errors of kustomize where it would run other programs, and the flags that permit it: the user decides."""
 
 _KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _ORIGIN: Final = "config.kubernetes.io/origin"
@@ -33,11 +33,11 @@ _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
 
 
 def rendered(options: Namespace, problems: list[Problem]) -> Iterator[Source]:
-    """Each document of what is to be rendered, as a source. What fails is added to the problems.
+    """Yield each rendered document as a source. Failures are added to the problems.
 
     Args:
         options: with ``kustomize``, ``helm``, ``helm_values``, ``kubernetes_version``.
-        problems: where what goes wrong is added.
+        problems: to which failures are added.
     """
     version = "{}.{}.0".format(*options.kubernetes_version)
     values = [f"--values={file}" for file in options.helm_values]
@@ -49,7 +49,7 @@ def rendered(options: Namespace, problems: list[Problem]) -> Iterator[Source]:
 
 
 def _kustomize() -> list[str]:
-    """The program, or what kubectl has of it."""
+    """Return the command: kustomize, or kubectl if only that is installed."""
     alone = shutil.which("kustomize") or not shutil.which("kubectl")
     return ["kustomize", "build"] if alone else ["kubectl", "kustomize"]
 
@@ -77,14 +77,14 @@ def _rendered(thing: str, command: list[str], problems: list[Problem]) -> Iterat
 
 
 def _file(thing: str, template: str, document: Document) -> str:
-    """The file that a document comes from, as far as the program says; else the kustomization, or the chart."""
+    """Return the file that a document comes from, if the program says; else the kustomization or the chart."""
     files = [template, _origin(document), *_KUSTOMIZATIONS]
     paths = (os.path.normpath(Path(thing, file)) for file in files if file)
     return next((path for path in paths if Path(path).is_file()), thing)
 
 
 def _origin(document: Document) -> str:
-    """What kustomize writes where ``buildMetadata`` has ``originAnnotations``; nothing for a file from elsewhere."""
+    """Return the path in kustomize's origin annotation; empty without one, or if the file is from elsewhere."""
     value = document.value
     for key in ("metadata", "annotations", _ORIGIN):
         value = value.get(key) if isinstance(value, dict) else None
@@ -99,7 +99,7 @@ def _origin(document: Document) -> str:
 
 
 class _FailureError(Exception):
-    """Why there are no manifests."""
+    """A program that rendered no manifests, and why."""
 
 
 def _run(command: list[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""What a KRM function says beside its items: ``results`` for the orchestrator, and lines for people."""
+"""The ``results`` of a KRM function, for the orchestrator, and the same as lines for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREFIXES = ("internal.config.kubernetes.io", "config.kubernetes.io")
 
 
 class ResourceRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The object that a result is about."""
+    """Reference to the object that a result is about."""
 
     api_version: str
     kind: str
@@ -33,17 +33,17 @@ class ResourceRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The field of the object, and what it is to be."""
+    """A field of the object, and the value proposed for it."""
 
     path: str
     proposed_value: Any = None
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the object was read, as the orchestrator's annotations say.
+    """The file of an object, from the orchestrator's annotations.
 
     Attributes:
-        index: of the document in the file, from 0.
+        index: number of the document in the file, from 0.
     """
 
     path: str
@@ -51,7 +51,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FunctionResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One result, as the specification of KRM functions names its parts.
+    """One result, with the fields of the specification of KRM functions.
 
     Attributes:
         severity: ``error``, ``warning`` or ``info``.
@@ -67,16 +67,16 @@ class FunctionResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
 
 class FunctionResults:
-    """Collects results.
+    """The results of one run.
 
     Args:
-        document: the ResourceList.
+        document: the document of the ResourceList.
         resources: its value.
         fail_on: a finding of this outcome, or of a worse one, is an error.
 
     Attributes:
-        lines: for standard error.
-        failed: a finding is an error.
+        lines: lines for standard error.
+        failed: whether a finding is an error.
     """
 
     def __init__(self, document: Document, resources: dict[str, Any], fail_on: Outcome) -> None:
@@ -88,7 +88,7 @@ class FunctionResults:
         self._fail_on = fail_on
 
     def add_patches(self, objects: Iterable[tuple[Manifest, Judgement]], *, injected: bool) -> None:
-        """What the webhook injects, and whether that has been done here."""
+        """Add a result for each field that the webhook injects, and whether it has been injected here."""
         what = "injected" if injected else "the webhook would inject"
         for manifest, judgement in objects:
             for operation in judgement.patch:
@@ -104,7 +104,7 @@ class FunctionResults:
                 )
 
     def add_findings(self, objects: Iterable[tuple[Manifest, Judgement]]) -> None:
-        """What the webhook would say."""
+        """Add a result for each finding."""
         for manifest, judgement in objects:
             file = self._file(manifest.path)
             for finding in judgement.findings:
@@ -129,7 +129,7 @@ class FunctionResults:
                     self._say(line, 4)
 
     def add_problems(self, problems: Iterable[Problem]) -> None:
-        """What could not be judged; in the ResourceList, or in a file of the state."""
+        """Add a result for each problem in the ResourceList or in a file of the state."""
         for problem in sorted(problems):
             file = self._file_at(problem.line) if problem.file == self._document.file else None
             said = f"{problem.field}: {problem.text}" if problem.field else problem.text
@@ -140,7 +140,7 @@ class FunctionResults:
         self.lines.append(" " * indent + printable(line))
 
     def _file(self, path: FieldPath) -> File | None:
-        """Where the item at this path was read; an object in a List among the items is where the List is."""
+        """Return the file of the item at this path, or None. An object in a List has the file of the List."""
         value: Any = self._resources
         for step in path[:2]:
             value = value[step]
@@ -155,14 +155,14 @@ class FunctionResults:
         return None
 
     def _file_at(self, line: int) -> File | None:
-        """Where the item on this line of the ResourceList was read."""
+        """Return the file of the item on this line of the ResourceList, or None."""
         paths = [("items", number) for number in range(len(self._resources.get("items") or []))]
         before = [path for path in paths if self._document.position(path)[0] <= line]
         return self._file(before[-1]) if before else None
 
 
 def _reference(manifest: Manifest) -> ResourceRef:
-    """The object by what is written in it, so that orchestrators find it."""
+    """Return a reference with the names as they are written, so that orchestrators find the object."""
     return ResourceRef(
         api_version=manifest.api_version,
         kind=manifest.kind,

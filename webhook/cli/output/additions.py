@@ -1,4 +1,4 @@
-"""What a patch adds, for people."""
+"""The fields that a patch adds, for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _END: Final = "-"
-"""Where JSON pointers have an item added."""
+"""The last step of a JSON pointer that appends an item."""
 
 
 class Addition(msgspec.Struct, frozen=True):
@@ -23,8 +23,8 @@ class Addition(msgspec.Struct, frozen=True):
 
     Attributes:
         field: its path; ``spec.tolerations[+]`` is a further item of a list.
-        name: of that the last member: ``tolerations``.
-        value: JSON.
+        name: the last member of the path: ``tolerations``.
+        value: its value, JSON.
     """
 
     field: str
@@ -33,11 +33,11 @@ class Addition(msgspec.Struct, frozen=True):
 
 
 def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
-    """The addition that an operation of a JSONPatch makes.
+    """Return the addition that an operation of a JSONPatch makes.
 
     Args:
         operation: of the patch of a document.
-        depth: how far in the document the object is, as for the items of a List: so many steps are left out.
+        depth: number of steps from the document to the object, as for the items of a List; they are left out.
     """
     path = parse_pointer(operation["path"])[depth:]
     name = next((step for step in reversed(path) if isinstance(step, str) and step != _END), "")
@@ -45,5 +45,5 @@ def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
 
 
 def field_at(path: Path) -> str:
-    """The field of a JSON pointer's path; ``spec.tolerations[+]`` is a further item of a list."""
+    """Return the field of a JSON pointer's path; ``spec.tolerations[+]`` is a further item of a list."""
     return field_path(path).replace(f'["{_END}"]', "[+]")

@@ -1,4 +1,4 @@
-"""By what a platform that shows findings knows one again, after lines have moved."""
+"""Fingerprints, by which platforms recognize a finding after lines have moved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fingerprints(results: Sequence[Result]) -> Iterator[str]:
-    """One for each: all different, made of everything but the line, and of no wording."""
+    """Yield a fingerprint for each result: unique, and independent of lines and wordings."""
     paths = repository_paths(result.file for result in results)
     seen: dict[str, int] = {}
     for result in results:

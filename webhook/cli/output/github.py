@@ -25,7 +25,7 @@ _IN_PROPERTIES: Final = str.maketrans({"%": "%25", ":": "%3A", ",": "%2C"})
 
 
 def render(report: Report) -> str:
-    """One command a finding, and one a file that could not be read."""
+    """Return a command for each finding, each unreadable file and each warning."""
     paths = repository_paths(report.files)
     unread = [
         _command("error", paths[each.file], each.line, each.column, "can't be judged", each.message)

@@ -19,7 +19,7 @@ _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "min
 
 
 def render(report: Report) -> str:
-    """The report as a JSON array: each finding, and each file that could not be read."""
+    """Return a JSON array of the findings and of the files that could not be read."""
     paths = repository_paths(report.files)
     unread = [
         _issue(
@@ -40,7 +40,7 @@ def render(report: Report) -> str:
 
 
 def _description(result: Result) -> str:
-    """One line, which is all that is shown: a fix that has an example in it is left to the job's log."""
+    """Return one line, which is all that GitLab shows. A fix of several lines is in the job's log."""
     fix = "" if "\n" in result.fix else f". {result.fix[:1].upper()}{result.fix[1:]}"
     return f"{result.kind} {result.name}: {result.reason}{fix} (policy {result.policy})"
 

@@ -1,6 +1,6 @@
-"""``check -o html``: a report for those who answer for many workloads, in one file.
+"""``check -o html``: a page for people who are responsible for many workloads, in one file.
 
-Findings for the same reason are one entry with many places, and so are equal patches and timelines.
+Findings with the same reason are one entry with many places, and so are equal patches and timelines.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 OUTCOMES: Final = ("deny", "warn", "indeterminate", "audit")
 _MEANINGS: Final = {
-    "deny": "would be refused",
-    "warn": "let through, and said",
-    "indeterminate": "can't be told from the files",
+    "deny": "would be denied",
+    "warn": "admitted with a warning",
+    "indeterminate": "can't be decided from the files",
     "audit": "only recorded",
 }
 _OPEN_AT_MOST: Final = 25
-"""Entries, up to which denials need no click."""
+"""Entries up to which denials are shown open."""
 
 _ROWS: Final = 12
-"""Of a table, before the rest is folded away."""
+"""Rows of a table that are shown; the rest is folded."""
 
 _DRAWN_AT_MOST: Final = 30
 
 
 class Place(msgspec.Struct, frozen=True):
-    """An object, and where it is.
+    """The place of an object.
 
     Attributes:
         where: file and line.
-        field: in the object; may be empty.
+        field: field of the object; may be empty.
     """
 
     title: str
@@ -57,7 +57,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """What is said of some places alike."""
+    """Places with the same detail and fix."""
 
     detail: str
     fix: str
@@ -65,7 +65,7 @@ class Variant(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A finding, wherever it is.
+    """The findings with one id, outcome and reason.
 
     Attributes:
         detail: if it is the same everywhere; the variants have none then.
@@ -79,12 +79,12 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def places(self) -> list[Place]:
-        """All of them."""
+        """The places of all variants."""
         return [place for variant in self.variants for place in variant.places]
 
 
 class PolicyFindings(msgspec.Struct, frozen=True):
-    """What a policy found; the weightiest first."""
+    """The findings of a policy, denials first."""
 
     name: str
     kind: str
@@ -93,24 +93,24 @@ class PolicyFindings(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """How many findings of each outcome a policy, namespace or team has."""
+    """The number of findings of each outcome of a policy, namespace or team."""
 
     name: str
     counts: Counter[str]
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """A timeline, and the objects whose Pods it is of."""
+    """The picture of a timeline, and the places of its objects."""
 
     picture: Markup
     places: list[Place]
 
 
 class Injection(msgspec.Struct, frozen=True):
-    """What is injected into some objects alike.
+    """The same additions to some objects.
 
     Attributes:
-        fields: the names of what is added.
+        fields: names of the fields that are added.
     """
 
     fields: list[str]
@@ -119,7 +119,7 @@ class Injection(msgspec.Struct, frozen=True):
 
 
 def render(report: Report) -> str:
-    """The report as a page."""
+    """Return the report as a page."""
     found = [(each, result) for each in report.objects for result in each.results]
     parts = _parts(report, found)
     drawn = _drawn(report)

@@ -1,4 +1,4 @@
-"""``check -o json``: for programs."""
+"""``check -o json``: the report for programs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 def render(report: Report) -> str:
-    """The report as one JSON object; ``unreadable`` and ``warnings`` are left out where there is nothing."""
+    """Return the report as a JSON object; ``unreadable`` and ``warnings`` are left out if they are empty."""
     shown: dict[str, Any] = {
-        "results": [_promised(each) for each in report.results],
+        "results": [_documented(each) for each in report.results],
         "patches": report.patches,
         "summary": report.summary,
     }
     if report.unreadable:
-        shown["unreadable"] = [_promised(each) for each in report.unreadable]
+        shown["unreadable"] = [_documented(each) for each in report.unreadable]
     if report.warnings:
-        shown["warnings"] = [_promised(each) for each in report.warnings]
+        shown["warnings"] = [_documented(each) for each in report.warnings]
     return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
 
 
-def _promised(found: Result | Unreadable) -> dict[str, Any]:
-    """The members that were promised, and no more."""
+def _documented(found: Result | Unreadable) -> dict[str, Any]:
+    """Return the documented members: all but the column."""
     members: dict[str, Any] = msgspec.to_builtins(found)
     del members["column"]
     return members

@@ -1,4 +1,4 @@
-"""``check -o junit``: a suite for each file, a test case for each object, which fails where ``--fail-on`` has it so.
+"""``check -o junit``: a suite for each file, a test case for each object, which fails as ``--fail-on`` says.
 
 Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
 """
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from webhook.cli.output.report import Report, Result
 
 _NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
-"""Characters that XML 1.0 has no way to write."""
+"""Characters that XML 1.0 can't write."""
 
 
 def render(report: Report) -> str:
-    """The report as XML."""
+    """Return the report as XML."""
     root = Element("testsuites", name="spotgate check")
     suites: dict[str, Element] = {}
     for each in report.objects:
@@ -67,5 +67,5 @@ def _shown(result: Result) -> str:
 
 
 def xml_text(text: str) -> str:
-    """The text, with a sign in place of what XML can't hold."""
+    """Return the text, with a replacement character for each that XML can't write."""
     return _NO_XML.sub("�", text)

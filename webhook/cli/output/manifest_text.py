@@ -1,4 +1,4 @@
-"""Manifests that commands print, as YAML."""
+"""YAML of manifests that commands print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _WIDTH: Final = 1000
-"""Characters of a line: expressions and certificates stay on one."""
+"""Characters of a line, so many that expressions and certificates stay on one."""
 
 
 class _Dumper(Dumper):
@@ -32,12 +32,12 @@ _Dumper.add_representer(str, _text)
 
 
 def as_block(value: Mapping[str, Any]) -> str:
-    """One mapping, an item on each line."""
+    """Return one mapping, an item on each line."""
     return yaml.dump(value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=_WIDTH)
 
 
 def as_documents(values: Iterable[Mapping[str, Any]]) -> str:
-    """Documents, each behind a `---`; what is short stays on one line."""
+    """Return documents, each after a `---`, with short values on one line."""
     return yaml.dump_all(
         values, Dumper=_Dumper, default_flow_style=None, explicit_start=True, sort_keys=False, width=_WIDTH
     )

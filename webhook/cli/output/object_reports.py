@@ -1,4 +1,4 @@
-"""What ``check`` reports of each object that was judged."""
+"""Reports of the objects that ``check`` has judged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from webhook.manifests.objects import Manifest
 
 Entry = tuple[ObjectReport, Patch | None]
-"""An object, and what the webhook would change in it."""
+"""The report of an object, and its patch if the webhook would change it."""
 
 TEAM: Final = "team"
 PART_OF: Final = "app.kubernetes.io/part-of"
@@ -28,14 +28,14 @@ NOBODY: Final = "(none)"
 
 
 def object_reports(judged: Judgements) -> list[Entry]:
-    """One for each object."""
+    """Return the report of each object."""
     return [
         (_judged(manifest, judgement, judged), _patch(manifest, judgement)) for manifest, judgement in judged.objects
     ]
 
 
 def policy_titles(bundle: Bundle) -> Iterator[PolicyTitle]:
-    """The bundle's policies, its facts left out."""
+    """Yield the titles of the bundle's policies, without documents that state facts."""
     for policy in bundle.documents:
         if policy.is_policy:
             about = inspect.cleandoc(policy_kinds()[policy.kind].spec.__doc__ or "")
@@ -43,7 +43,7 @@ def policy_titles(bundle: Bundle) -> Iterator[PolicyTitle]:
 
 
 def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:
-    """Whose an object is.
+    """Return the team that an object belongs to.
 
     The label ``team``, in a domain (``example.com/team``) or in none, of the object or else of its namespace; without
     it ``app.kubernetes.io/part-of`` of the object; without that the namespace.

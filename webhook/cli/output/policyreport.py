@@ -39,11 +39,11 @@ _RESULTS: Final = {
 }
 _SUMMARY: Final = ("pass", "fail", "warn", "error", "skip")
 _AT_MOST: Final = 500
-"""Results in one report: with 2 KB each it stays below the 1.5 MiB that etcd takes."""
+"""Results in one report: with 2 KB each they stay below the 1.5 MiB that etcd takes."""
 
 
 class _Dumper(ReadByKubectl, yaml.CSafeDumper):
-    """Writes texts of several lines as such; in C, for there may be many."""
+    """Writes texts of several lines as blocks, in C, for there may be many."""
 
 
 def _represent(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -54,7 +54,7 @@ _Dumper.add_representer(str, _represent)
 
 
 def render(report: Report) -> str:
-    """The reports as YAML documents; those of namespaces in the order of their names, the cluster's first."""
+    """Return the reports as YAML documents: the ClusterPolicyReport, then the namespaces in order."""
     kinds = {title.name: title.kind for title in report.policies}
     results: dict[str, list[JSON]] = {each.namespace: [] for each in report.objects}
     if report.unreadable:

@@ -1,4 +1,4 @@
-"""What ``check`` found, in the words of its JSON output, and beside it what other formats want to know."""
+"""The report of ``check``: the fields of its JSON output, and what other formats show besides."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def named(policy: str, id_: str) -> str:
-    """Return a finding's id behind its policy's name, and that once where the policy is called as its kind."""
+    """Return the name of the policy and the id of the finding; only the id if that begins with the name."""
     return id_ if id_.startswith(f"{policy}/") else f"{policy}  {id_}"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One finding, and the object it is about.
+    """A finding with its object and place.
 
     Attributes:
-        file, line, column: of the offending field.
+        file, line, column: place of the field.
         namespace: where the object would be created; empty for cluster-scoped objects.
-        field: in the object.
+        field: field of the object.
     """
 
     file: str
@@ -46,13 +46,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     fix: str
 
     def explanation(self) -> str:
-        """Where, why and how to fix it, for formats that show the reason elsewhere."""
+        """Return field, detail and fix as text, for formats that show the reason elsewhere."""
         where = f"At {self.field}." if self.field else ""
         return "\n".join(part for part in (where, self.detail, self.fix and f"Fix: {self.fix}") if part)
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """What the webhook would change in one object.
+    """The patch that the webhook would make of one object.
 
     Attributes:
         line: where the object begins.
@@ -68,12 +68,12 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of each.
+    """Numbers of objects and findings.
 
     Attributes:
-        documents: objects, those in lists counted one by one.
-        skipped: documents that are none, Helm templates, and policy files.
-        patched: objects that the webhook would change.
+        documents: number of objects, each in a List too.
+        skipped: number of documents that are no objects, Helm templates, and policy files.
+        patched: number of objects that the webhook would change.
     """
 
     documents: int
@@ -90,7 +90,7 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         line, column: 0 where there is none: the file can't be opened.
-        field: in the object; may be empty.
+        field: field of the object; may be empty.
     """
 
     file: str
@@ -105,11 +105,11 @@ class PolicyWarning(Unreadable, frozen=True, kw_only=True):
 
 
 class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
-    """An object, and what was found in it.
+    """The report of one object.
 
     Attributes:
         line: where it begins.
-        team: whose it is.
+        team: the team that it belongs to.
         additions: what the webhook would inject, as fields of the object.
         cut_off: the reclaims that do not leave its Pods their whole grace period; only where a format draws them.
     """
@@ -126,7 +126,7 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy for people.
+    """The name, kind and purpose of a policy.
 
     Attributes:
         about: what its kind is for.
@@ -138,13 +138,13 @@ class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that ``check`` says on standard output.
+    """The report of one run.
 
     Attributes:
-        objects: all that were judged.
-        policies: all that judged them.
-        warnings: about the policies.
-        fail_on: the least outcome that fails.
+        objects: all objects that were judged.
+        policies: all policies that judged them.
+        warnings: warnings about the policies.
+        fail_on: the lowest outcome that fails the run.
     """
 
     objects: list[ObjectReport]
@@ -156,17 +156,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     fail_on: str = "deny"
 
     def fails(self, result: Result) -> bool:
-        """Is a finding one that makes the exit code 1?"""
+        """Return whether a finding makes the exit code 1."""
         return Outcome[result.outcome.upper()] >= Outcome[self.fail_on.upper()]
 
     @property
     def files(self) -> set[str]:
-        """Those that something is said of."""
+        """The files that are named in the report."""
         return {each.file for said in (self.results, self.unreadable, self.warnings) for each in said}
 
     @property
     def results(self) -> list[Result]:
-        """Every finding, in the order of the objects."""
+        """All findings, in the order of the objects."""
         return [result for each in self.objects for result in each.results]
 
     @classmethod
@@ -181,7 +181,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         warnings: Iterable[Problem] = (),
         fail_on: str = "deny",
     ) -> Report:
-        """The report, counted."""
+        """Build a report, and count its findings."""
         outcomes = [result.outcome for each in objects for result in each.results]
         summary = Summary(
             documents=len(objects),

@@ -1,4 +1,4 @@
-"""Where files are in their repository: what platforms that show findings know them by."""
+"""Paths of files in their repository, by which platforms that show findings know them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _CHECKOUTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
-"""Where GitHub and GitLab say that the repository is."""
+"""Variables in which GitHub and GitLab name the folder of the repository."""
 
 
 def repository_paths(files: Iterable[str]) -> dict[str, str]:
-    """For each file its path from the root of the repository, with ``/``, however it was written.
+    """Return for each file its path from the root of the repository, with ``/``.
 
     The root is what the platform names, if that is a repository; else the next folder above with a ``.git``; else what
     the platform names, or the working directory. A file that is not below it has its path from the working directory.

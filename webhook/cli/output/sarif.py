@@ -1,7 +1,7 @@
-"""``check -o sarif``: for code scanning, as GitHub and others show it on the lines of a pull request.
+"""``check -o sarif``: a log for code scanning, which GitHub shows on the lines of a pull request.
 
 Only what was found is a result: code scanning takes every result for an alert, whatever its ``kind``. Each has exactly
-one location, and there are at most as many as code scanning takes, the weightiest; a notification counts the rest.
+one location. Above the number that code scanning takes the gravest are kept; a notification counts the rest.
 
 Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
 https://docs.github.com/en/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit
@@ -30,13 +30,13 @@ JSON = dict[str, Any]
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS: Final = {"deny": "error", "warn": "warning", "indeterminate": "note", "audit": "note"}
 _RESULTS_AT_MOST: Final = 25_000
-"""A file with more is refused as a whole."""
+"""Limit of GitHub; it rejects a file with more."""
 
 _FINGERPRINT: Final = "spotgate/v1"
 
 
 def render(report: Report) -> str:
-    """Return one run, with a rule for each id that is found."""
+    """Return a log of one run, with a rule for each id that was found."""
     found = list(dict.fromkeys(result.id for result in report.results))
     rules = [_rule(finding_id) for finding_id in found]
     numbers = {finding_id: number for number, finding_id in enumerate(found)}
@@ -60,7 +60,7 @@ def render(report: Report) -> str:
                 ],
             }
         ],
-        "results": _weightiest(results),
+        "results": _gravest(results),
     }
     log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
@@ -98,8 +98,8 @@ def _left_out(count: int) -> Iterator[JSON]:
         yield {"level": "warning", "message": {"text": text}}
 
 
-def _weightiest(results: list[JSON]) -> list[JSON]:
-    """As many as are taken, in their order."""
+def _gravest(results: list[JSON]) -> list[JSON]:
+    """Return as many of the gravest results as code scanning takes, in their order."""
     if len(results) <= _RESULTS_AT_MOST:
         return results
     levels = tuple(dict.fromkeys(_LEVELS.values()))

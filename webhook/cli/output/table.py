@@ -1,4 +1,4 @@
-"""``check -o table``: for people, on a terminal or in the log of a pipeline. Nothing is ever cut off."""
+"""``check -o table``: text for people, on a terminal or in the log of a pipeline. No line is cut."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show(report: Report) -> None:
 
 
 def render(report: Report) -> str:
-    """The report as plain text, with what can't be judged: nobody sees standard error beside a file."""
+    """Return the report as plain text, with what can't be judged, which standard error shows otherwise."""
     return plain([*_unreadable(report), *_lines(report)])
 
 

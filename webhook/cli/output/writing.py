@@ -1,4 +1,4 @@
-"""Files that a command writes."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file whole or not at all. Its mode and its owner stay, and a symbolic link stays one.
 
     Raises:
-        OSError: it can't be written; what was there is still there.
+        OSError: it can't be written; its content is unchanged.
     """
     if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing to put in its place
         path.write_bytes(data)

@@ -1,9 +1,9 @@
-"""Pages: one file of HTML that needs nothing from outside, for light and dark, and readable without scripts.
+"""HTML pages: one file without references, for light and dark mode, readable without scripts.
 
     page("check.html", script="check.js", report=...)
 
-What is shown is escaped by the templates' engine. Beside that, a page forbids a browser to run, load or send anything
-but its own style and script, which are named by their hashes.
+The template engine escapes all values. The page's Content-Security-Policy permits only its own style and script, by
+their hashes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _HERE: Final = Path(__file__).parent
 
 
 def page(template: str, *, script: str = "", **content: object) -> str:
-    """The page.
+    """Render a page.
 
     Args:
         template, script: files of this folder.
-        content: what the template shows.
+        content: the variables of the template.
     """
     style = Markup((_HERE / "page.css").read_text() + STYLE)  # noqa: S704 - our own
     code = Markup((_HERE / script).read_text() if script else "")  # noqa: S704 - our own
@@ -55,7 +55,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Without control characters: a text may not turn round the direction of what follows it, either."""
+    """Return a text without control characters, which may reverse the direction of the text after them, too."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return "\n".join(printable(line) for line in value.split("\n"))
