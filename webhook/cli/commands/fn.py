@@ -33,7 +33,7 @@ functionConfig:
   .spotgate.yaml say:
     mode                mutate: inject, report nothing; validate: report, change nothing;
                         both: the default
-    failOn              deny (the default), warn or indeterminate: the least that is an error
+    failOn              deny (the default), warn or indeterminate: the lowest outcome that is an error
     policies, state     files or folders, one on each line, from the folder that the function is
                         run in: of the kustomization, or where kpt was called
     partial             "true": there are more node pools than the items and the state show
