@@ -1,7 +1,7 @@
-"""What of one object is judged at most, so that no request costs more than 100 ms of CPU and 50 MiB of memory.
+"""Limit the size of the objects that are judged: no request takes more than 100 ms of CPU and 50 MiB of memory.
 
-Everything is counted where an object is decoded, before a rule sees it. What is over a bound is not judged: the engine
-says so in one finding, and judges the labels alone. Each bound is far above what objects that work have.
+Everything is counted where an object is decoded, before a rule sees it. The engine does not judge an object that is
+over a limit: it reports that in one finding, and judges only the labels. Objects that work are far below each limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TEXT_AT_MOST: Final = 4_096
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """How many of something one object may have: a Pod, or all pod templates of a workload together."""
+    """The most items of one sort that one object may have: a Pod, or all pod templates of a workload together."""
 
     field: str
     noun: str
@@ -79,11 +79,11 @@ longest real lists are of instance types, of which AWS has some 900."""
 
 
 class OverBoundError(Exception):
-    """An object has more of something than is judged.
+    """The error for an object with more items of one sort than are judged.
 
     Attributes:
-        field: where.
-        reason: how many there are, and how many may be, as a sentence.
+        field: the field path.
+        reason: the count and its bound, as a sentence.
     """
 
     def __init__(self, field: str, reason: str) -> None:
@@ -93,16 +93,15 @@ class OverBoundError(Exception):
 
     @classmethod
     def of(cls, bound: Bound, count: int, prefix: str = "") -> OverBoundError:
-        """Return the error for so many of them; ``prefix`` is the path of the pod template that they are in."""
+        """Return the error for a count over its bound; ``prefix`` is the path of the pod template, if it is in one."""
         field = f"{prefix}.{bound.field}" if prefix else bound.field
         return cls(field, f"{bound.field} has {count:,} {bound.noun}, more than the {bound.at_most:,} that are judged")
 
 
 def expect_decodable(raw: msgspec.Raw | bytes, at_most: int, field: str = "") -> None:
-    """Refuse JSON that would take more memory than this as Python values, without decoding it.
+    """Raise OverBoundError for JSON that would take more memory than ``at_most`` as Python values.
 
-    Raises:
-        OverBoundError: it would.
+    The size is estimated without decoding.
     """
     if len(raw) * _OF_CONTAINER <= at_most:
         return
@@ -118,7 +117,7 @@ def expect_decodable(raw: msgspec.Raw | bytes, at_most: int, field: str = "") ->
 
 
 class Counts:
-    """Adds up what the Pods of one object have."""
+    """The number of items of each sort in all Pods of one object."""
 
     __slots__ = ("_counts",)
 
@@ -126,10 +125,10 @@ class Counts:
         self._counts: dict[Bound, int] = {}
 
     def add(self, counted: Iterable[tuple[Bound, int]], prefix: str) -> None:
-        """Count more.
+        """Add the items of one Pod.
 
         Raises:
-            OverBoundError: there is more of something than is judged.
+            OverBoundError: one sort of item is over its bound.
         """
         for bound, number in counted:
             count = self._counts[bound] = self._counts.get(bound, 0) + number

@@ -1,4 +1,4 @@
-"""The annotation by which members of a policy's ``breakGlass`` groups override its denials: when it holds."""
+"""Read the break-glass annotation, by which members of a policy's ``breakGlass`` groups override its denials."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
     from webhook.globs import Globs
     from webhook.review import Request
-    from webhook.subject import Metadata
+    from webhook.subject import ObjectMetadata
 
 FIELD: Final = f'metadata.annotations["{BREAK_GLASS}"]'
 
 _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE)
 
 
-def reason_of(metadata: Metadata) -> str | None:
-    """Return the value of the annotation; None where there is none."""
+def reason_of(metadata: ObjectMetadata) -> str | None:
+    """Return the value of the break-glass annotation, or None if the object has none."""
     return (metadata.annotations or {}).get(BREAK_GLASS)
 
 
 def why_void(value: str, now: datetime) -> str:
-    """Return why the annotation has no effect for anybody, as a clause; empty: it has one.
+    """Return why the annotation is void for everybody, as a clause, or an empty string if it is valid.
 
-    Its value may end in ``until`` and a time. What follows ``until`` and is no time never holds, instead of for ever.
+    Its value may end in ``until`` and a time. With an invalid time the annotation is void.
     """
     *reason, before, last = ("", "", *value.split())
     if last.lower() == "until":
@@ -52,7 +52,7 @@ def why_void(value: str, now: datetime) -> str:
 
 
 def may_break(request: Request, groups: Iterable[Globs]) -> bool:
-    """Is whoever asks a member of one of these groups?"""
+    """Return whether the user is a member of one of these groups."""
     return any(each.match(group) for each in groups for group in request.user_info.groups or ())
 
 
@@ -68,9 +68,10 @@ _decoder: Final = msgspec.json.Decoder(_Object)
 
 
 def is_copy(request: Request, *, of_workload: bool) -> bool:
-    """May a controller have copied the annotation? It did so where it made a Pod, or one workload of another.
+    """Return whether a controller may have copied the annotation from another object.
 
-    Node pools have owners, too, whose controllers copy no annotations.
+    Controllers copy annotations to the Pods that they make, and from one workload to another. Node pools have owners,
+    too, whose controllers copy no annotations.
     """
     if not of_workload and (request.resource.group, request.resource.resource) != ("", "pods"):
         return False

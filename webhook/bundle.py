@@ -1,4 +1,4 @@
-"""A bundle: policy files loaded, validated, compiled and indexed as one whole. A bad one is refused whole.
+"""Load policy files into a bundle: validated, compiled and indexed as a whole, and rejected as a whole.
 
 Facts (capacity providers, pod templates) that a folder does not bring itself come from the policies that ship with
 spotgate; a document of the same kind and name replaces the shipped one.
@@ -84,13 +84,13 @@ def document_kinds() -> dict[str, type[BaseModel]]:
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """What is enforced.
+    """A validated set of policies and facts.
 
     Attributes:
         index: the compiled policies.
-        hash: of all files it was made of; the same files give the same hash.
+        hash: the hash of all files; the same files give the same hash.
         documents: policies, exemptions and facts as they were written.
-        passed_over: warnings of what lies beside them and is none of them.
+        passed_over: warnings of files beside them that are no policies.
     """
 
     index: Index
@@ -115,7 +115,7 @@ class Bundle(msgspec.Struct, frozen=True):
 
 
 def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundle:
-    """Load the policies in these files and folders; none given: the shipped ones.
+    """Load the policies in these files and folders, or the shipped ones if none are given.
 
     Args:
         paths: files, and folders of which every ``*.yaml`` below is read.
@@ -140,7 +140,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
 def _validated(
     files: Sequence[Path], facts_files: Sequence[Path], where: str, problems: list[Problem]
 ) -> list[PolicyDocument]:
-    """The documents of the files, and those of the shipped facts that they do not bring themselves."""
+    """Return the valid documents of the files, and the shipped facts that the files do not replace."""
     kinds = document_kinds()
     documents = load_documents(files, kinds, problems)
     base = load_documents(facts_files, {name: kinds[name] for name in FACTS}, problems)
@@ -159,7 +159,7 @@ def _no_policy(documents: Sequence[PolicyDocument]) -> str:
 
 
 def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str) -> Bundle:
-    """The documents compiled and indexed, if nothing is wrong with any of them."""
+    """Compile and index the documents. Raise PolicyErrors if there are problems."""
     names = [each.name for each in documents if each.is_policy]
     documents = [each for each in documents if each.spec is not None]
 
@@ -197,7 +197,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
 
 
 def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:
-    """What Exemption documents name and no policy is called."""
+    """Yield a problem for each pattern of an Exemption document that matches no policy."""
     for document in exemptions:
         for number, glob in enumerate(document.spec.policies):
             if not any(map(Globs((glob,)).match, names)):
@@ -212,7 +212,7 @@ def _exemption(document: PolicyDocument, path: tuple[str | int, ...], spec: Exem
 
 
 def _shown(document: PolicyDocument) -> str:
-    """The file as it was named; one that ships with spotgate without what its place is on this machine."""
+    """Return the path of the file for the hash and messages, shortened for shipped files."""
     file = Path(document.document.file)
     return str(file.relative_to(SHIPPED.parent) if file.is_relative_to(SHIPPED) else file)
 
@@ -266,7 +266,9 @@ def _rule(spec: ResourceRuleSpec) -> ResourceRule:
 
 
 def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
-    """A rule about Pods takes the labels of a workload for those of a Pod, and can't read what is not there on DELETE.
+    """Raise SpecError if a rule about Pods matches other resources, or operations on which it cannot act.
+
+    The rule would take the labels of a workload for those of a Pod, and finds no object on DELETE.
 
     The API server refuses changes to a Pod's scheduling and shutdown after CREATE: a patch would fail the request.
 

@@ -1,4 +1,4 @@
-"""Results that are remembered for the very objects they were made of, which need not have a hash."""
+"""Cache results by the identity of the arguments, which need no hash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Given = TypeVarTuple("_Given")
 
 
 class _Same:
-    """Equal to nothing but the same object, which it keeps alive."""
+    """A cache key that equals only itself for the same object, and keeps that object alive."""
 
     __slots__ = ("value",)
 
@@ -28,7 +28,7 @@ class _Same:
 
 
 def identity_cache(*, maxsize: int) -> Callable[[Callable[[*_Given], _Result]], Callable[[*_Given], _Result]]:
-    """As `functools.lru_cache`, by the identity of the arguments: nothing may change them afterwards."""
+    """Cache results as `functools.lru_cache` does, by the identity of the arguments, which must never change."""
 
     def decorate(function: Callable[[*_Given], _Result]) -> Callable[[*_Given], _Result]:
         @lru_cache(maxsize)

@@ -1,4 +1,4 @@
-"""Everything a decision depends on beside the review and the bundle: frozen before deciding starts."""
+"""Hold everything that a decision depends on besides the review and the bundle, frozen before deciding starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Phase(StrEnum):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The frozen surroundings of one decision.
+    """The state of the world for one decision.
 
     Attributes:
         phase: mutate yields patches, validate yields findings.
@@ -34,7 +34,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         api_server: (major, minor) of the API server.
         oldest_kubelet: (major, minor) of the oldest kubelet.
         view: the cluster, as far as it is known.
-        offline: unknown things are ``indeterminate`` instead of denied or warned (command line).
+        offline: findings on unknown state are ``indeterminate``, not denials or warnings (command line).
         patch_templates: in the mutate phase, also patch the pod templates inside workloads (command line).
         trace: keep the steps for ``explain``.
     """
@@ -50,5 +50,5 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def utc_now() -> datetime:
-    """The clock, for those who build a `Context`."""
+    """Return the current time, for those who build a `Context`."""
     return datetime.now(tz=UTC)

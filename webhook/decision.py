@@ -1,4 +1,4 @@
-"""What came of a review: findings, patch operations, audit annotations, and the trace that ``explain`` prints."""
+"""Hold the result of a review: findings, patch operations, audit annotations, and the trace for ``explain``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 ENGINE: Final = "spotgate"
-"""The name under which the engine itself speaks, where no policy does."""
+"""The policy name in findings of the engine itself."""
 
 
 class Outcome(IntEnum):
-    """How much a finding weighs, in ascending order of what it does to the request."""
+    """The effect of a finding on the request, from the least to the greatest."""
 
     AUDIT = 0
     INDETERMINATE = 1
@@ -31,7 +31,7 @@ class Outcome(IntEnum):
 
 
 class Verdict(StrEnum):
-    """What becomes of a request: the weightiest of its findings."""
+    """The effect of all findings together on the request."""
 
     ALLOWED = "allowed"
     AUDITED = "audited"
@@ -50,24 +50,24 @@ _VERDICTS: Final = {
 
 
 def verdict_of(outcomes: Iterable[Outcome]) -> Verdict:
-    """What becomes of a request with findings of these outcomes."""
+    """Return the verdict for a request with findings of these outcomes."""
     return _VERDICTS[max(outcomes, default=None)]
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A bare finding, as a rule emits it: before enforcement, exemptions and break-glass.
+    """A finding as a rule emits it, before enforcement, exemptions and break-glass.
 
     Attributes:
-        id: what it finds, in words: the second part of the finding's id. Its text is in the kind's findings file.
+        id: the second part of the finding's id, in words. Its text is in the kind's ``findings.yaml``.
         reason: one short sentence that is always shown; at most about 100 characters.
         field: the offending field, as ``metadata.labels["a/b"]``, relative to what the rule was given.
-        detail: what a person needs to understand it; may be empty.
-        fix: what to do about it, as an instruction; may be empty.
-        yaml: what the fix has people write, relative to what the rule was given; may be empty. It is shown below the
-            fix, as it is written in the object of the request.
-        outcome: the most this finding may become; the policy's enforcement can only lower it.
-        unknown: the rule could not know what it needs, and does not accuse the object.
-        part: of the policy's ``spec`` that found it, as ``validations[0]``, where its rule is divided into parts.
+        detail: the explanation; may be empty.
+        fix: the instruction that fixes it; may be empty.
+        yaml: the YAML that the fix adds, relative to what the rule was given; may be empty. It is shown below the fix,
+            at its place in the object of the request.
+        outcome: the greatest outcome of the finding; the policy's enforcement can only lower it.
+        unknown: the rule needs state that is unknown; nothing may be wrong with the object.
+        part: the part of the policy's ``spec`` that found it, as ``validations[0]``, for rules that have parts.
     """
 
     id: str
@@ -82,13 +82,13 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A settled finding: what is wrong, how much it weighs here, where, and how to fix it.
+    """A finding after enforcement: what is wrong, its outcome for this request, where it is, and how to fix it.
 
     Attributes:
-        id: stable, whatever the wording: the policy kind in kebab case and what was found, as
-            ``reserved-labels/reserved``; ``object/...`` where the finding is of no policy kind.
-        lowered: why it weighs less than the policy's enforcement would have it, as a phrase; only where there is a
-            trace, and it is not in the detail.
+        id: the stable id: the policy kind in kebab case and what was found, as ``reserved-labels/reserved``, or
+            ``object/...`` for findings of no policy kind.
+        lowered: why the outcome is below the policy's enforcement, as a phrase; only with a trace, and unless the
+            detail says it.
     """
 
     policy: str
@@ -101,7 +101,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     lowered: str = ""
 
     def message(self) -> str:
-        """The finding for a person: reason, field and id on the first line, detail and fix below."""
+        """Return the finding as text: reason, field and id on the first line, detail and fix below."""
         at = f" (at {self.field})" if self.field else ""
         first = f"[{self.policy}] {self.reason}{at} [{self.id}]"
         lines = [first.replace("\n", " ")]  # users' text may be in it, and must not look like a line of ours
@@ -115,29 +115,29 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(Protocol):
-    """Where rules say why they did or did not act.
+    """The protocol for recording why rules did or did not act.
 
-    ``say`` takes a %-format and its arguments and formats only when somebody listens.
+    ``say`` takes a %-format and its arguments, and formats only if the trace is kept.
     """
 
     def say(self, text: str, *args: object) -> None:
-        """Note one step."""
+        """Record one step."""
 
 
 class NoTrace:
-    """The trace nobody reads."""
+    """The trace that discards every step."""
 
     __slots__ = ()
 
     def say(self, text: str, *args: object) -> None:
-        """Drop it."""
+        """Discard the step."""
 
 
 NO_TRACE: Final = NoTrace()
 
 
 class RecordedTrace:
-    """A trace that keeps what was said, as ``(policy, where, text)``; the engine sets policy and where."""
+    """The trace that keeps every step as ``(policy, where, text)``; the engine sets policy and where."""
 
     __slots__ = ("policy", "steps", "where")
 
@@ -147,19 +147,19 @@ class RecordedTrace:
         self.where = ""
 
     def say(self, text: str, *args: object) -> None:
-        """Keep it."""
+        """Keep the step."""
         self.steps.append((self.policy, self.where, text % args if args else text))
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The answer to one review.
+    """The decision on one request.
 
     Attributes:
         findings: in the order of the policies' names, then of the rule.
         patch: JSONPatch operations (RFC 6902) for the object of the request, each with the policy it came from.
         audit: audit annotations; keys without ``/``, the same for the same review.
-        malformed: the object could not be read; the request is refused for that.
-        unknown: how many findings stand for something that could not be known.
+        malformed: the object could not be parsed, so the request is denied.
+        unknown: the number of findings on unknown state.
         steps: the trace, empty unless asked for.
     """
 
@@ -172,11 +172,11 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def denied(self) -> bool:
-        """True where at least one finding denies."""
+        """Whether at least one finding denies the request."""
         return any(finding.outcome is Outcome.DENY for finding in self.findings)
 
     def of(self, outcome: Outcome) -> tuple[Finding, ...]:
-        """The findings with this outcome."""
+        """Return the findings with this outcome."""
         return tuple(finding for finding in self.findings if finding.outcome is outcome)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a violation: a finding, and only ever downwards, each step for a reason of its own."""
+"""Turn violations into findings. Enforcement, break-glass and unknown state can only lower an outcome."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
         for name in ("replicaset", "replication", "deployment", "statefulset", "daemon-set", "job", "cronjob")
     }
 )
-"""They replace the Pods of workloads that may be older than a policy; they can't read a denial."""
+"""Users that replace the Pods of workloads that may be older than a policy; they can't act on a denial."""
 
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
-"""They clean up; a denial would leave a namespace or an orphan behind for ever."""
+"""Users that clean up; a denial would leave a namespace or an orphan behind for ever."""
 
 
 class UnknownMatch(NamedTuple):
-    """Why nobody can tell whether a policy looks at an object.
+    """Why it is unknown whether a policy matches an object.
 
     Attributes:
-        id: of the finding that says so.
-        reason: what is not known.
+        id: the id of the finding that reports it.
+        reason: what is unknown.
         otherwise: the condition under which its findings count, as the beginning of a sentence.
-        fix: how it becomes known.
+        fix: how to make it known.
     """
 
     id: str
@@ -58,7 +58,7 @@ class UnknownMatch(NamedTuple):
 
     @classmethod
     def of_selector(cls, namespace: str) -> UnknownMatch:
-        """Build it for a namespace of which nobody gave the labels."""
+        """Return the reason for a namespace whose labels are unknown."""
         return cls(
             "object/namespace-unknown",
             f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
@@ -68,7 +68,7 @@ class UnknownMatch(NamedTuple):
 
     @classmethod
     def of_owner(cls, namespace: str, view: ClusterView) -> UnknownMatch:
-        """Build it for a namespace that a provider has for itself, if the cluster is one of that provider's."""
+        """Return the reason for a namespace that a provider owns if the cluster is one of that provider's."""
         return cls(
             "object/namespace-owner-unknown",
             f"namespace {namespace} may be one of the platform's own, which are never touched",
@@ -78,13 +78,13 @@ class UnknownMatch(NamedTuple):
 
 
 class FindingBuilder:
-    """Makes the findings of one request.
+    """The builder of all findings of one request.
 
     Args:
         subject: the object of the request.
         context: of the decision.
-        audit: its audit annotations; who overrules a denial is added.
-        only_warns: nothing is denied there.
+        audit: its audit annotations; who overrides a denial is added.
+        only_warns: nothing is denied in this namespace.
         of_workload: the object has pod templates.
     """
 
@@ -107,14 +107,14 @@ class FindingBuilder:
         *,
         unknown_match: UnknownMatch | None,
     ) -> Finding:
-        """What becomes of a violation.
+        """Return the finding for a violation.
 
         Args:
-            policy: which found it.
-            violation: as its rule says it.
-            subject: in what.
-            where: the field path of that in the object of the request.
-            unknown_match: why nobody knows whether the policy looks there at all.
+            policy: the policy whose rule found it.
+            violation: the violation that the rule emitted.
+            subject: the subject of the rule.
+            where: the field path of the subject in the object of the request.
+            unknown_match: why it is unknown whether the policy matches, if it is.
         """
         outcome = min(violation.outcome, policy.enforcement)
         if subject.template:
@@ -142,7 +142,10 @@ class FindingBuilder:
         )
 
     def _why_not_denied(self, policy: Policy) -> str:
-        """Why a denial is only a warning here; empty: it stays one. The audit log says for whom it is none."""
+        """Return why a denial becomes a warning, or an empty string if it stays a denial.
+
+        The audit annotations name the user for whom it becomes one.
+        """
         if self._only_warns:
             return f"{self._request.namespace} is a system namespace"
         user = self._request.user_info.username
@@ -158,18 +161,20 @@ class FindingBuilder:
 
     @property
     def _emergency(self) -> str | None:
-        """The reason that the object gives for break-glass; None: it does not ask for it."""
+        """The reason that the object's break-glass annotation gives, or None if it has none."""
         return reason_of(self._subject.metadata)
 
     @cached_property
     def _why_void(self) -> str:
-        """Why that has no effect, whoever asks; empty: it may have."""
+        """The reason why break-glass is void for every user, or an empty string if it is valid."""
         if is_copy(self._request, of_workload=self._of_workload):
             return "a controller made the object, and may have copied it"
         return why_void(self._emergency or "", self._context.now)
 
     def break_glass_written(self, policies: Sequence[Policy]) -> Finding | None:
-        """Say that whoever asks may not put the annotation on, or change it: it would wait for a member's request.
+        """Return a finding if the user adds or changes the break-glass annotation without permission.
+
+        The annotation would wait for a request of a member, and then take effect. Return None if the user may write it.
 
         Args:
             policies: that look at the object and have ``breakGlass``.
@@ -201,7 +206,7 @@ class FindingBuilder:
         )
 
     def _why_break_glass_fails(self, policy: Policy) -> str:
-        """For the one who asked for it in vain, as a sentence; empty: nobody did."""
+        """Return why break-glass does not help this user, as a sentence; empty if nobody asked for it."""
         if self._emergency is None:
             return ""
         user = self._request.user_info
@@ -218,7 +223,7 @@ class FindingBuilder:
 
 
 def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
-    """Return the violation as one that counts only if the policy looks there."""
+    """Return the violation reworded: it counts only if the policy matches."""
     if policy.mutator is not None:
         said = "Nothing was injected. As it is"
     else:
@@ -234,11 +239,11 @@ def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, unknown
 
 
 def _fix(violation: Violation, path: tuple[str | int, ...]) -> str:
-    """What to do about it; what is to be written is shown as it is in the object of the request.
+    """Return how to fix the violation; YAML to write is shown at its place in the object of the request.
 
     Args:
-        violation: as its rule says it.
-        path: of the pod template in that object; empty: it is about the object itself.
+        violation: the violation that the rule emitted.
+        path: the path of the pod template in that object, empty for the object itself.
     """
     lead, yaml = violation.fix, violation.yaml
     if not yaml:
@@ -255,12 +260,12 @@ def _cut(text: str) -> str:
 
 
 def _is_plain(step: str | int) -> bool:
-    """Is it a key that YAML has without quotes? An index is none."""
+    """Return whether the step is a key that YAML writes without quotes; an index is not."""
     return isinstance(step, str) and step.isidentifier() and resolve(step) == step
 
 
 def _why_lowered(policy: Policy, violation: Violation, subject: RequestSubject) -> str:
-    """Why a finding weighs less than the policy's enforcement would have it, as a phrase; empty: it does not."""
+    """Return why the outcome is below the policy's enforcement, as a phrase; empty if it is not."""
     outcome = min(violation.outcome, policy.enforcement)
     if subject.template and policy.template_outcome < outcome:
         return f"{policy.template_outcome}, not {outcome}: it is about a pod template"

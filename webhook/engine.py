@@ -1,9 +1,9 @@
-"""Deciding: pure and synchronous.
+"""Decide requests, purely and synchronously.
 
 Server, command line, policy tests and audit all call `decide`; only what they fetch beforehand differs.
 
-Rules emit bare violations and change Pods through an editor. Everything that turns those into an answer is here, once:
-what is never touched, match, exemptions, enforcement, pod templates, controllers' Pods, break-glass, and the unknown.
+Rules emit violations and change Pods through an editor. The engine turns those into a decision: it applies system
+namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, break-glass and unknown state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import Pod, pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
-from webhook.patch import Recorder, pointer
+from webhook.patch import PatchRecorder, pointer
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null
 from webhook.rules.protocol import NO_NEEDS
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 VIOLATIONS_AT_MOST: Final = 100
-"""Of one policy on one object. Nobody reads more, and a request must not buy seconds of a worker with 60,000 labels."""
+"""Violations of one policy on one object. Nobody reads more, and 60,000 labels must not cost seconds."""
 
 
 def needs(request: Request, index: Index, phase: Phase) -> Needs:
-    """What of the cluster must be known to decide this request."""
+    """Return what must be known of the cluster to decide this request."""
     route = index.route(phase, request)
     return route.needs if route is not None else NO_NEEDS
 
 
 def decide(request: Request, index: Index, context: Context) -> Decision:
-    """Judge one review: patch operations in the mutate phase, findings in the validate phase.
+    """Decide one request: patch operations in the mutate phase, findings in the validate phase.
 
-    Never raises for what is in the request: an object that can't be read is a decision too.
+    Never raise for the content of a request: an object that can't be parsed is denied.
     """
     route = index.route(context.phase, request)
     if route is None:
@@ -87,7 +87,7 @@ def _malformed(error: MalformedObjectError) -> Decision:
 
 
 def _parse_old_template(template: object) -> Pod | None:
-    """What a pod template was before; None where it was not there, or could not be read: then all of it is new."""
+    """Return the Pod of a template before the update, or None if it was missing or could not be parsed."""
     if template is None:
         return None
     try:
@@ -100,7 +100,7 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class _Body(msgspec.Struct):
-    """Where an object says what is wanted: ``template`` is a PodTemplate's."""
+    """The parts of an object that say what is wanted; ``template`` is a PodTemplate's."""
 
     spec: msgspec.Raw = msgspec.Raw(b"null")
     template: msgspec.Raw = msgspec.Raw(b"null")
@@ -110,7 +110,7 @@ _bodies: Final = msgspec.json.Decoder(_Body)
 
 
 class _Evaluation:
-    """One decision in the making."""
+    """The state of one decision while it is made."""
 
     def __init__(self, request: Request, index: Index, context: Context, route: Route) -> None:
         self.request = request
@@ -128,7 +128,7 @@ class _Evaluation:
         self.unknown = 0
 
     def judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
-        """Ask these policies about the object itself, and about its pod templates."""
+        """Apply the policies to the object itself, and to its pod templates."""
         try:
             self._judge(direct, projected)
         except OverBoundError as error:
@@ -149,10 +149,10 @@ class _Evaluation:
                 self.validate_templates(workload, projected)
 
     def _judge_labels(self, error: OverBoundError, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
-        """Of an object with more of something than is judged, judge the labels, and say that the rest is not judged.
+        """Judge only the labels of an object that is over a bound, and report that nothing else was judged.
 
-        It is denied where a policy that would judge it denies, unless the request changes nothing but metadata
-        and status: what takes a finalizer away must go through.
+        The object is denied if one of the policies that would judge it denies, unless the request changes only
+        metadata and status: a request that removes a finalizer must be admitted.
         """
         self.findings.clear()
         self.operations.clear()
@@ -186,7 +186,7 @@ class _Evaluation:
             )
 
     def _leaves_spec(self) -> bool:
-        """Return True if the request changes nothing of the object but its metadata and its status."""
+        """Return whether the request changes only the object's metadata and status."""
         raw = self.request.object, self.request.old_object
         if self.request.operation != "UPDATE" or any(map(is_null, raw)):
             return False
@@ -210,7 +210,7 @@ class _Evaluation:
         )
 
     def in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
-        """Nothing there is ever changed or denied; a policy that names the namespace itself may warn."""
+        """Warn in a system namespace, if a policy names that namespace; never change or deny anything."""
         self.only_warns = True
         named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
         if not named or self.context.phase is Phase.MUTATE:
@@ -224,7 +224,7 @@ class _Evaluation:
             self.trace.say("not judged: %s", error)
 
     def mutate(self, policies: tuple[Policy, ...]) -> None:
-        recorder = Recorder()
+        recorder = PatchRecorder()
         self._mutate(policies, self.subject, recorder)
         self.operations += recorder.operations
 
@@ -232,7 +232,7 @@ class _Evaluation:
         self._validate(policies, self.subject, "")
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
-        """Find a break-glass annotation that is written by somebody whom no policy on the object allows to."""
+        """Find a break-glass annotation that the user may not write under any policy on the object."""
         if not policies:
             return
         namespace_labels = None if self._namespace_is_unknown else self._namespace_labels
@@ -243,14 +243,14 @@ class _Evaluation:
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         for found, subject in self._templates(workload, ()):
-            recorder = Recorder(pointer(found.path))
+            recorder = PatchRecorder(pointer(found.path))
             self._mutate(policies, subject, recorder)
             self.operations += recorder.operations
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.counts_replicas)
         for found, subject in self._templates(workload, counting):
-            recorder = Recorder()
+            recorder = PatchRecorder()
             said = len(self.recording.steps) if self.recording is not None else 0
             self._mutate(policies, subject, recorder)
             if subject.unchanged and self.recording is not None:
@@ -261,7 +261,10 @@ class _Evaluation:
                 self._leave_out_copied(subject.pod.labels, found.path)
 
     def _leave_out_copied(self, labels: Mapping[str, str], path: tuple[str | int, ...]) -> None:
-        """The API server gives a Job without labels those of its template: there, once, it is said what is wrong."""
+        """Remove findings on labels that the API server copies from the pod template: they are reported there.
+
+        It gives a Job without labels those of its template.
+        """
         if next(self.subject.labels()).items() <= labels.items():
             said = {(each.policy, each.field) for each in self.findings}
             self.findings = [
@@ -274,9 +277,9 @@ class _Evaluation:
     def _templates(
         self, workload: Workload, counting: tuple[Policy, ...]
     ) -> Iterator[tuple[FoundTemplate, RequestSubject]]:
-        """Each pod template as the Pod it will become.
+        """Yield each pod template with the Pod that it will become.
 
-        One that an UPDATE leaves as it is says nothing new, but to policies that count how many Pods are made of it.
+        A template that an UPDATE does not change is judged again only by policies that count the Pods made of it.
         """
         templates = self._find_templates(workload, self.subject.object)
         there = self._find_templates(workload, self.subject.old_object)
@@ -304,7 +307,10 @@ class _Evaluation:
             yield found, subject
 
     def _has_fewer_replicas(self) -> bool:
-        """Than before, or the first that there are: with more, what is too few was too few before."""
+        """Return whether the request lowers the number of replicas, or raises it from zero.
+
+        With more of them, too few would have been too few before.
+        """
         specs = (workload.spec for workload in (self.subject.old_workload, self.subject.workload))
         before, after = (1 if spec.replicas is None else spec.replicas for spec in specs)
         return after < before or before == 0 < after
@@ -335,7 +341,7 @@ class _Evaluation:
             )
         )
 
-    def _mutate(self, policies: tuple[Policy, ...], subject: RequestSubject, recorder: Recorder) -> None:
+    def _mutate(self, policies: tuple[Policy, ...], subject: RequestSubject, recorder: PatchRecorder) -> None:
         editor: PodEditor | None = None
         for policy in policies:
             if policy.mutator is None or not self._applies(policy, subject):
@@ -362,7 +368,7 @@ class _Evaluation:
                 )
 
     def _applies(self, policy: Policy, subject: RequestSubject) -> bool:
-        """Does the policy look at this subject, and is the subject not exempt from it?"""
+        """Return whether the policy matches the subject and does not exempt it."""
         request = self.request
         if self.recording is not None:
             self.recording.policy = policy.name
@@ -386,7 +392,7 @@ class _Evaluation:
         return not self._is_exempt(policy, subject)
 
     def _is_foreign(self, policy: Policy) -> bool:
-        """Is it about a namespace of the provider's own, and the policy does not guard those?"""
+        """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
         return self._owner is Tristate.YES and not (self.only_warns or policy.guards_namespaces)
 
     def _is_exempt(self, policy: Policy, subject: RequestSubject) -> bool:
@@ -409,11 +415,11 @@ class _Evaluation:
 
     @cached_property
     def _owner(self) -> Tristate:
-        """Is the namespace a provider's own? `decide` leaves out those that are, but for Namespaces themselves."""
+        """Whether the namespace is a provider's own; `decide` returns early for all but Namespaces themselves."""
         return self.index.system_namespace(self.namespace or "", self.context.view)
 
     def _unknown_match(self, policy: Policy) -> UnknownMatch | None:
-        """Why nobody can tell whether the policy looks there; None: it does."""
+        """Return why it is unknown whether the policy matches, or None if it is known."""
         if self._owner is Tristate.UNKNOWN and not (is_namespace(self.request) and policy.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         if not policy.matcher.trivial and self._is_match_unknown(policy):
@@ -421,12 +427,15 @@ class _Evaluation:
         return None
 
     def _is_match_unknown(self, policy: Policy) -> bool:
-        """Does the policy look away only because nobody gave the labels of the namespace, which has its name alone?"""
+        """Return whether the policy might match if the labels of the namespace were known."""
         return self._namespace_is_unknown and policy.matcher.could_select_with_others(self._namespace_labels())
 
     @cached_property
     def _namespace_is_unknown(self) -> bool:
-        """On the command line; a server takes a namespace that it has not seen yet to have no labels."""
+        """Whether the namespace's labels are unknown.
+
+        This happens only on the command line: a server takes a namespace that it has not seen yet to have no labels.
+        """
         namespace = self.request.namespace
         given = not namespace or namespace in self.context.view.namespaces or self._is_of_namespace
         return self.context.offline and not given
@@ -436,13 +445,13 @@ class _Evaluation:
         return is_namespace(self.request) and not is_null(self.request.object)
 
     def _namespace_labels(self) -> Mapping[str, str]:
-        """As in Kubernetes, a Namespace that is made or changed has those that it will have."""
+        """Return the labels of the namespace; of a Namespace that is created or updated, those it will have."""
         if self._is_of_namespace:
             return next(self.subject.labels(), {})
         return self.index.namespace_labels(self.request.namespace, self.context.view)
 
     def _record(self, policy: str, said: str) -> None:
-        """Keep for the audit log which exemption let something through; of several pod templates once."""
+        """Add the exemption that applied to the audit annotations, once for several pod templates."""
         known = self.audit.get(policy, "")
         if f"; {said};" not in f"; {known};":
             self.audit[policy] = "; ".join(filter(None, (known, said)))

@@ -1,4 +1,4 @@
-"""What each finding means, for people, by its id: the text behind ``explain``, ``docs/findings.md`` and SARIF's rules.
+"""Explain each finding by its id: the texts of ``explain``, ``docs/findings.md`` and the rules in SARIF.
 
 The texts of a policy kind lie beside its rule; those of findings that are of no kind are in ``object_findings.yaml``.
 """
@@ -28,13 +28,13 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         means: what it says of the object, in one sentence.
-        matters: what happens to who ignores it.
+        matters: what happens if it is ignored.
         failing: manifests in which it is found.
         mended: the same manifests without it.
         state: manifests that the cluster has in both cases.
-        policies: that find it; empty: those that ship with spotgate.
-        flags: of ``spotgate check`` in both cases.
-        mended_flags: in the mended case, where they are others.
+        policies: the policies that find it, if not the shipped ones.
+        flags: the flags of ``spotgate check`` in both cases.
+        mended_flags: the flags in the mended case, if they differ.
         setting: the field of ``spec`` that lowers this finding alone.
         exempt: how to be exempt from it beside that, where the policy's ``exempt`` is not the best way.
     """

@@ -1,4 +1,4 @@
-"""Whole-string globs (``*``, ``?``, ``[...]``), compiled once: what policy files use instead of regular expressions."""
+"""Match whole strings against globs (``*``, ``?``, ``[...]``), which policy files use instead of expressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST: Final = 1024
 
 
 class Globs:
-    """A set of globs. Names without a wildcard are looked up in a set; the others share one compiled expression."""
+    """A set of globs: exact names in a set, and one compiled expression for those with wildcards."""
 
     __slots__ = ("_exact", "_match", "patterns")
 
@@ -39,19 +39,19 @@ class Globs:
         return hash(self.patterns)
 
     def match(self, text: str) -> bool:
-        """True where one of the globs is the whole of ``text``; letter case matters."""
+        """Return whether one of the globs matches the whole of ``text``, case-sensitively."""
         if text in self._exact:
             return True
         return self._match is not None and len(text) <= _LONGEST and self._match(text) is not None
 
 
 def is_glob(pattern: str) -> bool:
-    """Has it a wildcard?"""
+    """Return whether the pattern has a wildcard."""
     return bool(_META & set(pattern))
 
 
 def problem_with(pattern: str) -> str:
-    """What is wrong with a glob, or nothing: empty ones and unclosed ``[`` would silently match nothing."""
+    """Return what is wrong with a glob, or an empty string; an unclosed ``[`` would silently match nothing."""
     if not pattern:
         return "an empty glob matches nothing"
     if pattern != pattern.strip() or any(character.isspace() for character in pattern):

@@ -1,4 +1,4 @@
-"""Compiled policies, indexed by phase, operation, group and resource: a request nobody matches costs one look-up."""
+"""Index compiled policies by phase, operation, group and resource: a request that none matches costs one look-up."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
 """Never touched, whatever a policy says: a webhook that stops these stops the recovery of the cluster."""
 
 _MEMO: Final = 4096
-"""What is remembered at most: routes of resources that only wildcard rules match, and namespaces of a route. A cluster
-has a few hundred resources and some thousand namespaces; what is beyond is found anew each time."""
+"""Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a
+few hundred resources and some thousand namespaces; results beyond that are computed each time."""
 
 
 _NAME: Final = 253
-"""Characters of the longest name that Kubernetes takes: what is longer is not remembered."""
+"""Characters of the longest name that Kubernetes accepts: longer ones are not cached."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,21 +47,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         slug: the kind in kebab case; the first part of its findings' ids.
-        enforcement: the most a finding may become.
-        rules: what it matches; ``exclude`` is taken out of it.
-        matcher: the rest of ``match``.
-        exemptions: who and what is let through: its own, then those of Exemption documents.
+        enforcement: the greatest outcome of a finding.
+        rules: the resource rules; those in ``exclude`` are subtracted.
+        matcher: the other parts of ``match``.
+        exemptions: its own exemptions, then those of Exemption documents.
         break_glass: groups that may turn a denial into a warning.
-        controller_denies: a denial stays one when a built-in controller asks.
+        controller_denies: requests of built-in controllers are denied, too.
         mutator: the rule, if it changes Pods.
         validator: the rule, if it judges.
-        needs: what of the cluster the rule asks.
-        template_outcome: the most a finding on a pod template may become.
-        unknown_outcome: the most a finding about something unknown may become on the server.
-        counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
+        needs: what the rule must know of the cluster.
+        template_outcome: the greatest outcome of a finding on a pod template.
+        unknown_outcome: the greatest outcome of a finding on unknown state on the server.
+        counts_replicas: an unchanged pod template is judged again if ``spec.replicas`` decreases.
         guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
-        expressions: a team's own expressions go over the whole object.
-        any_size: it judges labels, also those of an object that is too large to be judged otherwise.
+        expressions: a team's own expressions iterate over the whole object.
+        any_size: it judges labels, also those of objects over a bound.
     """
 
     name: str
@@ -85,40 +85,40 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     any_size: bool = False
 
     def matches(self, operation: str, group: str, path: str) -> bool:
-        """May it look at requests of this kind? What else its rules ask, `why_not_request` compares."""
+        """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""
         named = any(rule.names(operation, group, path) for rule in self.rules)
         return named and self._excluding(operation, group, path) is None
 
     def matches_templates(self) -> bool:
-        """May it look at the Pods that are made of pod templates?"""
+        """Return whether the policy may match the Pods that are made of pod templates."""
         return self.matches(*_POD) and any(rule.names(*_POD) and not rule.mismatch(_TEMPLATE) for rule in self.rules)
 
     def judges_templates(self) -> bool:
-        """Does it judge pod templates, as the Pods that they become?"""
+        """Return whether the policy judges pod templates as the Pods that they become."""
         excluded = any(each.names(*_POD) and not each.mismatch(_TEMPLATE) for each in self.exclude)
         return self.matches_templates() and not excluded
 
     def excludes(self, operation: str, group: str, path: str) -> bool:
-        """Does it exclude all requests of this kind?"""
+        """Return whether the policy excludes all requests of this kind."""
         return self._excluding(operation, group, path) is not None
 
     def _excluding(self, operation: str, group: str, path: str) -> int | None:
-        """The number of the rule that excludes all requests of this kind; None: none does."""
+        """Return the number of the rule that excludes all requests of this kind, or None."""
         numbered = enumerate(self.exclude)
         return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.restricted), None)
 
     @property
     def restricted(self) -> bool:
-        """Must each request be compared with its rules?"""
+        """Whether each request must be compared with the rules."""
         return any(rule.restricted for rule in (*self.rules, *self.exclude))
 
     def within(self, namespace: str) -> Policy:
-        """The policy without exemptions that hold in other namespaces alone."""
+        """Return the policy without exemptions that hold only in other namespaces."""
         exemptions = tuple(each for each in self.exemptions if each.is_for(namespace))
         return self if len(exemptions) == len(self.exemptions) else replace(self, exemptions=exemptions)
 
     def why_not(self, operation: str, group: str, path: str) -> str:
-        """Which part of ``match`` leaves requests of this kind out; empty where none does, or nothing names them."""
+        """Return which part of ``match`` excludes requests of this kind; empty if none does, or nothing names them."""
         if (number := self._excluding(operation, group, path)) is not None:
             return f"match.excludeResourceRules[{number}] names {path} on {operation}"
         others = [other for other in OPERATIONS if other != operation and self.matches(other, group, path)]
@@ -127,11 +127,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     def why_not_request(self, request: Request, *, template: bool) -> str:
-        """Which part of the rules that name the kind of the request leaves out this one; empty where none does.
+        """Return which rule that names the request's kind does not match this request; empty if they match.
 
         Args:
-            request: as it came.
-            template: whether it is about a pod template in its object, and so about a Pod that has no name yet.
+            request: the request.
+            template: compare a pod template in its object, whose Pod has no name yet.
         """
         asked = ((request.operation, request.resource.group, request.path), RequestAttributes.of(request))
         kind, attributes = (_POD, _TEMPLATE) if template else asked
@@ -154,9 +154,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: RequestAttributes) -> bool:
-    """Does one of ``excludeResourceRules`` name the request, in whatever version the rule names the resource?
+    """Return whether an entry of ``excludeResourceRules`` names the request, in any version of the resource.
 
-    As in the API server with ``matchPolicy: Equivalent``, which takes all versions in which it serves it for the same.
+    The API server with ``matchPolicy: Equivalent`` also treats all versions of a resource as the same.
     """
     if not rule.names(*kind):
         return False
@@ -168,20 +168,20 @@ def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: RequestAtt
 _POD: Final = ("CREATE", "", "pods")
 _WITH_TEMPLATES: Final = ("CREATE", "UPDATE")
 _TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
-"""Of the Pods that are made of a pod template; their names are generated."""
+"""The attributes of the Pods that are made of a pod template; their names are generated."""
 
 
 class Route(msgspec.Struct, frozen=True):
-    """What happens to requests of one kind.
+    """The policies that apply to requests of one kind.
 
     Attributes:
-        direct: policies that look at the object itself.
-        projected: policies that look at its pod templates.
-        workload: where the pod templates are.
-        guards: policies with ``breakGlass`` that look at the object, whatever is done with it.
-        needs: what all of them together ask of the cluster.
+        direct: policies that match the object itself.
+        projected: policies that match its pod templates.
+        workload: the paths of the pod templates.
+        guards: policies with ``breakGlass`` that match the object on any operation.
+        needs: what all of them together must know of the cluster.
         restricted: some policy names API versions, names or a scope, so each request must be compared with it.
-        expressions: expressions go over the object: a team's own, or those of a node pool's reader.
+        expressions: expressions iterate over the object: a team's own, or those of a node pool's reader.
     """
 
     direct: tuple[Policy, ...]
@@ -194,9 +194,9 @@ class Route(msgspec.Struct, frozen=True):
     _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
 
     def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
-        """Those of ``direct`` and ``projected`` whose ``match.namespaces`` does not leave the namespace out.
+        """Return the ``direct`` and ``projected`` policies whose ``match.namespaces`` admits the namespace.
 
-        Remembered, so that policies for other namespaces cost nothing, and exemptions for others neither.
+        The result is cached: neither policies nor exemptions for other namespaces cost anything.
         """
         if not namespace:
             return self.direct, self.projected
@@ -217,7 +217,7 @@ Key = tuple[str, str, str, str]
 
 
 class Index:
-    """All policies of a bundle, ready to be asked."""
+    """All policies of a bundle, indexed."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class Index:
                 self._routes[phase, operation, group, path] = self._route(phase, operation, group, path)
 
     def route(self, phase: Phase, request: Request) -> Route | None:
-        """What happens to this request; None: nobody looks at it."""
+        """Return the policies for this request, or None if no policy matches its kind."""
         key = (phase, request.operation, request.resource.group, request.path)
         if key in self._routes:
             return self._routes[key]
@@ -255,9 +255,10 @@ class Index:
         return route
 
     def left_out(self, request: Request) -> list[tuple[Policy, str]]:
-        """Policies that look neither at such a request nor at pod templates in its object, each with why not.
+        """Return the policies that match neither the request nor its pod templates, each with the reason.
 
-        In the words of the policy file; empty words: it is for other kinds of objects. The others are in the trace.
+        The reason is in the words of the policy file, and empty if the policy is for other kinds of objects. The trace
+        records the reasons of the other policies.
         """
         phases = (self.route(phase, request) for phase in Phase)
         looking = {policy.name for route in phases if route for policy in (*route.direct, *route.projected)}
@@ -276,13 +277,13 @@ class Index:
         return policy.why_not(*_POD)
 
     def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
-        """A namespace's labels; of an unknown one only its name."""
+        """Return the labels of a namespace; of an unknown one, only its name."""
         return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
 
     def system_namespace(self, namespace: str, view: ClusterView) -> Tristate:
-        """Is the namespace one of those that are never touched?
+        """Return whether the namespace is a system namespace.
 
-        A provider's own is one where that provider is in play, which nobody knows while the node pools are unknown.
+        A provider's own namespaces count if that provider is in play; this is unknown while the node pools are.
         """
         if not namespace:
             return Tristate.NO
@@ -297,9 +298,9 @@ class Index:
         return Tristate.NO if view.pools is not None else Tristate.UNKNOWN
 
     def is_in_system_namespace(self, request: Request, view: ClusterView) -> bool:
-        """Is the object in a system namespace, of which no policy may change or deny anything?
+        """Return whether the object is in a system namespace, where no policy changes or denies anything.
 
-        A Namespace that is a provider's own is not in itself here: who may make one is for policies to say.
+        A Namespace that a provider owns is not in itself here: policies say who may create one.
         """
         namespace = namespace_of(request) or ""
         if is_namespace(request) and not self.system_namespaces.match(namespace):

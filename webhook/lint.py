@@ -1,6 +1,6 @@
-"""Warn of policies that are valid and most likely not meant: unknown names, exemptions that end, rules too wide.
+"""Warn of policies that are valid and probably mistaken: unknown names, exemptions that end, rules too wide.
 
-A policy set with warnings is in force all the same.
+Policies with warnings are enforced all the same.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ _MISSPELT: Final = 0.9
 
 
 class _Warning(NamedTuple):
-    """Something that is most likely not meant.
+    """A probable mistake.
 
     Attributes:
         path: the field below ``spec``.
-        text: what is wrong, and what would be right.
+        text: the mistake and its correction.
     """
 
     path: tuple[str | int, ...]
@@ -113,7 +113,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
 
 
 def too_wide(bundle: Bundle) -> Iterator[Problem]:
-    """Yield the rules for every resource of an API group, where a webhook that is called for all can stop a cluster."""
+    """Yield the rules for every resource of an API group: a webhook called for all of them can stop a cluster."""
     for policy in bundle.documents:
         if policy.is_policy and policy.spec.enforcement is not Enforcement.OFF:
             for path, text in _too_wide(policy, bundle):
@@ -139,7 +139,7 @@ def _too_wide_for_webhooks(policy: PolicyDocument, bundle: Bundle) -> Iterator[_
 
 
 def _unknown_resources(match: MatchSpec) -> Iterator[_Warning]:
-    """Yield API groups, resources and versions that Kubernetes does not have. Custom ones may be anything."""
+    """Yield API groups, resources and versions that Kubernetes does not have; custom ones may exist."""
     for name, rules in (
         ("resourceRules", match.resource_rules or ()),
         ("excludeResourceRules", match.exclude_resource_rules),
@@ -186,7 +186,7 @@ def _elsewhere(resource: str) -> str:
 
 
 def _without_templates(match: MatchSpec, workloads: Iterable[Workload]) -> Iterator[_Warning]:
-    """Yield rules that name workloads where none names Pods: templates are judged with the Pods made of them."""
+    """Yield rules that name workloads but not Pods: templates are judged with the Pods made of them."""
     rules = match.resource_rules or ()
     if any(is_named(rule, *_PODS) for rule in rules):
         return
@@ -202,7 +202,7 @@ def _without_templates(match: MatchSpec, workloads: Iterable[Workload]) -> Itera
 
 
 def _misspelt(spec: Any, workloads: Collection[Workload]) -> Iterator[_Warning]:  # noqa: ANN401 - of any policy kind
-    """Yield kinds of workload, classes and members of template paths that are nearly one that is known."""
+    """Yield kinds of workload, classes and members of template paths that are close to a known one."""
     kinds = {f"{each.kind}.{each.group}".removesuffix(".") for each in workloads}
     members = {each for workload in workloads for path in workload.paths for each in path.members}
     for name, written in _KINDS.items():
@@ -222,7 +222,7 @@ def _nearly(name: str, known: Collection[str]) -> str:
 
 
 def _never_denied(policy: PolicyDocument) -> Iterator[_Warning]:
-    """Yield findings that are written to deny in a policy that denies nothing, which of some kinds is the default."""
+    """Yield findings set to deny in a policy that denies nothing; of some kinds that is the default."""
     enforcement = policy.spec.enforcement
     if enforcement is Enforcement.DENY:
         return
@@ -245,7 +245,7 @@ def _open_break_glass(groups: Sequence[str]) -> Iterator[_Warning]:
 def _exemption(
     spec: ExemptSpec, path: tuple[str | int, ...], policies: Sequence[str], today: date
 ) -> Iterator[_Warning]:
-    """Yield what an entry of ``exempt``, or an Exemption document, most likely does not mean."""
+    """Yield the probable mistakes in an entry of ``exempt``, or in an Exemption document."""
     if spec.expires is not None and today > spec.expires:
         text = f"the exemption ended on {spec.expires} ({spec.reason}) and holds no longer; remove it, or renew it"
         yield _Warning((*path, "expires"), text)

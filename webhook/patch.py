@@ -1,4 +1,4 @@
-"""JSONPatch (RFC 6902), recorded while an object is changed: nothing is compared afterwards.
+"""Record a JSON Patch (RFC 6902) while an object is changed.
 
 The webhook only ever emits ``add``. On a member that is there ``add`` replaces it, so one operation fits an object
 before and after the API server's defaulting. Whole arrays are never replaced: ``/-`` appends.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One addition, and the policy that wanted it.
+    """One addition, and the policy that made it.
 
     Attributes:
         path: a JSON pointer into the object of the request.
@@ -28,23 +28,23 @@ class Operation(msgspec.Struct, frozen=True):
     policy: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The operation as RFC 6902 writes it."""
+        """Return the operation as RFC 6902 writes it."""
         return {"op": "add", "path": self.path, "value": self.value}
 
 
 def pointer(segments: Iterable[str | int]) -> str:
-    """Segments as a JSON pointer, ``~`` and ``/`` escaped (RFC 6901)."""
+    """Return the segments as a JSON pointer, with ``~`` and ``/`` escaped (RFC 6901)."""
     return "".join(f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments)
 
 
 def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[str, Any]:
-    """The value with the operations applied, as `apply_json` does it."""
+    """Return the value with the operations applied, as `apply_json` does."""
     patched: dict[str, Any] = apply_json([operation.as_json() for operation in operations], value)
     return patched
 
 
 def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The value with a JSONPatch applied; what it leads through is changed in place."""
+    """Return the value with a JSON Patch applied; containers on its paths are changed in place."""
     if not patch:
         return value
     import jsonpatch  # noqa: PLC0415 - 10 ms, and few need it
@@ -52,8 +52,8 @@ def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:  # noqa: ANN
     return jsonpatch.apply_patch(value, patch, in_place=True)
 
 
-class Recorder:
-    """Collects operations for one place in an object (its root, or a pod template inside it).
+class PatchRecorder:
+    """The recorder of operations at one place in an object: its root, or a pod template.
 
     Attributes:
         policy: the policy at work; the engine sets it.

@@ -1,4 +1,4 @@
-"""The AdmissionReview that is sent back. Nothing else builds one.
+"""Build the AdmissionReview response, here and nowhere else.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response
 """
@@ -35,7 +35,7 @@ _WRAPPER: Final = textwrap.TextWrapper(WARNING_LENGTH, subsequent_indent="    ",
 
 
 def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
-    """The answer to a review that was decided."""
+    """Return the response for a decision."""
     denials = decision.of(Outcome.DENY)
     response: dict[str, Any] = {"uid": uid, "allowed": not denials}
     if denials:
@@ -53,7 +53,7 @@ def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
 
 
 def errored(uid: str, code: int, message: str) -> bytes:
-    """The answer to a review that could not be decided. ``uid`` may be empty where none could be read."""
+    """Return the response for a review that could not be decided; ``uid`` may be empty if none could be read."""
     return _review({"uid": uid, "allowed": False, "status": _status(code, "InternalError", message)})
 
 
@@ -74,7 +74,7 @@ def _message(denials: Iterable[Finding]) -> str:
 
 
 def _warnings(findings: Iterable[Finding]) -> list[str]:
-    """Findings as lines that clients show whole; a finding that does not fit any more is left out as a whole."""
+    """Return findings as lines that clients show whole; a finding that no longer fits is left out as a whole."""
     warnings: list[str] = []
     left = WARNINGS_TOTAL
     for finding in findings:
@@ -93,7 +93,7 @@ def _warnings(findings: Iterable[Finding]) -> list[str]:
 
 
 def _printable(text: str, keep: str = "") -> str:
-    """Without control characters and lone surrogates, for which the API server would drop a warning silently."""
+    """Return the text without control characters and lone surrogates: the API server drops warnings with them."""
     if (text.replace(keep, "") if keep else text).isprintable():
         return text
     clean = (c if c in keep or c.isprintable() else " " for c in text)

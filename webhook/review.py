@@ -1,4 +1,4 @@
-"""The AdmissionReview as the API server sends it (admission.k8s.io/v1).
+"""Decode the AdmissionReview as the API server sends it (admission.k8s.io/v1).
 
 Only the envelope is decoded here. ``object`` and ``old_object`` stay raw JSON until a policy that matches asks
 for them: a request that nobody matches never pays for its body.
@@ -25,7 +25,7 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class BadReviewError(Exception):
-    """The bytes are no AdmissionReview that can be answered. The text says what is wrong with them."""
+    """The error for bytes that are no AdmissionReview; its text says what is wrong with them."""
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
@@ -37,17 +37,17 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """As a manifest has it: ``apps/v1``, ``v1``."""
+        """The ``apiVersion`` as manifests have it: ``apps/v1``, ``v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def group_kind(self) -> str:
-        """``Deployment.apps``, ``Pod``."""
+        """The kind with its group: ``Deployment.apps``, ``Pod``."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """The resource the request goes to; never with a subresource."""
+    """The resource of the request, never with a subresource."""
 
     group: str = ""
     version: str = ""
@@ -55,7 +55,7 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """Who asks. An empty ``username`` is an unknown user (offline), who has no exemption."""
+    """The requester. An empty ``username`` is an unknown user (offline), who has no exemption."""
 
     username: str = ""
     groups: tuple[str, ...] | None = None
@@ -78,11 +78,11 @@ class Request(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def path(self) -> str:
-        """The resource as rules name it: ``pods``, ``nodepools/scale``."""
+        """The resource with its subresource, as rules name it: ``pods``, ``nodepools/scale``."""
         return f"{self.resource.resource}/{self.sub_resource}" if self.sub_resource else self.resource.resource
 
     def describe(self) -> str:
-        """One phrase for a person: ``CREATE pods team-a/web``."""
+        """Return the request as one phrase: ``CREATE pods team-a/web``."""
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.operation} {self.path} {where}".rstrip()
 
@@ -110,11 +110,11 @@ ENVELOPE_AT_MOST: Final = 1024 * 1024
 
 
 def decode_review(data: bytes) -> Request:
-    """Read an AdmissionReview.
+    """Decode an AdmissionReview.
 
     Raises:
-        BadReviewError: not JSON, another group, version or kind, a request without what must be there, or with more
-            around its objects than any has.
+        BadReviewError: the bytes are not JSON, of another group, version or kind, or lack a required field, or have
+            a larger envelope than any API server sends.
     """
     try:
         if len(data) > ENVELOPE_AT_MOST:
@@ -139,16 +139,16 @@ def decode_review(data: bytes) -> Request:
 
 
 def is_null(raw: msgspec.Raw) -> bool:
-    """True where the request carries no such object (``null`` or absent)."""
+    """Return whether the request carries no such object (``null`` or absent)."""
     return len(raw) <= len(b"null") and bytes(raw) in {b"", b"null"}
 
 
 def decode_object(raw: msgspec.Raw, at_most: int = DECODED_AT_MOST) -> dict[str, Any]:
-    """The object as plain JSON values, which take so many bytes at most.
+    """Return the object as plain JSON values, which take at most ``at_most`` bytes.
 
     Raises:
-        MalformedObjectError: it is no JSON object.
-        OverBoundError: they would take more.
+        MalformedObjectError: the value is no JSON object.
+        OverBoundError: the values would take more memory.
     """
     expect_decodable(raw, at_most)
     try:
@@ -161,7 +161,7 @@ _object_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class MalformedObjectError(Exception):
-    """The object in the request does not have the types its kind demands.
+    """The error for an object that does not have the types of its kind.
 
     Attributes:
         problem: what is wrong, e.g. ``expected `array`, got `str```.
@@ -175,7 +175,7 @@ class MalformedObjectError(Exception):
 
     @classmethod
     def of(cls, error: Exception, prefix: str = "") -> MalformedObjectError:
-        """From msgspec's error, whose text ends in `` - at `$.spec.tolerations` ``."""
+        """Return the error for one of msgspec's, whose text ends in `` - at `$.spec.tolerations` ``."""
         if isinstance(error, RecursionError):
             return cls("nested too deeply", prefix)
         if isinstance(error, UnicodeDecodeError):

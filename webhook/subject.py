@@ -1,4 +1,4 @@
-"""What a rule is shown: the object of a request, or the Pod that a pod template in it will become."""
+"""Build the subject of a rule: the object of a request, or the Pod that a pod template in it will become."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class RequestSubject:
-    """The object of the request, or one pod template in it, decoded when a rule first asks: a rule's `Subject`.
+    """The object of the request, or one pod template in it, decoded when a rule first reads it.
 
     Attributes:
-        path: where in the object the pod template is.
-        unchanged: an UPDATE leaves the pod template as it is.
-        changes: what the mutating policies do to the pod template, for `shown`.
+        path: the path of the pod template in the object.
+        unchanged: the UPDATE does not change the pod template.
+        changes: the changes of mutating policies to the pod template, for `shown`.
     """
 
     __slots__ = (
@@ -39,7 +39,7 @@ class RequestSubject:
     )
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
-        """Show the object of a request, which may take so many bytes of memory."""
+        """Build the subject for the object of a request, which may take ``at_most`` bytes of memory."""
         self._at_most = at_most
         self.request = request
         self.trace = trace
@@ -54,14 +54,14 @@ class RequestSubject:
         self._old_pod: Pod | None = None
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
-        self._metadata: list[Metadata] | None = None
+        self._metadata: list[ObjectMetadata] | None = None
         self._whole: RequestSubject | None = None  # not itself: the body would wait for the garbage collector
 
     @classmethod
     def of_template(
         cls, whole: RequestSubject, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]
     ) -> RequestSubject:
-        """The Pod that the template at ``path`` of the whole object will become, on its CREATE."""
+        """Return the subject for the Pod that the template at ``path`` of ``whole`` will become."""
         subject = cls(whole.request, whole.trace)
         subject._object = whole.object
         subject._old_object = whole.old_object
@@ -74,19 +74,19 @@ class RequestSubject:
         return subject
 
     @property
-    def metadata(self) -> Metadata:
-        """Of the object as it will be, on DELETE as it was; without what is over its bound."""
+    def metadata(self) -> ObjectMetadata:
+        """The object's metadata after the request, on DELETE before it; without what is over a bound."""
         memo = (self._whole or self).memo
         if "metadata" not in memo:
             raw = self.request.old_object if is_null(self.request.object) else self.request.object
             memo["metadata"] = bounded_metadata(raw)
-        found: Metadata = memo["metadata"]
+        found: ObjectMetadata = memo["metadata"]
         return found
 
     def with_labels_only(self) -> RequestSubject:
-        """Return the object with what may be judged at any size: labels and annotations, as far as these are bounded.
+        """Return the subject with only labels and annotations, as far as these are within their bounds.
 
-        Of an object that is no Pod that is all that could be decoded.
+        Nothing else of an object that is no Pod could be decoded.
         """
         subject = RequestSubject(self.request, self.trace)
         new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
@@ -100,14 +100,14 @@ class RequestSubject:
 
     @property
     def pod(self) -> Pod:
-        """The Pod, or the one of the template."""
+        """The Pod, or the Pod of the template."""
         if self._pod is None:
             self._pod = decode_pod(self.request.object)
         return self._pod
 
     @property
     def is_mirror_pod(self) -> bool:
-        """Does a node show a Pod that its kubelet runs without the API server? Anybody can write the annotation."""
+        """Whether a node created the Pod as the mirror of a static one; anybody can write the annotation."""
         request = self.request
         is_pod = (request.resource.group, request.path) == ("", "pods") and not is_null(request.object)
         by_node = NODES in (request.user_info.groups or ())
@@ -136,16 +136,16 @@ class RequestSubject:
 
     @property
     def workload(self) -> WorkloadFields:
-        """What the workload says around its pod templates."""
+        """The parts of the workload around its pod templates."""
         return self._workload_fields("workload", self.request.object)
 
     @property
     def old_workload(self) -> WorkloadFields:
-        """The same before the request."""
+        """The parts of the workload around its pod templates before the request."""
         return self._workload_fields("old workload", self.request.old_object)
 
     def _workload_fields(self, name: str, raw: msgspec.Raw) -> WorkloadFields:
-        """Decode them once for all pod templates."""
+        """Decode the parts of the workload around its pod templates, once for all of them."""
         memo = (self._whole or self).memo
         if name not in memo:
             memo[name] = workload_fields_of(raw)
@@ -154,7 +154,7 @@ class RequestSubject:
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """The object, or the template as a Pod with its defaults and all that is injected into it, as JSON."""
+        """The object, or the template as a Pod with its defaults and all injected changes, as plain JSON."""
         if not self.template:
             return self.object
         value: Any = self.object
@@ -170,7 +170,7 @@ class RequestSubject:
         return pod
 
     def labels(self) -> Iterator[Mapping[str, str]]:
-        """Labels of the object and of the old one, as an object selector sees them; of a CONNECT there are none."""
+        """Yield the labels of the object and of the old object for object selectors; none on CONNECT."""
         if self.template:
             yield self.pod.labels
             return
@@ -183,19 +183,19 @@ class RequestSubject:
             yield each.labels or {}
 
 
-def _pod_with(metadata: Metadata) -> Pod:
+def _pod_with(metadata: ObjectMetadata) -> Pod:
     return Pod(metadata=ObjectMeta(labels=metadata.labels, annotations=metadata.annotations))
 
 
-class Metadata(msgspec.Struct):
-    """The part of an object's metadata that a decision may need without knowing the kind."""
+class ObjectMetadata(msgspec.Struct):
+    """The parts of an object's metadata that are independent of its kind."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
 class _WithMetadata(msgspec.Struct):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
 
 
 class _RawMetadata(msgspec.Struct):
@@ -218,8 +218,8 @@ _METADATA_AT_MOST: Final = DECODED_AT_MOST // 8
 """Bytes that labels, or annotations, may take. Kubernetes takes 256 KiB of annotations."""
 
 
-def decode_metadata(raw: msgspec.Raw) -> Metadata:
-    """The metadata of any object.
+def decode_metadata(raw: msgspec.Raw) -> ObjectMetadata:
+    """Return the metadata of any object.
 
     Raises:
         MalformedObjectError: it can't be read.
@@ -227,20 +227,20 @@ def decode_metadata(raw: msgspec.Raw) -> Metadata:
     """
     if len(raw) > _SMALL:
         parts = _raw_metadata(raw)
-        return Metadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
+        return ObjectMetadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
     try:
         return _metadata_decoder.decode(raw).metadata
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
 
 
-def bounded_metadata(raw: msgspec.Raw) -> Metadata:
-    """The metadata of any object, without labels or annotations that are over their bound.
+def bounded_metadata(raw: msgspec.Raw) -> ObjectMetadata:
+    """Return the metadata of any object, without labels or annotations that are over their bound.
 
     Raises:
         MalformedObjectError: it can't be read.
     """
-    metadata = Metadata()
+    metadata = ObjectMetadata()
     if not is_null(raw):
         parts = _raw_metadata(raw)
         with suppress(OverBoundError):

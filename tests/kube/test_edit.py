@@ -11,7 +11,7 @@ import pytest
 
 from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
 from webhook.kube.pod import Pod, Requirement, Toleration, decode_pod
-from webhook.patch import Recorder
+from webhook.patch import PatchRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,10 +76,10 @@ def read(value: dict[str, Any]) -> Pod:
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_the_patched_json_is_the_edited_pod(pod: dict[str, Any], edit: Callable[[PodEditor], None]) -> None:
-    recorder = Recorder()
+    recorder = PatchRecorder()
     editor = PodEditor(read(pod), recorder)
     edit(editor)
-    edit_again = PodEditor(editor.pod, Recorder())
+    edit_again = PodEditor(editor.pod, PatchRecorder())
     patched = jsonpatch.apply_patch(copy.deepcopy(pod), [operation.as_json() for operation in recorder.operations])
     assert read(patched) == edit_again.pod
     assert recorder.operations
@@ -87,7 +87,7 @@ def test_the_patched_json_is_the_edited_pod(pod: dict[str, Any], edit: Callable[
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_all_edits_together_apply_in_order(pod: dict[str, Any]) -> None:
-    recorder = Recorder()
+    recorder = PatchRecorder()
     editor = PodEditor(read(pod), recorder)
     for edit in EDITS.values():
         edit(editor)
@@ -96,7 +96,7 @@ def test_all_edits_together_apply_in_order(pod: dict[str, Any]) -> None:
 
 
 def test_an_empty_affinity_term_matches_no_node_and_keeps_doing_so() -> None:
-    recorder = Recorder()
+    recorder = PatchRecorder()
     editor = PodEditor(read(PODS["full"]), recorder)
     editor.require(IN_POOL)
     paths = [operation.path for operation in recorder.operations]
@@ -105,7 +105,7 @@ def test_an_empty_affinity_term_matches_no_node_and_keeps_doing_so() -> None:
 
 
 def test_a_patch_of_a_template_carries_its_path_and_its_policy() -> None:
-    recorder = Recorder("/spec/template")
+    recorder = PatchRecorder("/spec/template")
     recorder.policy = "placement"
     PodEditor(read(PODS["bare"]), recorder).add_node_selector("a/b~c", "d")
     (operation,) = recorder.operations
@@ -114,6 +114,6 @@ def test_a_patch_of_a_template_carries_its_path_and_its_policy() -> None:
 
 
 def test_slashes_and_tildes_in_keys_are_escaped() -> None:
-    recorder = Recorder()
+    recorder = PatchRecorder()
     PodEditor(read(PODS["full"]), recorder).add_node_selector("a/b~c", "d")
     assert recorder.operations[0].path == "/spec/nodeSelector/a~1b~0c"

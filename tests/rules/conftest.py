@@ -16,7 +16,7 @@ from webhook.decision import NO_TRACE, Trace
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod, decode_pod
 from webhook.kube.workload import WorkloadFields, workload_fields_of
-from webhook.patch import Recorder
+from webhook.patch import PatchRecorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def patched(value: dict[str, Any], subject: FakeSubject, mutate: Any) -> tuple[d
 
     The editor's own view of the Pod and the independently patched JSON are the same.
     """
-    recorder = Recorder()
+    recorder = PatchRecorder()
     mutate(subject, PodEditor(subject.pod, recorder))
     patch = [operation.as_json() for operation in recorder.operations]
     result: dict[str, Any] = jsonpatch.apply_patch(value, patch)

@@ -29,7 +29,7 @@ from webhook.patch import pointer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webhook.patch import Recorder
+    from webhook.patch import PatchRecorder
 
 _AFFINITY: Final = "/spec/affinity"
 _NODE: Final = f"{_AFFINITY}/nodeAffinity"
@@ -54,7 +54,7 @@ class PodEditor:
 
     __slots__ = ("_recorder", "pod")
 
-    def __init__(self, pod: Pod, recorder: Recorder) -> None:
+    def __init__(self, pod: Pod, recorder: PatchRecorder) -> None:
         self.pod = pod
         self._recorder = recorder
 

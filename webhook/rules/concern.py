@@ -1,6 +1,6 @@
-"""What may concern a rule: plain data, of which `webhook-config` renders the match conditions of the webhooks.
+"""Declare which objects may concern a rule, as data of which `webhook-config` renders match conditions.
 
-A rule names a superset of what it speaks about, and never less: what it does not name, the API server never asks about.
+A rule names a superset of what it reports on: the API server never sends what it does not name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class Concern(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an object, or of the Pods that its templates become, a rule may speak about; any part is enough.
+    """The parts of an object, or of the Pods of its templates, that a rule may report on; any part is enough.
 
     Attributes:
         everything: whatever the object is.
@@ -70,10 +70,10 @@ EVERYTHING: Final = Concern(everything=True)
 
 @runtime_checkable
 class Selective(Protocol):
-    """A rule that says what may concern it. Of a rule that does not, everything that its policy matches does."""
+    """The protocol for rules that declare their concern; of other rules, everything that the policy matches is one."""
 
     def concern(self, group: str, resource: str) -> Concern:
-        """Return what may concern it of objects of this resource, and of the Pods that their templates become."""
+        """Return what may concern the rule in objects of this resource and the Pods of their templates."""
 
 
 def concern_of(rules: Iterable[object], group: str, resource: str) -> Concern:

@@ -1,4 +1,4 @@
-"""What the engine and a rule know of each other."""
+"""Define the interface between the engine and the rules."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Subject(Protocol):
-    """What a rule is shown: the object of the request, or a pod template inside it as the Pod it will become.
+    """The object of the request, or the Pod that a pod template in it will become.
 
     Attributes:
-        request: the request as it came (also for a template: the workload's).
+        request: the request; for a template, that of the workload.
         operation: CREATE, UPDATE, DELETE or CONNECT; CREATE for every template.
-        trace: where to say why the rule did or did not act.
+        trace: the trace for why the rule did or did not act.
         template: True for a pod template.
         unchanged: True for a pod template that the request does not change, but makes fewer Pods of.
-        path: where the template is in the workload; empty for an object.
+        path: the path of the template in the workload; empty for an object.
         labels_only: True where the object is too large, and only its labels are shown.
-        memo: what one rule keeps here for the next that looks at the same subject.
+        memo: a cache that all rules share for this subject.
     """
 
     request: Request
@@ -58,7 +58,7 @@ class Subject(Protocol):
 
     @property
     def pod(self) -> Pod:
-        """The Pod (resource ``pods``, or a template); with the changes that were made before this policy."""
+        """The Pod (resource ``pods``, or a template), with the changes of earlier policies."""
 
     @property
     def old_pod(self) -> Pod | None:
@@ -66,69 +66,69 @@ class Subject(Protocol):
 
     @property
     def object(self) -> dict[str, Any] | None:
-        """The object as plain JSON; None on DELETE. Not for templates."""
+        """The object as plain JSON, or None on DELETE. Not for templates."""
 
     @property
     def old_object(self) -> dict[str, Any] | None:
-        """The object before the request as plain JSON; None on CREATE."""
+        """The object before the request as plain JSON, or None on CREATE."""
 
     @property
     def workload(self) -> WorkloadFields:
-        """What the workload says around its pod templates."""
+        """The parts of the workload around its pod templates."""
 
     @property
     def old_workload(self) -> WorkloadFields:
-        """The same before the request."""
+        """The parts of the workload around its pod templates before the request."""
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """What is judged as plain JSON: the object, or the template as the Pod it will become, with all changes."""
+        """The object, or the template as the Pod it will become, with all changes, as plain JSON."""
 
 
 def pod_noun(subject: Subject) -> str:
-    """What has a Pod's labels and annotations where they are written, for people."""
+    """Return the words for what carries the Pod's labels and annotations in the manifest."""
     return "the pod template" if subject.template else "the Pod"
 
 
 @runtime_checkable
 class Mutator(Protocol):
-    """A rule that changes Pods on CREATE."""
+    """The protocol for rules that change Pods on CREATE."""
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
-        """Change the Pod through the editor. A second time it must change nothing."""
+        """Change the Pod through the editor. Change nothing when called again on the result."""
 
 
 @runtime_checkable
 class Validator(Protocol):
-    """A rule that judges; it cannot change anything."""
+    """The protocol for rules that judge objects; they cannot change anything."""
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
-        """What is wrong. Of a mutator: what it could not or did not mend, seen on the object after all mutation."""
+        """Yield the violations. A mutator's are what it could not or did not inject, seen after all mutation."""
 
 
 @runtime_checkable
 class HasNeeds(Protocol):
-    """A rule whose spec, and not its kind alone, says what it must know of the cluster."""
+    """The protocol for rules whose needs depend on the spec."""
 
     @property
     def needs(self) -> Needs:
-        """What it asks, instead of its kind's ``needs``."""
+        """What the rule must know of the cluster, instead of its kind's ``needs``."""
 
 
 @runtime_checkable
 class HasParts(Protocol):
-    """A rule of several parts, of which each may find something: tests of the policy are to have it do so."""
+    """The protocol for rules of several parts, each of which policy tests must make fail once."""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """They are, as `Violation.part` names them."""
+        """The names of the parts, as in `Violation.part`."""
 
 
 def levels_of(findings: object) -> dict[str, Outcome]:
-    """The most that each finding may become, by its name in the policy file; those that are off are left out.
+    """Return the greatest outcome of each finding by its name in the policy file, without those that are off.
 
     Args:
-        findings: of a spec.
+        findings: the ``findings`` of a spec.
     """
     levels = vars(findings).items()
     return {_CAMEL.sub(_upper, name): Outcome[level.upper()] for name, level in levels if level != "off"}
@@ -139,10 +139,10 @@ def _upper(found: re.Match[str]) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What policies are compiled against: the bundle's fact documents.
+    """The fact documents of a bundle, against which policies are compiled.
 
     Attributes:
-        providers: by name.
+        providers: the capacity providers by name.
         workloads: the kinds of workload that have pod templates.
     """
 
@@ -150,7 +150,7 @@ class Facts(msgspec.Struct, frozen=True):
     workloads: tuple[Workload, ...] = ()
 
     def expect_provider(self, name: str) -> None:
-        """Refuse a policy whose ``provider`` names none; empty: it names no one.
+        """Raise SpecError if a policy's ``provider`` is neither empty nor the name of a CapacityProvider.
 
         Raises:
             SpecError: there is no such provider.
@@ -162,7 +162,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class RequestAttributes(NamedTuple):
-    """What beside operation, group and resource a rule may ask of a request."""
+    """The attributes of a request that rules may restrict besides operation, group and resource."""
 
     version: str
     name: str
@@ -170,7 +170,7 @@ class RequestAttributes(NamedTuple):
 
     @classmethod
     def of(cls, request: Request) -> RequestAttributes:
-        """A Namespace's own request has it as its namespace, and is for a cluster-scoped object all the same."""
+        """Return the attributes of a request. A Namespace is cluster-scoped although its request names a namespace."""
         in_namespace = bool(request.namespace) and not is_namespace(request)
         return cls(request.resource.version, request.name, in_namespace)
 
@@ -186,16 +186,16 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = "*"
 
     def names(self, operation: str, group: str, path: str) -> bool:
-        """Does it name requests of this kind? Its other parts are compared by `mismatch`."""
+        """Return whether the rule names requests of this kind; `mismatch` compares the other attributes."""
         return (operation in self.operations or "*" in self.operations) and is_named(self, group, path)
 
     @property
     def restricted(self) -> bool:
-        """Does it name some requests of a kind, and others not?"""
+        """Whether the rule names only some requests of a kind."""
         return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
 
     def mismatch(self, asked: RequestAttributes) -> str:
-        """The part that does not name the request, and what it does not name; empty: all do."""
+        """Return the part of the rule that does not match the request, or an empty string if all parts do."""
         if "*" not in self.api_versions and asked.version not in self.api_versions:
             return f"apiVersions does not name {asked.version}"
         if self.resource_names and asked.name not in self.resource_names:
@@ -208,15 +208,15 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
-    """Refuse a resource of ``match`` that a kind makes nothing of.
+    """Raise SpecErrors if ``match`` names a resource that the policy kind does not judge.
 
     Args:
-        match: as it is written.
-        rules: all that the kind judges, without wildcards.
-        what: that is, for people.
+        match: the ``match`` of the policy.
+        rules: all resources that the kind judges, without wildcards.
+        what: the same as a phrase.
 
     Raises:
-        SpecErrors: it names something else, or on other operations.
+        SpecErrors: it names another resource, or another operation.
     """
     known: dict[tuple[str, str], set[str]] = {}
     for each in rules:
@@ -250,21 +250,20 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: the ``kind`` of its documents.
         spec: the model of their ``spec``.
-        compile: makes the rule; it has ``mutate``, ``validate`` or both. Problems were found by the model, or are
-            raised as `webhook.policy.errors.SpecError` with the field path below ``spec``, or as ``SpecErrors``.
-        rules: what it matches when its ``match`` does not say, given the facts.
-        needs: what of the cluster its rule asks.
-        order: policies of lower order come first. A selector that one injects may make a Pod another's business.
-        template_outcome: the most a finding may become on a pod template inside a workload.
-        unknown_outcome: the most a finding about something unknown may become on the server.
-        counts_replicas: a pod template is judged again where only ``spec.replicas`` around it gets less.
+        compile: compiles a spec to a rule, which has ``mutate``, ``validate`` or both. Raises
+            `webhook.policy.errors.SpecError` (or ``SpecErrors``) with the field path below ``spec``.
+        rules: the default of ``match.resourceRules``, given the facts.
+        needs: what its rule must know of the cluster.
+        order: policies of lower order run first: a selector that one injects may make a Pod match another.
+        template_outcome: the greatest outcome of a finding on a pod template inside a workload.
+        unknown_outcome: the greatest outcome of a finding on unknown state on the server.
+        counts_replicas: an unchanged pod template is judged again if ``spec.replicas`` decreases.
         guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
-        expressions: a team's own expressions go over the whole object, and take longer the larger it is.
-        any_size: it judges labels, also those of an object that is too large to be judged otherwise.
-        pods_only: it can make nothing of other objects, and ``match`` must not name them; the same holds of all kinds
-            that change Pods.
+        expressions: a team's own expressions iterate over the whole object.
+        any_size: it judges labels, also those of objects over a bound.
+        pods_only: it judges only Pods, and ``match`` must name nothing else; so it is for all kinds that change Pods.
         writes: the fields of a Pod that it may change, as path expressions of jq.
-        not_exported: why ``export vap`` leaves its policies out, if it does: "not exported: ..."
+        not_exported: why ``export vap`` does not export its policies, to complete "not exported: ..."
     """
 
     name: str
@@ -285,5 +284,5 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slug(self) -> str:
-        """Its name in kebab case: the first part of its findings' ids, and the name of its page."""
+        """The name in kebab case: the first part of its findings' ids, and the name of its page."""
         return _CAPITAL.sub("-", self.name).lower()

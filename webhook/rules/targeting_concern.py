@@ -1,4 +1,4 @@
-"""What makes a Pod one that targets spot, as `capacity.placement.target` finds it, for the API server to look at."""
+"""Declare what makes a Pod target spot (`capacity.placement.target`), for the match conditions of the webhooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def targeting_concern(*, tolerating: bool) -> Concern:
     """Return what of a Pod may make it target spot.
 
     Args:
-        tolerating: tolerating a spot taint by name is targeting.
+        tolerating: a Pod that tolerates a spot taint by name targets spot.
     """
     return Concern(
         labels=Keys(frozenset({CAPACITY_LABEL})),

@@ -1,6 +1,6 @@
-"""The findings of `webhook.rules.eviction_strategy.rule`, worded for whoever applies the workload.
+"""Build the violations of EvictionStrategy, worded for whoever applies the workload.
 
-Each says the risk in its reason, and the remedy as YAML below one line that says what to do with it.
+Each states the risk in its reason, and the remedy as YAML below one line that says what to do with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LISTED = 8
 
 
 def contradiction(spec: EvictionStrategySpec) -> Violation:
-    """Both strategies at once."""
+    """Return the violation for a Pod with both eviction labels."""
     interruptible, graceful = spec.interruptible.key, spec.graceful.key
     return Violation(
         id="contradiction",
@@ -38,7 +38,7 @@ def contradiction(spec: EvictionStrategySpec) -> Violation:
 
 
 def bypassed(spec: EvictionStrategySpec, pod: Pod, index: int, taint: TaintPatternSpec) -> Violation:
-    """A toleration that makes the label without effect."""
+    """Return the violation for a toleration that makes the label without effect."""
     tolerations = pod.spec.tolerations or []
     stay = [_toleration(each) for number, each in enumerate(tolerations) if number != index][:_LISTED]
     broad = not tolerations[index].key
@@ -57,7 +57,7 @@ def bypassed(spec: EvictionStrategySpec, pod: Pod, index: int, taint: TaintPatte
 
 
 def interrupted_state(spec: EvictionStrategySpec, held: str) -> Violation:
-    """Interruptible, and it can't be interrupted without harm."""
+    """Return the violation for an interruptible Pod that can't be interrupted without harm."""
     return Violation(
         id="interrupted-state",
         reason=f"{held}, and interruptible Pods are deleted without their grace period",
@@ -70,7 +70,7 @@ def interrupted_state(spec: EvictionStrategySpec, held: str) -> Violation:
 
 
 def grace_period(spec: EvictionStrategySpec, seconds: int) -> Violation:
-    """More time than the strategy gives."""
+    """Return the violation for a grace period longer than the strategy gives."""
     return Violation(
         id="grace-period",
         reason=f"a grace period of {seconds} s is not granted to interruptible Pods: what is not saved is lost",
@@ -83,7 +83,7 @@ def grace_period(spec: EvictionStrategySpec, seconds: int) -> Violation:
 
 
 def sunk_tolerations(missing: Sequence[TaintSpec]) -> Violation:
-    """A DaemonSet that is evicted from SUNK nodes, or never gets there."""
+    """Return the violation for a DaemonSet that is evicted from SUNK nodes or never scheduled there."""
     return Violation(
         id="sunk-tolerations",
         reason="a DaemonSet on SUNK nodes lacks their tolerations: its Pods are evicted there, or never start",
@@ -96,7 +96,7 @@ def sunk_tolerations(missing: Sequence[TaintSpec]) -> Violation:
 
 
 def other_value(label: LabelSpec, value: str) -> Violation:
-    """A value that means nothing."""
+    """Return the violation for a label with a value that has no meaning."""
     return Violation(
         id="no-effect",
         reason=f"{label.key} says {json.dumps(value[:_SHOWN])}, not {json.dumps(label.value)}: it may have no effect",
@@ -108,7 +108,7 @@ def other_value(label: LabelSpec, value: str) -> Violation:
 
 
 def annotation(label: LabelSpec) -> Violation:
-    """A label that was written as an annotation."""
+    """Return the violation for a label that was written as an annotation."""
     return Violation(
         id="no-effect",
         reason=f"{label.key} has no effect as an annotation: the Pod is never evicted, and holds up its node",
@@ -120,7 +120,7 @@ def annotation(label: LabelSpec) -> Violation:
 
 
 def misspelt(key: str, meant: LabelSpec) -> Violation:
-    """A label that resembles one of the two."""
+    """Return the violation for a label that resembles one of the eviction labels."""
     return Violation(
         id="no-effect",
         reason=f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and holds up its node",
@@ -132,7 +132,7 @@ def misspelt(key: str, meant: LabelSpec) -> Violation:
 
 
 def on_the_workload(label: LabelSpec, kind: str) -> Violation:
-    """A label that the Pods do not get."""
+    """Return the violation for a label on the workload that its Pods do not get."""
     return Violation(
         id="no-effect",
         reason=f"{label.key} is on the {kind} and not on its Pods: they are never evicted",

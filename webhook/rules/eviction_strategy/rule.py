@@ -1,27 +1,19 @@
-"""Policy kind ``EvictionStrategy``: the labels that say how CoreWeave may evict a Pod mean what their author thinks.
+"""EvictionStrategy: the labels by which CoreWeave evicts Pods have the effect that their author expects.
 
-Intent:
-    A node that is rebooted, mended or scaled away is emptied by the Pods' own labels: without one they are never
-    evicted, ``interruptable`` ones are deleted without their grace period, ``graceful-interruptible`` ones get it.
-    A label that says too much loses work; one that has no effect holds up the node.
-
-Reads:
-    Pods, on CREATE and, where these change, UPDATE: the two labels, whatever resembles them, and the same keys as
+Intent
+    CoreWeave empties a node that is rebooted, repaired or scaled down by the labels of its Pods. Pods without a label
+    are never evicted, ``interruptable`` ones are deleted without their grace period, ``graceful-interruptible`` ones
+    get it. A label that allows too much loses work; a label without effect holds up the node.
+Reads
+    Pods, on CREATE, and on UPDATE if these fields change: the two labels, keys that resemble them, and the same keys as
     annotations; tolerations; ``spec.terminationGracePeriodSeconds``; the controlling owner. Of the workload around a
     pod template: its labels, ``spec.replicas``, ``completionMode``, ``parallelism``. Of DaemonSets: tolerations and
-    node constraints.
-
-Writes:
+    node constraints. Misspelt labels in a reserved domain are left to a ReservedLabels policy that covers them.
+Writes
     Nothing.
-
-Finds:
-    Both labels at once. Tolerations by which graceful eviction is passed over, also a broad ``Exists``. Interruptible
-    on stateful or distributed work. A grace period that interruptible Pods do not get. DaemonSets on SUNK nodes
-    without the tolerations that they need there. Labels without effect: misspelt (those in reserved domains are
-    `webhook.rules.reserved_labels.rule`' where the policy says so), of another value than ``true``, written as an
-    annotation, or on the workload and not on its Pods.
-
-Source:
+Finds
+    contradiction, bypassed, interrupted-state, grace-period, sunk-tolerations, no-effect
+Source
     https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling, eviction policies, SUNK.
 """
 
@@ -68,10 +60,10 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule.
 
     Attributes:
-        spec: as written.
-        levels: the most that each finding may become, by its name; those that are off are not there.
-        keys: of the two labels.
-        names: the part of each behind its prefix -> the label.
+        spec: the spec of the policy.
+        levels: the greatest outcome of each finding by name, without those that are off.
+        keys: the keys of the eviction labels.
+        names: the part of each key behind its prefix -> the label.
         left: domains, and suffixes of domains, that a ReservedLabels policy judges.
     """
 
@@ -86,11 +78,11 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The findings that are not off."""
+        """The names of the findings that are not off."""
         return tuple(f"findings.{name}" for name in self.levels)
 
     def concern(self, group: str, resource: str) -> Concern:
-        """Return the two labels and what resembles them; of DaemonSets also what brings them to SUNK nodes."""
+        """Return the eviction labels and similar keys; of DaemonSets also what schedules them on SUNK nodes."""
         of_labels = Concern(
             labels=Keys(self.keys, frozenset({_ALIKE})),
             annotations=Keys(self.keys),
@@ -104,7 +96,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         return of_labels | Concern(selectors=True, tolerations=sunk)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod says it all
-        """What its labels do not do, or do beyond what was meant."""
+        """Yield a violation for each eviction label that has no effect, or more effect than was meant."""
         if self._is_unchanged(subject):
             subject.trace.say("the request changes nothing about how the Pod may be evicted")
             return
@@ -115,7 +107,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
 
     def _is_unchanged(self, subject: Subject) -> bool:
-        """Does an UPDATE leave everything as it was that is judged here?"""
+        """Return whether an UPDATE changes nothing that is judged here."""
         old = subject.old_pod if subject.operation == "UPDATE" else None
         return old is not None and (
             self._similar_labels(old.labels) == self._similar_labels(subject.pod.labels)
@@ -144,7 +136,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             yield "gracePeriod", findings.grace_period(self.spec, pod.grace_seconds)
 
     def _similar_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """The labels that are one of the two, or may be meant to be."""
+        """Return the eviction labels, and the labels that may be misspelt ones."""
         return {key: value for key, value in labels.items() if _ALIKE in key or key in self.keys}
 
     @staticmethod
@@ -169,7 +161,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
 
     def _intended_label(self, key: str) -> LabelSpec | None:
-        """Which of the two this one was to be; None where it is something else, or another policy's."""
+        """Return the eviction label that a key was meant to be, or None if it is another policy's or another label."""
         prefix, slash, name = key.rpartition("/")
         if f".{prefix}".endswith(self.left):
             return None
@@ -187,7 +179,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 yield "bypassed", findings.bypassed(self.spec, pod, index, taint)
 
     def _why_not_interruptible(self, subject: Subject) -> str:
-        """Why the Pod can't be deleted without harm, as a phrase: it belongs to stateful or distributed work."""
+        """Return why deleting the Pod does harm, as a phrase: it belongs to stateful or distributed work."""
         kinds = _kinds(subject)
         for kind in kinds:
             shown = kind.partition(".")[0]
@@ -227,7 +219,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> bool:
-    """Does it tolerate such a taint, of whichever value where none is given?"""
+    """Return whether the toleration tolerates such a taint; a pattern without a value stands for every value."""
     if toleration.effect and taint.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == _EXISTS:
@@ -236,7 +228,7 @@ def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> boo
 
 
 def _kinds(subject: Subject) -> tuple[str, ...]:
-    """What the Pod belongs to, as ``Kind.group``: its controller, and the workload that its template is in."""
+    """Return the kinds of the Pod's controller and of its template's workload, as ``Kind.group``."""
     owner = subject.pod.controller
     kinds = [] if owner is None else [owner.group_kind]
     if subject.template:

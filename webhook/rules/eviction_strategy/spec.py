@@ -1,4 +1,4 @@
-"""The model of ``spec`` of an EvictionStrategy. The defaults are CoreWeave's, from its documentation."""
+"""Define the ``spec`` of EvictionStrategy. The defaults are CoreWeave's, from its documentation."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _taints(*taints: tuple[str, str, str]) -> list[dict[str, Any]]:
     return [{"key": key, "value": value, "effect": effect} for key, value, effect in taints]
 
 
-class FindingsSpec(Model):
-    """The most that each finding may become; ``enforcement`` lowers it further."""
+class EvictionFindingsSpec(Model):
+    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
 
     contradiction: Level = Field(default="deny", description="Both labels at once.")
     bypassed: Level = Field(default="deny", description="A toleration by which graceful eviction is passed over.")
@@ -41,8 +41,9 @@ class EvictionStrategySpec(PolicySpec):
         default=Enforcement.WARN,
         description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
     )
-    findings: FindingsSpec = Field(
-        default=FindingsSpec(), description="The most that single findings may become; enforcement lowers them further."
+    findings: EvictionFindingsSpec = Field(
+        default=EvictionFindingsSpec(),
+        description="The most that single findings may become; enforcement lowers them further.",
     )
     interruptible: LabelSpec = Field(
         default=LabelSpec(key="qos.coreweave.cloud/interruptable", value="true"),

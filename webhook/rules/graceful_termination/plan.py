@@ -1,6 +1,6 @@
-"""The plan of `webhook.rules.graceful_termination.rule` for one Pod, and what there is to say about it.
+"""Build the plan of GracefulTermination for one Pod, and its violations.
 
-Changing and judging share it, so they can't disagree.
+Mutation and validation share it, so they can't disagree.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _LONGEST_WORD: Final = 40
 """How much of an unknown word is repeated: an annotation may have 256 KiB."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done about one Pod, and what that rests on.
+class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes to make to one Pod, and what they are based on.
 
     Attributes:
-        budget: the time there is.
-        workload_class: the class that holds for it.
-        unknown_class: what its label says instead, if the policy has no such class.
-        grace: the grace period it is to have, in seconds.
-        sleep: of the class, in seconds.
-        sleepless: indexes in ``spec.containers`` of those that are to have that sleep.
-        handler: the sleep as a hook; None where there is no way to sleep there.
-        no_handler: why there is none.
-        keeps: what the Pod asks to be left as it is.
-        pod_noun: what has its labels and annotations, for people.
+        budget: the seconds between reclaim and removal.
+        workload_class: the Pod's workload class.
+        unknown_class: the value of its label, if the policy has no such class.
+        grace: the grace period to set, in seconds.
+        sleep: the preStop sleep of the class, in seconds.
+        sleepless: indexes in ``spec.containers`` of the containers that get the sleep.
+        handler: the sleep as a hook, or None if the Pod can't sleep.
+        no_handler: why it can't.
+        keeps: what the Pod's annotation asks to keep.
+        pod_noun: the object that carries its labels and annotations, for messages.
     """
 
     budget: GraceBudget
@@ -57,12 +57,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     pod_noun: str
 
     def violations(self, pod: Pod, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
-        """What it does not mend, and what of it is not there.
+        """Yield the violations that the plan does not fix, and the planned changes that are missing.
 
         Args:
             pod: the Pod that the plan is for.
-            classes: all that the policy has.
-            deny: a grace period over the budget that the user has set is refused.
+            classes: the classes of the policy.
+            deny: deny a grace period over the budget that the user has set.
         """
         if self.unknown_class:
             yield _unknown_class(self, classes)
@@ -82,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             yield _no_sleep(self, pod)
 
 
-def _unknown_class(plan: Plan, classes: Collection[str]) -> Violation:
+def _unknown_class(plan: TerminationPlan, classes: Collection[str]) -> Violation:
     known = ", ".join(f"`{name}`" for name in sorted(classes))
     return Violation(
         id="unknown-class",
@@ -106,7 +106,7 @@ def _unknown_word(word: str) -> Violation:
     )
 
 
-def _other_grace(plan: Plan, current: int) -> Violation:
+def _other_grace(plan: TerminationPlan, current: int) -> Violation:
     return Violation(
         id="grace-not-set",
         reason=f"a grace period of {current} s should be {plan.grace} s on this capacity",
@@ -118,7 +118,7 @@ def _other_grace(plan: Plan, current: int) -> Violation:
     )
 
 
-def _over_budget(plan: Plan, pod: Pod, outcome: Outcome) -> Violation:
+def _over_budget(plan: TerminationPlan, pod: Pod, outcome: Outcome) -> Violation:
     budget = plan.budget
     early = plan.grace - budget.limit
     lost = (
@@ -141,7 +141,7 @@ def _over_budget(plan: Plan, pod: Pod, outcome: Outcome) -> Violation:
     )
 
 
-def _no_time_left(sleep: HookSleep, plan: Plan) -> Violation:
+def _no_time_left(sleep: HookSleep, plan: TerminationPlan) -> Violation:
     detail = (
         "preStop runs inside the grace period: SIGTERM comes when the sleep is over, and SIGKILL right after it."
         if sleep.hook == "preStop"
@@ -165,7 +165,7 @@ def _no_time_left(sleep: HookSleep, plan: Plan) -> Violation:
     )
 
 
-def _no_sleep(plan: Plan, pod: Pod) -> Violation:
+def _no_sleep(plan: TerminationPlan, pod: Pod) -> Violation:
     seconds, handler = plan.sleep, plan.handler
     names = ", ".join(f"`{pod.spec.containers[index].name}`" for index in plan.sleepless)
     one = len(plan.sleepless) == 1

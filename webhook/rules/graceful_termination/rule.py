@@ -1,30 +1,23 @@
-"""Policy kind ``GracefulTermination``: a Pod on spot capacity stops properly within the time that a reclaim leaves it.
+"""GracefulTermination: a Pod on spot capacity stops properly within the time that a reclaim leaves it.
 
-Intent:
+Intent
     ``preStop + shutdown <= grace period <= budget``. A reclaimed node does not wait: a grace period beyond the budget
-    is a promise that is broken when it counts, and Kubernetes' default of 30 s wastes most of what CKS gives.
-
-Reads:
+    is cut off, and Kubernetes' default of 30 s wastes most of what CKS gives.
+Reads
     Pods that target spot (`capacity.placement.target`), on CREATE: ``spec.terminationGracePeriodSeconds``, lifecycle
     hooks of all containers, the controlling owner, declared ports, GPU requests, ``spec.os``, label
-    ``spotgate.dev/workload-class``, annotation ``spotgate.dev/keep``; the pools it can land on; the versions of API
-    server and oldest kubelet.
-
-Writes:
-    ``spec.terminationGracePeriodSeconds``: the class's, at most the budget, where it is 30 (the API server writes that
-    before any webhook runs, so it counts as not tuned). Every other value is the user's and is only ever lowered, by
-    ``overBudget: clamp``. Never lowered to where an existing sleep would use it up: half a remedy mends nothing on
-    spot, and takes the time to shut down from every roll-out.
-    ``spec.containers[*].lifecycle.preStop``: the class's sleep, where there is no preStop and it is shorter than the
-    grace period. Init containers, sidecars and ephemeral containers get none.
-
-A Pod that can land on no spot pool is left alone, as SpotPlacement does, which says why: no reclaim
-ends it, and where it runs instead, if anywhere, no budget for one holds. Where the pools are unknown, it may well land.
-
-Finds, after that: grace periods over the budget, sleeps that leave no time to shut down, sleeps that can't be injected,
-unknown words in label and annotation, and changes that are not there.
-
-Source:
+    ``spotgate.dev/workload-class``, annotation ``spotgate.dev/keep``; the pools that admit the Pod; the versions of the
+    API server and the oldest kubelet. A Pod that no spot pool admits is left as it is: SpotPlacement says why. Unknown
+    pools may admit it.
+Writes
+    ``spec.terminationGracePeriodSeconds``: the grace period of the class, at most the budget, if the Pod has 30 (the
+    API server sets that before any webhook runs). Every other value is the user's, and is only lowered, by
+    ``overBudget: clamp``, and never to where an existing sleep would use it up.
+    ``spec.containers[*].lifecycle.preStop``: the sleep of the class, if there is no preStop and the sleep is shorter
+    than the grace period. Init containers, sidecars and ephemeral containers get none.
+Finds
+    over-budget, sleep-too-long, unknown-class, unknown-keep-word, grace-not-set, pre-stop-missing, pre-stop-impossible
+Source
     https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
     period); https://docs.coreweave.com/products/cks/nodes/spot-node-pools (the window);
     https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ (native sleep).
@@ -45,7 +38,7 @@ from webhook.kube.containers import is_windows, longest_sleep, without_pre_stop
 from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
-from webhook.rules.graceful_termination.plan import Plan
+from webhook.rules.graceful_termination.plan import TerminationPlan
 from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
 from webhook.rules.protocol import PODS_CREATE, PolicyKind, pod_noun
 from webhook.rules.targeting_concern import targeting_concern
@@ -81,7 +74,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         return targeting_concern(tolerating=self.spec.tolerating_is_targeting)
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
-        """Set grace period and preStop sleeps as planned."""
+        """Set the planned grace period and preStop sleeps."""
         plan = self.plan(subject, context)
         if plan is None:
             return
@@ -92,14 +85,14 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
                 editor.set_pre_stop(index, plan.handler)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        """What the plan does not mend, and what of it is not there."""
+        """Yield the violations that the plan does not fix, and the planned changes that are missing."""
         plan = self.plan(subject, context)
         if plan is None:
             return iter(())
         return plan.violations(subject.pod, self.classes, deny=self.spec.over_budget == "deny")
 
-    def plan(self, subject: Subject, context: Context) -> Plan | None:
-        """What is to be done about a Pod; None: it is left alone. The trace says why."""
+    def plan(self, subject: Subject, context: Context) -> TerminationPlan | None:
+        """Return the plan for a Pod, or None if the Pod is left as it is; the trace says why."""
         say = subject.trace.say
         target = self._target(subject, context)
         if isinstance(target, NotTargeting):
@@ -133,7 +126,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         sleepless = without_pre_stop(pod) if 0 < sleep < grace and "pre-stop" not in keeps else ()
         handler, no_handler = self._handler(pod, sleep, context) if sleepless else (None, "no container is to have it")
         say("preStop sleep of %d s: %s", sleep, no_handler or "is to be injected")
-        return Plan(
+        return TerminationPlan(
             budget=budget,
             workload_class=name,
             unknown_class="" if named in self.classes else named,
@@ -160,7 +153,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _grace(self, pod: Pod, workload_class: ClassSpec, budget: int, keeps: frozenset[str]) -> int:
-        """The grace period that the Pod is to have."""
+        """Return the grace period that the Pod is to have."""
         current = pod.grace_seconds
         if "grace-period" in keeps:
             return current
@@ -179,7 +172,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         return grace
 
     def _handler(self, pod: Pod, seconds: int, context: Context) -> tuple[Handler | None, str]:
-        """A hook that sleeps, or why there can be none."""
+        """Return a hook that sleeps, or the reason why the Pod can have none."""
         oldest = min(context.api_server, context.oldest_kubelet)
         if oldest >= NATIVE_SLEEP and self.spec.method != "exec":
             return native_sleep(seconds), ""

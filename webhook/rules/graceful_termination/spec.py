@@ -1,4 +1,4 @@
-"""The ``spec`` of a `webhook.rules.graceful_termination.rule` policy."""
+"""Define the ``spec`` of GracefulTermination."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ClassName = Annotated[
 
 
 class ClassSpec(Model):
-    """How the Pods of one workload class stop."""
+    """The way in which the Pods of one workload class stop."""
 
     grace_seconds: GraceSeconds = Field(
         description="Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."

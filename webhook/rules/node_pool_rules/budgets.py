@@ -1,4 +1,4 @@
-"""What `NodePoolRules` says of the disruption budgets of Karpenter's NodePools: each for itself, and all together.
+"""Judge the disruption budgets of Karpenter's NodePools: each by itself, and all together.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets (of several active budgets the most
 restrictive wins; one without a schedule is always active), and the schema of ``karpenter.sh/v1``. Schedules are read as
@@ -68,7 +68,7 @@ BUDGETS_AT_MOST: Final = 50
 
 
 def malformed_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
-    """Budgets that Karpenter's schema refuses. That ``nodes`` is a string, and what is a pair, others say."""
+    """Yield a violation for each budget that Karpenter's schema rejects, except what other rules report."""
     if isinstance(found, list) and len(found) > BUDGETS_AT_MOST:
         said = f"has {len(found):,} items, more than {BUDGETS_AT_MOST}"
         yield _malformed(BUDGETS.text, said, {"nodes": _DEFAULT_NODES}, outcome)
@@ -105,7 +105,7 @@ def _quoted(value: object) -> str:
 
 
 def _known(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Those fields of a budget that are right."""
+    """Return the valid fields of a budget."""
     return {field: item[field] for field, (is_right, *_) in _RIGHT.items() if field in item and is_right(item[field])}
 
 
@@ -114,7 +114,7 @@ def _is_nodes(value: object) -> bool:
 
 
 def _nodes(value: object) -> str | None:
-    """How many nodes, as Karpenter has it; that a number is in quotes is said by another rule."""
+    """Return the number or percentage of nodes as text, or None if it is neither; another rule rejects bare numbers."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return text if _NODES.fullmatch(text) else None
 
@@ -125,7 +125,7 @@ def _is_schedule(value: object) -> bool:
 
 @lru_cache(maxsize=BUDGETS_AT_MOST)
 def _times(schedule: str) -> tuple[frozenset[int], ...]:
-    """Return the minutes, hours, days, months and weekdays of a schedule; nothing where it is none."""
+    """Return the minutes, hours, days, months and weekdays of a schedule, or an empty tuple if it is invalid."""
     fields = _NICKNAMES.get(schedule, schedule).split()
     if len(fields) != len(_FIELDS):
         return ()
@@ -134,9 +134,9 @@ def _times(schedule: str) -> tuple[frozenset[int], ...]:
 
 
 def _field(text: str, least: int, most: int, names: list[str]) -> frozenset[int]:
-    """What a field of a cron expression names: parts with commas, each a value, a range, or all, and perhaps a step.
+    """Return the numbers that a field of a cron expression names, or an empty set if it is invalid.
 
-    Nothing where it is no such field.
+    A field has parts with commas, each a value, a range or ``*``, perhaps with a step.
     """
 
     def number(value: str | None, default: int) -> int:
@@ -161,7 +161,7 @@ def _field(text: str, least: int, most: int, names: list[str]) -> frozenset[int]
 
 
 def _longest_pause(schedule: str) -> int | None:
-    """The most minutes from one time of a schedule to the next; None: it goes by the day of the month, or the month."""
+    """Return the most minutes between two times of a schedule, or None if it names days of the month or months."""
     minutes, hours, days, months, weekdays = _times(schedule)
     if (len(days), len(months)) != (_MONTH, _YEAR):
         return None
@@ -180,7 +180,7 @@ def _most_between(numbers: Collection[int]) -> int:
 
 
 def _minutes(duration: str) -> int:
-    """A duration of a budget, in minutes."""
+    """Return the duration of a budget in minutes."""
     return sum(int(number) * (60 if unit == "h" else 1) for number, unit in re.findall("([0-9]+)([hm])", duration))
 
 
@@ -202,7 +202,7 @@ _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """A disruption budget that could be read; no reasons: all of them. ``always``: it is never inactive."""
+    """A valid disruption budget. No reasons stand for all reasons; ``always`` means that it is never inactive."""
 
     index: int
     nodes: int
@@ -216,14 +216,17 @@ class _Budget(msgspec.Struct, frozen=True):
         return f"{self.nodes}{self.unit} (schedule {self.schedule})" if self.schedule else f"{self.nodes}{self.unit}"
 
     def always_below(self, other: _Budget) -> bool:
-        """Is it always active, and at most what the other one allows, for all of the other one's reasons?"""
+        """Return whether this budget is always active, and at least as strict as the other one for all its reasons."""
         if not self.always or (self.reasons and not (other.reasons and other.reasons <= self.reasons)):
             return False
         return self.nodes == 0 or (self.unit == other.unit and self.nodes <= other.nodes)
 
 
 def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
-    """Budgets that block voluntary disruption always, or never have effect; one that can't be read is left out."""
+    """Yield a violation for budgets that always block voluntary disruption, or never have effect.
+
+    A malformed budget is left out.
+    """
     items = found if isinstance(found, list) and len(found) <= BUDGETS_AT_MOST else []
     budgets = [each for index, item in enumerate(items) if (each := _read_budget(index, item)) is not None]
     scheduled = [each for each in budgets if each.schedule]
@@ -276,7 +279,7 @@ def _why_always(budget: _Budget) -> str:
 
 
 def _read_budget(index: int, item: object) -> _Budget | None:
-    """The budget; None where a field of it is malformed."""
+    """Return the budget, or None if a field of it is malformed."""
     if not isinstance(item, dict) or _known(item).keys() < {key for key in _RIGHT if item.get(key) is not None}:
         return None
     nodes = _nodes(_DEFAULT_NODES if item.get("nodes") is None else item["nodes"]) or ""

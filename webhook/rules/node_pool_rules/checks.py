@@ -1,4 +1,4 @@
-"""What a `NodePoolRules` policy says of one resource as data: its fields, and checks across them, compiled."""
+"""Judge one resource by the fields and checks that a NodePoolRules policy declares as data."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _NAMES: Final[Mapping[type, str]] = {
 TYPES: Final = tuple(_TYPES)
 
 
-class Text:
-    """A text for people, with JMESPath expressions of the object in it: ``targetNodes is ${spec.targetNodes}``.
+class MessageTemplate:
+    """A message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
 
     Raises:
-        ValueError: it opens a ``${`` that it does not close, or (as `jmespath`'s own) an expression is none.
+        ValueError: a ``${`` is not closed, or an expression is no valid JMESPath.
     """
 
     __slots__ = ("_parts",)
@@ -60,21 +60,21 @@ class Text:
         self._parts = tuple(Query(each) if number % 2 else each for number, each in enumerate(parts))
 
     def __call__(self, value: Mapping[str, Any]) -> str:
-        """The text about this object."""
+        """Return the message for this object."""
         return "".join(each if isinstance(each, str) else shown(each(value)) for each in self._parts)
 
 
 class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One field of a resource, as its schema has it.
+    """The rule for one field of a resource, from its schema.
 
     Attributes:
-        part: where in the policy it is, and the field's path.
-        query: that path.
-        type: one of `TYPES`; empty: any.
-        minimum: of an integer.
-        values: of a string; ``any_case``: letter case does not matter. Empty: any.
-        detail: what a person should know of the field.
-        example: a right value; None: there is none to show.
+        part: its place in the policy, and the field's path.
+        query: the field's path.
+        type: one of `TYPES`, or empty for any.
+        minimum: the least integer.
+        values: the strings that are valid, or empty for any; ``any_case`` ignores letter case.
+        detail: an explanation of the field.
+        example: a valid value, or None.
     """
 
     part: str
@@ -89,7 +89,7 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
     example: Any
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
-        """What is wrong with the field, unless the request leaves it as it was."""
+        """Yield a violation for each mistake in the field, unless the request does not change it."""
         found = self.query(value)
         before = self.query(old) if old is not None else None
         if old is not None and same(found, before):
@@ -130,29 +130,29 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NUMBERS: Final = (int, float)
-"""What is never false in JMESPath, not even 0."""
+"""Types that are never false in JMESPath, not even 0."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that may not be, across fields.
+    """A condition across fields that must not hold.
 
     Attributes:
-        part: where in the policy it is, and the first of its fields.
-        when: holds where it is; what holds is neither empty, false nor null.
-        fields: what it is about: an update that changes none of them is not judged.
-        outcome: the most it may become.
+        part: its place in the policy, and the first of its fields.
+        when: the condition; it holds if its result is neither empty, false nor null.
+        fields: the fields it reads: an update that changes none of them is not judged.
+        outcome: the greatest outcome of its finding.
     """
 
     part: str
     when: Query
     fields: tuple[Query, ...]
-    message: Text
-    detail: Text
-    fix: Text
+    message: MessageTemplate
+    detail: MessageTemplate
+    fix: MessageTemplate
     outcome: Outcome
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Violation | None:
-        """The finding, at the first field that the request changes."""
+        """Return the violation at the first field that the request changes, or None if there is none."""
         changed = self.fields
         if old is not None:
             changed = tuple(field for field in self.fields if not same(field(value), field(old)))
@@ -186,18 +186,18 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceChecks(msgspec.Struct, frozen=True):
-    """All that a policy says of one resource."""
+    """The fields and checks that a policy declares for one resource."""
 
     fields: tuple[FieldRule, ...]
     checks: tuple[Check, ...]
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Where they are in the policy."""
+        """The places of the fields and checks in the policy."""
         return (*(field.part for field in self.fields), *(check.part for check in self.checks))
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, trace: Trace) -> Iterator[Violation]:
-        """What is wrong with an object, as far as the request changed it."""
+        """Yield the violations of an object in the fields that the request changes."""
         trace.say("%s fields and %s checks of this kind are looked at", len(self.fields), len(self.checks))
         wrong: set[str] = set()
         for field in self.fields:
@@ -217,12 +217,12 @@ def _likeness(one: str, other: str) -> float:
 
 
 def same(one: object, other: object) -> bool:
-    """Is it the same JSON? In Python true is 1."""
+    """Return whether both are the same JSON value; in Python, true equals 1."""
     return type(one) is type(other) and one == other
 
 
 def shown(value: object) -> str:
-    """A user's value on one line, cut where it is long."""
+    """Return a user's value on one line, shortened if it is long."""
     if value is None:
         return "not set"
     text = " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -230,14 +230,14 @@ def shown(value: object) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """A list of a user's words, of which some are named and the rest is counted."""
+    """Return a list of a user's words: the first few by name, the rest as a number."""
     rest = len(names) - _NAMED
     said = ", ".join(shown(each) for each in names[:_NAMED]) or "(none)"
     return f"{said} and {rest} more" if rest > 0 else said
 
 
 def as_yaml(path: str, value: Any) -> str:  # noqa: ANN401 - JSON
-    """The value at its place in a manifest, to copy."""
+    """Return the value as YAML at its place in a manifest."""
     for key in reversed(path.split(".")):
         value = {key: value}
     return dump(value)

@@ -1,4 +1,4 @@
-"""What `NodePoolRules` says of Karpenter's NodePools alone: what its lists of requirements add up to.
+"""Judge the requirements of Karpenter's NodePools together.
 
 Source: "Spot in production" (6 instance types over 2 generations and 3 zones).
 """
@@ -41,7 +41,7 @@ _AWS_TYPE: Final = re.compile(
 
 
 class Diversity(msgspec.Struct, frozen=True):
-    """How many of each: of a pool at most (None: more than can be listed, or not known), of a policy at least."""
+    """The number of instance types, generations and zones: at most of a pool (None: unknown), at least of a policy."""
 
     types: int | None
     generations: int | None
@@ -49,10 +49,10 @@ class Diversity(msgspec.Struct, frozen=True):
 
 
 class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks; the outcome is the most that each may become, None switches it off.
+    """The checks of Karpenter's NodePools; each has its greatest outcome, or None if it is off.
 
     Attributes:
-        wanted: of a spot pool.
+        wanted: the least diversity of a spot pool.
     """
 
     wanted: Diversity
@@ -62,7 +62,7 @@ class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
     malformed: Outcome | None
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, pool: Pool) -> Iterator[Violation]:
-        """What is wrong with a NodePool, read as ``pool``, as far as the request changed it."""
+        """Yield the violations of a NodePool, read as ``pool``, in the fields that the request changes."""
         if old is None or not (same(_REQUIREMENTS(value), _REQUIREMENTS(old)) and same(_LABELS(value), _LABELS(old))):
             yield from self._judge_requirements(value, pool)
         budgets = BUDGETS(value)
@@ -110,11 +110,11 @@ class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diversity_of(requirements: Requirements, domain: str) -> Diversity:
-    """How many instance types, generations and zones the requirements admit at most.
+    """Return how many instance types, generations and zones the requirements admit at most.
 
     Args:
-        requirements: of the pool.
-        domain: of the labels that describe a machine; empty: the provider is not AWS, whose names say a generation.
+        requirements: the requirements of the pool.
+        domain: the domain of AWS's machine labels; empty for other providers, whose type names have no generation.
     """
     listed = requirements.of(TYPE_LABEL).values
     types = generations = None
@@ -151,7 +151,7 @@ def _admits(requirements: Requirements, domain: str, found: re.Match[str]) -> bo
 
 
 def _admitted(requirements: Requirements, domain: str) -> str:
-    """What the requirements list, by name."""
+    """Return the values that the requirements list, as a phrase."""
     listed = [
         (_plural(noun, len(values)), sorted(values))
         for noun, key in (
@@ -168,7 +168,7 @@ def _admitted(requirements: Requirements, domain: str) -> str:
 
 
 def _widened(requirements: Requirements, has: Diversity, wanted: Diversity, domain: str) -> str:
-    """Requirements that admit more, to copy; in words where the provider's labels are not known."""
+    """Return requirements that admit more, as YAML, or in words if the provider's labels are unknown."""
     if not domain:
         return "admit more instance types and zones: list more values, or leave the requirement out"
     listed = requirements.of(TYPE_LABEL).values or requirements.of(f"{domain}/instance-family").values or ()

@@ -1,4 +1,4 @@
-"""What `NodePoolRules` says of a pool of any provider, by what its reader makes of it."""
+"""Judge node pools of any provider, as their readers normalise them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WILD: Final = frozenset("*?[")
 
 
 class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks; the outcome is the most that each may become, None switches it off."""
+    """The checks of normalised pools; each has its greatest outcome, or None if it is off."""
 
     providers: Mapping[str, Provider]
     superchip: Outcome | None
@@ -34,13 +34,13 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
     def judge(
         self, reader: PoolReader, pool: Pool, before: Pool | None, reported: frozenset[str]
     ) -> Iterator[Violation]:
-        """What is wrong with a pool that was not wrong before.
+        """Yield the violations of a pool that it did not have before the request.
 
         Args:
-            reader: what has read it.
-            pool: with the request.
-            before: without it; None on CREATE.
-            reported: fields that the policy's own checks of fields have found wrong.
+            reader: the reader of the pool.
+            pool: the pool after the request.
+            before: the pool before the request, or None on CREATE.
+            reported: fields in which the policy's own checks have found mistakes.
         """
         if self.superchip is not None and _superchip(pool) and not (before is not None and _superchip(before)):
             yield self._superchip(reader, pool, self.superchip)
@@ -54,7 +54,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             yield _unreadable(pool, new, self.unreadable)
 
     def _untainted(self, pool: Pool) -> bool:
-        """Does nothing keep Pods that never asked for spot off its nodes? A superchip on spot gets none."""
+        """Return whether no taint keeps Pods that did not ask for spot off the pool's nodes."""
         if not pool.spot or pool.superchip or any(each.effect in _KEEPS_OFF for each in pool.taints):
             return False
         provider = self.providers[pool.provider]
@@ -93,7 +93,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
     def _unknown_machines(
         self, reader: PoolReader, pool: Pool, before: Pool | None, outcome: Outcome
     ) -> Iterator[Violation]:
-        """Instance types, families and categories that are in no list, but for those that were there before."""
+        """Yield a violation for instance types, families and categories in no list, unless they were there before."""
         machines = reader.machines
         types = [each for each in machines.unlisted(pool) if before is None or each not in machines.unlisted(before)]
         if types:

@@ -1,20 +1,23 @@
 """NodePoolRules: a node pool is what its provider accepts, and what a spot pool should be.
 
 Intent
-    A provider accepts pools that can never work (an instance type that nobody has, a minimum above the target) and says
-    so later, in a condition that nobody reads; a pipeline has no provider to ask at all. And spot pools that are valid
-    can still be built to fail: without a taint, of one instance type, on superchips that are never spot.
+    A provider accepts pools that can never work (an unknown instance type, a minimum above the target) and says so
+    later, in a condition that nobody reads; a pipeline has no provider to ask. And valid spot pools can still be built
+    to fail: without a taint, of one instance type, on superchips that are never spot.
 Reads
     The reviewed object alone: node pools, and what else a policy names under ``resources`` (Karpenter's Deployment). On
-    UPDATE a rule is judged where the request changes one of the fields that it is about; a field that no rule names is
-    accepted as it is. Objects that are being deleted are judged like any other.
+    UPDATE a rule is judged if the request changes one of its fields; a field that no rule names is accepted. Objects
+    that are being deleted are judged like any other.
+    A provider's schema is data, per resource: fields (required, type, values, minimum, immutable) and checks (a
+    JMESPath expression that is true if something is wrong). Rules for every provider judge the pool that its reader
+    normalises: superchips on spot, spot nodes without a taint, unknown instance types, unreadable fields. Karpenter's
+    requirements and budgets are judged by code.
 Writes
     Nothing.
-Values
-    What a provider's schema says is data, per resource: fields (required, type, values, minimum, immutable) and checks
-    (a JMESPath expression that holds where something is wrong). What is the same for every provider is said of the pool
-    that its reader makes of the object: superchips on spot, spot nodes without a taint, instance types that nobody
-    knows, what can't be read. What Karpenter's requirements and budgets add up to is code.
+Finds
+    required, type, values, minimum, immutable, check, check-failed, superchip-on-spot, spot-without-taint,
+    unknown-instance-type, unreadable, diversification, contradicting-requirements, malformed-budget, budget-blocks,
+    budget-no-effect
 Source
     CoreWeave, "Node Pool API schema" and "Spot Node Pools"; Google, "Spot VMs"; Karpenter, "NodePools", "Disruption".
 """
@@ -31,7 +34,7 @@ from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import is_named
 from webhook.policy.terms import Enforcement
-from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceChecks, Text
+from webhook.rules.node_pool_rules.checks import Check, FieldRule, MessageTemplate, ResourceChecks
 from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, Diversity, Karpenter
 from webhook.rules.node_pool_rules.pools import PoolChecks
 from webhook.rules.node_pool_rules.spec import NodePoolRulesSpec
@@ -52,10 +55,10 @@ _KARPENTER: Final = (GROUP, RESOURCE)
 
 
 class NodePoolRules(msgspec.Struct, frozen=True):
-    """The rule, compiled; checks and readers are by API group and plural resource name.
+    """The compiled rule; checks and readers are by API group and plural resource name.
 
     Attributes:
-        declared: the fields of which the checks of a resource say what is right.
+        declared: the fields that the checks of a resource declare.
     """
 
     checks: Mapping[tuple[str, str], ResourceChecks]
@@ -66,11 +69,11 @@ class NodePoolRules(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The fields and checks of its resources."""
+        """The names of the fields and checks of all resources."""
         return tuple(part for each in self.checks.values() for part in each.parts)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the object says it
-        """What is wrong with the object, as far as the request changed it."""
+        """Yield the violations of the object in the fields that the request changes."""
         value, old = subject.object, subject.old_object
         if value is None or subject.request.sub_resource:
             subject.trace.say("nothing of a pool is written by this request")
@@ -116,9 +119,9 @@ def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
                 part=f"{where}.checks[{number}] {spec.fields[0]}",
                 when=Query(spec.when),
                 fields=tuple(map(Query, spec.fields)),
-                message=Text(spec.message),
-                detail=Text(spec.detail),
-                fix=Text(spec.fix),
+                message=MessageTemplate(spec.message),
+                detail=MessageTemplate(spec.detail),
+                fix=MessageTemplate(spec.fix),
                 outcome=outcome,
             )
 

@@ -1,4 +1,4 @@
-"""The ``spec`` of a `webhook.rules.node_pool_rules.rule` policy."""
+"""Define the ``spec`` of NodePoolRules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webhook.capacity.providers.reader_schema import Query as QueryText  # noqa:
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 from webhook.policy.terms import Enforcement
-from webhook.rules.node_pool_rules.checks import Text
+from webhook.rules.node_pool_rules.checks import MessageTemplate
 
 AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
 
@@ -22,7 +22,7 @@ def _no_field(text: str) -> str:
 
 def _check_text(text: str) -> str:
     try:
-        Text(text)
+        MessageTemplate(text)
     except JMESPathError as error:
         raise ValueError(f"not a JMESPath expression: {' '.join(str(error).split())}") from None
     return text

@@ -1,4 +1,4 @@
-"""What `webhook.rules.on_demand_fallback.rule` says: its findings, worded for the engineer whose request is refused."""
+"""Build the violations of OnDemandFallback, worded for the engineer whose request is denied."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _WANTED: Final[Mapping[FallbackKind, str]] = {
 OWNERS: Final = "metadata.ownerReferences"
 
 
-class Change(msgspec.Struct, frozen=True):
-    """What a request does to a pool.
+class PoolChange(msgspec.Struct, frozen=True):
+    """The change of one pool by a request.
 
     Attributes:
-        before: the pool without the request; None on CREATE.
-        after: the pool with it; None on DELETE.
-        field: what the request changes; of a new pool what makes it spot; empty on DELETE.
+        before: the pool before the request, or None on CREATE.
+        after: the pool after the request, or None on DELETE.
+        field: the field that the request changes; of a new pool, the one that makes it spot; empty on DELETE.
     """
 
     reader: PoolReader
@@ -48,14 +48,14 @@ class Change(msgspec.Struct, frozen=True):
     field: str
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """The findings; ``readers`` know how each kind of pool is written."""
+class FallbackFindings(msgspec.Struct, frozen=True):
+    """The builder of the violations; ``readers`` know how each kind of pool is written."""
 
     fallbacks: Fallbacks
     readers: Iterable[PoolReader]
 
-    def superchip(self, change: Change, spot: Pool) -> Violation:
-        """The pool can't be spot at all."""
+    def superchip(self, change: PoolChange, spot: Pool) -> Violation:
+        """Return the violation for a superchip pool that is spot."""
         return Violation(
             id="superchip",
             reason=f"{spot} can't be spot: {spot.instance_type} is a superchip",
@@ -64,8 +64,8 @@ class Findings(msgspec.Struct, frozen=True):
             fix="make the pool on-demand, or take another instance type",
         )
 
-    def uncovered(self, change: Change, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
-        """The request makes a spot pool without what it needs."""
+    def uncovered(self, change: PoolChange, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
+        """Return the violation for a request that makes a spot pool without the fallback it needs."""
         title = self.fallbacks.title(spot)
         detail = [
             need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool takes them.",
@@ -98,8 +98,8 @@ class Findings(msgspec.Struct, frozen=True):
             outcome=need.outcome,
         )
 
-    def taken(self, change: Change, left: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
-        """The request takes the last of what they need from the spot pools in ``left``."""
+    def taken(self, change: PoolChange, left: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
+        """Return the violation for a request that takes the last fallback from the spot pools in ``left``."""
         reader, after = change.reader, change.after
         fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0], need)}"]
         flag, maximum = reader.autoscaling, reader.maximum
@@ -118,8 +118,10 @@ class Findings(msgspec.Struct, frozen=True):
             outcome=need.outcome,
         )
 
-    def elsewhere(self, change: Change, spots: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
-        """The request leaves these spot pools with fallbacks in other zones only."""
+    def elsewhere(
+        self, change: PoolChange, spots: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]
+    ) -> Violation:
+        """Return the violation for a request that leaves spot pools with fallbacks only in other zones."""
         spot = spots[0]
         fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
         theirs = _zones(fallbacks)
@@ -133,7 +135,7 @@ class Findings(msgspec.Struct, frozen=True):
         )
 
     def _same_cluster_remedy(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> str:
-        """How a pool counts that does not only because it, or the spot pool, names another cluster; else empty."""
+        """Return how to count a pool that now names another cluster than the spot pool, or an empty string."""
         for pool in sorted(pools, key=str):
             here, there = (pool, spot) if spot.cluster else (spot, pool)
             if here.cluster or not there.cluster:
@@ -152,7 +154,7 @@ class Findings(msgspec.Struct, frozen=True):
         return ""
 
     def _useless(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> list[str]:
-        """The pools that are not what this spot pool needs although they are not spot, each with why."""
+        """Return the pools that are not spot and still no fallback for this spot pool, each with the reason."""
         said = [
             f"{pool}: {why}" + (f" ({', '.join(pool.problems)})" if pool.problems else "")
             for pool in sorted(pools, key=str)
@@ -163,7 +165,7 @@ class Findings(msgspec.Struct, frozen=True):
         return [f"What does not count: {_some(said, '; ')}."] if said else []
 
     def _type_remedy(self, spot: Pool, unlisted: Sequence[str], pools: Iterable[Pool]) -> str:
-        """How it becomes known what these instance types of this spot pool are."""
+        """Return how to tell spotgate what these instance types of the spot pool are."""
         known = {pool.instance_type for pool in pools if pool.gpu in {Gpu.YES, Gpu.NO}}
         for reader in self.readers:
             if reader.provider == spot.provider:
@@ -174,7 +176,7 @@ class Findings(msgspec.Struct, frozen=True):
         return f"{meant} Otherwise {add}" if meant else add
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
-        """A pool that this spot pool needs: as YAML, or in words where no reader knows how."""
+        """Return a pool that the spot pool needs: as YAML, or in words if no reader knows how to write it."""
         if need.require == "standard":
             return f": {_a(spot.kind)} without GPUs that is not spot and may have at least 1 node"
         for reader in self.readers:
@@ -195,7 +197,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
-    """Nobody can tell whether the pool is spot."""
+    """Return the violation for a pool of which it is unknown whether it is spot."""
     return Violation(
         id="unreadable-capacity",
         reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
@@ -215,12 +217,12 @@ def _capacity_remedy(reader: PoolReader) -> str:
 
 
 def _stem(pool: Pool) -> str:
-    """Its name; of one that the API server is to name, what the name begins with."""
+    """Return the pool's name, or the prefix of the name that the API server will generate."""
     return pool.name.rstrip("-")
 
 
 def unknown_pools(view: ClusterView) -> Violation:
-    """The other pools are unknown, and the request may take a fallback away or need one."""
+    """Return the violation for a request that may affect a fallback while the other pools are unknown."""
     return Violation(
         id="pools-unknown",
         reason="can't tell whether GPU spot pools have an on-demand fallback: the node pools are unknown",
@@ -239,12 +241,12 @@ def _spot_pools(pools: Sequence[Pool]) -> str:
 
 
 def _a(kind: str) -> str:
-    """The kind with its article."""
+    """Return the kind with its article."""
     return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
 
 
 def _named(need: FallbackNeed) -> str:
-    """What is needed, for people."""
+    """Return what the spot pool needs, as a phrase."""
     return "on-demand pool without GPUs" if need.require == "standard" else "on-demand fallback"
 
 

@@ -1,28 +1,26 @@
-"""OnDemandFallback: no GPU spot pool without on-demand capacity to fall back on.
+"""OnDemandFallback: every GPU spot pool has on-demand capacity to fall back on.
 
 Intent
     Nothing fails over from spot to on-demand by itself: Pods of a reclaimed pool stay pending unless another pool can
     take them. So no request may leave a GPU spot pool without a *usable* on-demand fallback: not by creating the spot
-    pool, not by turning a pool into one, and not by deleting, scaling down or changing the last fallback. Superchips,
-    which are never spot, are refused as spot whatever else exists.
+    pool, not by turning a pool into one, and not by deleting, scaling down or changing the last fallback. Superchips
+    are never spot, and are denied as spot whatever else exists.
 Reads
     Node pools, through their provider's readers: the reviewed one from the request (for a scale request, and for an
-    object that only says a pool's size: from the cluster, with the new size), all others from the cluster, read fresh.
+    object that only sets a pool's size: from the cluster, with the new size), all others from the cluster, read fresh.
+    A *spot pool* needs a fallback if its nodes have GPUs, or may have them. A pool whose nodes have GPUs as the Pods
+    ask (``any``) needs one if a taint admits only Pods that ask; it gets a warning if it lists machines with GPUs. A
+    pool that is both spot and on-demand is its own fallback, and one of unreadable capacity may be spot.
+    A *fallback* is on-demand or both, belongs to the same cluster, can have nodes (autoscaled to more than zero, or a
+    fixed size above zero), has no taint that nobody may tolerate, is not being deleted, and, as ``require`` says, has
+    GPUs (``any`` counts, unknown does not) or the same instance type. A provider's document may ask for other things,
+    and for several: GKE for a pool without GPUs, and for one with them as a warning.
+    An owner reference that an update adds is a future deletion: the garbage collector is never denied.
+    Only what the request makes worse is a violation: other updates are admitted, even if the fallback is long gone.
 Writes
     Nothing.
-Values
-    A *spot pool* needs a fallback when its nodes have GPUs or nobody knows. One whose nodes have GPUs as the Pods ask
-    (``any``) needs one where a taint lets in only Pods that do, and misses one, as a warning, where it lists machines
-    with GPUs; else it needs none. A pool that is both spot and on-demand is its own, and one whose capacity can't be
-    read may be spot. A *fallback* is on-demand or
-    both, belongs to the same cluster, can have nodes (autoscaled to more than zero, or a fixed size above zero),
-    carries no taint that nobody may tolerate, and, as ``require`` says, has GPUs (``any`` counts, unknown does not) or
-    the same instance type. A provider's document may ask for something else, and for several things: GKE for a pool
-    without GPUs, and for one with them as a warning.
-    An owner reference that an update adds is a deletion to come: the garbage collector is never denied. A pool that is
-    being deleted is no fallback, even while a finalizer holds it.
-    Only what the request makes worse is a violation: an update that changes none of this passes, even where the
-    fallback has long been gone.
+Finds
+    superchip, missing, last-fallback, other-zone, unreadable-capacity, pools-unknown
 Source
     CoreWeave, "Spot Node Pools" (fully preempted pools, superchips) and "Node Pool API schema" (sizes, conditions).
 """
@@ -40,7 +38,13 @@ from webhook.capacity.providers.sizes import sizes_in, with_size, without_size
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.rules.on_demand_fallback.findings import OWNERS, Change, Findings, unknown_pools, unreadable_capacity
+from webhook.rules.on_demand_fallback.findings import (
+    OWNERS,
+    FallbackFindings,
+    PoolChange,
+    unknown_pools,
+    unreadable_capacity,
+)
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
 
@@ -59,15 +63,15 @@ if TYPE_CHECKING:
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):
-    """The rule, compiled; ``readers`` and ``sizers`` are by API group and plural resource name."""
+    """The compiled rule; ``readers`` and ``sizers`` are by API group and plural resource name."""
 
     fallbacks: Fallbacks
-    findings: Findings
+    findings: FallbackFindings
     readers: Mapping[tuple[str, str], ResourceReader]
     sizers: Mapping[tuple[str, str], tuple[Sizer, ...]]
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        """What the request makes worse."""
+        """Yield a violation for each spot pool that the request leaves worse off."""
         kind = subject.request.resource
         key = (kind.group, kind.resource)
         if key in self.sizers:
@@ -78,7 +82,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             subject.trace.say("no CapacityProvider reads %s as node pools", kind.resource)
 
     def _pool(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
-        """A request for a node pool."""
+        """Judge a request for a node pool."""
         new = subject.object
         if subject.request.sub_resource == "scale":
             yield from self._scale(subject, readers, view)
@@ -92,12 +96,12 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             after = _with_size(reader, reader.read(new), view) if new is not None else None
             if not same:
                 field = _changed_field(reader, before, after)
-                yield from self._judge(subject, Change(reader, before, after, field), view)
+                yield from self._judge(subject, PoolChange(reader, before, after, field), view)
             if after is not None and not after.deleting and _gets_owners(subject):
-                yield from self._judge(subject, Change(reader, after, None, OWNERS), view)
+                yield from self._judge(subject, PoolChange(reader, after, None, OWNERS), view)
 
     def _before(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Pool | None:
-        """The pool before the request; as the cluster knows it, where the request does not say."""
+        """Return the pool before the request, from the cluster if the request does not contain it."""
         old = subject.old_object
         if old is not None and isinstance(old.get("spec"), dict):
             reader = readers.of(old)
@@ -124,10 +128,10 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             return
         reader = next(each for each in readers.readers if each.provider == before.provider)
         empty = msgspec.structs.replace(before, desired=0)
-        yield from self._judge(subject, Change(reader, before, empty, "spec.replicas"), view)
+        yield from self._judge(subject, PoolChange(reader, before, empty, "spec.replicas"), view)
 
     def _size(self, subject: Subject, sizers: tuple[Sizer, ...], view: ClusterView) -> Iterator[Violation]:
-        """A request for what says the size of pools without being one."""
+        """Judge a request for an object that sets the size of pools without being one."""
         request, new = subject.request, subject.object
         scaled = request.sub_resource == "scale"
         owned = _gets_owners(subject)
@@ -160,9 +164,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             reader = next(each for each in self.findings.readers if _reads(each, known))
             before = with_size(without_size(known), size)
             field = OWNERS if owned else "spec.replicas"
-            yield from self._judge(subject, Change(reader, before, after, field), view)
+            yield from self._judge(subject, PoolChange(reader, before, after, field), view)
 
-    def _judge(self, subject: Subject, change: Change, view: ClusterView) -> Iterator[Violation]:
+    def _judge(self, subject: Subject, change: PoolChange, view: ClusterView) -> Iterator[Violation]:
         before, after = change.before, change.after
         if after is not None and after.deleting:
             subject.trace.say("%s is being deleted: its updates are not judged", after)
@@ -195,9 +199,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield unreadable_capacity(change.reader, after)
 
     def _violations_about(
-        self, change: Change, need: FallbackNeed, worse: Sequence[LostCoverage], pools: Sequence[Pool]
+        self, change: PoolChange, need: FallbackNeed, worse: Sequence[LostCoverage], pools: Sequence[Pool]
     ) -> Iterator[Violation]:
-        """The findings about one need."""
+        """Yield the violations about one need."""
         after = change.after
         without = [each.spot for each in worse if each.coverage is Coverage.NONE]
         if after is not None and after in without:
@@ -222,7 +226,7 @@ def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool
 
 
 def _with_size(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
-    """The pool with the size that another object gives it, where that is so."""
+    """Return the pool with the size that another object sets, if there is one."""
     if reader.sizer is None:
         return pool
     if view.pools is None:  # What nobody knows is not taken for nothing.
@@ -236,20 +240,20 @@ def _reads(reader: PoolReader, pool: Pool) -> bool:
 
 
 def _replicas(subject: Subject) -> int:
-    """What a request for a scale subresource asks for. The API server leaves out 0."""
+    """Return the replicas in a request for a scale subresource. The API server leaves out 0."""
     spec = (subject.object or {}).get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
     return replicas if isinstance(replicas, int) else 0
 
 
 def _same_spec(subject: Subject) -> bool:
-    """A change of status alone is the provider's own word, and none that a user could take back."""
+    """Return whether the request does not change ``spec``: only the provider writes status."""
     old, new = subject.old_object, subject.object
     return old is not None and new is not None and "spec" in old and old["spec"] == new.get("spec")
 
 
 def _same_size(subject: Subject) -> bool:
-    """The same, where annotations say that an autoscaler sets the size."""
+    """Return whether neither ``spec`` changes nor the annotations by which an autoscaler sets the size."""
     old, new = subject.old_object, subject.object
     if old is None or new is None or not _same_spec(subject):
         return False
@@ -257,9 +261,9 @@ def _same_size(subject: Subject) -> bool:
 
 
 def _gets_owners(subject: Subject) -> bool:
-    """Does an UPDATE give the object other owners, and leave it none that it had?
+    """Return whether an UPDATE replaces all owners of the object.
 
-    The garbage collector deletes an object when all of its owners are gone, or never were there.
+    The garbage collector deletes an object when none of its owners exist.
     """
     old, new = subject.old_object, subject.object
     if old is None or new is None or subject.request.sub_resource:
@@ -280,7 +284,7 @@ def _annotations(value: dict[str, Any]) -> object:
 
 
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:
-    """The field in which the request changes the pool; of a new pool the one that makes it spot."""
+    """Return the field in which the request changes the pool; of a new pool, the field that makes it spot."""
     if before is None or after is None:
         return reader.capacity.query.field if before is None else ""
     for query, old, new in (
@@ -310,7 +314,7 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
     expect_judged(spec.match, _rules(facts), what)
     providers = facts.providers.values()
     fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)
-    findings = Findings(fallbacks, [reader for each in providers for reader in each.readers])
+    findings = FallbackFindings(fallbacks, [reader for each in providers for reader in each.readers])
     return OnDemandFallback(fallbacks, findings, readers_by_resource(providers), sizers_by_resource(providers))
 
 

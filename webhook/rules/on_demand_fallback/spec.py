@@ -1,4 +1,4 @@
-"""The ``spec`` of a `webhook.rules.on_demand_fallback.rule` policy."""
+"""Define the ``spec`` of OnDemandFallback."""
 
 from __future__ import annotations
 

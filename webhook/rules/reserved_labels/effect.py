@@ -1,4 +1,4 @@
-"""What of a ReservedLabels policy could never take effect, found when it is loaded."""
+"""Find entries of a ReservedLabels policy that can never take effect, when the policy is loaded."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def allowed_keys(
     spec: ReservedLabelsSpec, workloads: Iterable[tuple[str, str]], rules: Iterable[ResourceRule]
 ) -> dict[str, Globs]:
-    """Which keys may be set, by plural resource name.
+    """Return the keys that users may set, by plural resource name.
 
     Args:
-        spec: as it is written.
+        spec: the spec of the policy.
         workloads: API group and plural of the kinds that have pod templates.
-        rules: what the kind looks at where ``match`` does not say.
+        rules: the default of ``match.resourceRules``.
 
     Raises:
         SpecError: an entry of ``allow`` or ``hints`` has no effect.

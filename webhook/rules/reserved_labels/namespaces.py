@@ -1,4 +1,4 @@
-"""Namespaces that claim to be a provider's own, by their name or a label: nothing in such a namespace is judged."""
+"""Judge Namespaces that claim to be a provider's own, by name or label: nothing in such a namespace is judged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GENERATED: Final = "xxxxx"
 
 
 def namespace_concern(providers: Mapping[str, Provider]) -> Concern:
-    """Return what may make a Namespace one of a provider's own."""
+    """Return the names and labels that make a Namespace a provider's own."""
     globs = [glob for each in providers.values() for glob in each.system_namespaces.patterns]
     labels = frozenset(label.key for each in providers.values() for label in each.system_namespace_labels)
     return Concern(labels=Keys(labels), names=frozenset(_LITERAL.match(glob)[0] for glob in globs))  # type: ignore[index]
@@ -34,13 +34,13 @@ def namespace_concern(providers: Mapping[str, Provider]) -> Concern:
 def claims(
     subject: Subject, providers: Mapping[str, Provider], view: ClusterView, told: Container[str]
 ) -> Iterator[Violation]:
-    """Yield what makes the Namespace one of a provider's own: its name on CREATE, a label that the request sets.
+    """Yield a violation for the name (on CREATE) or the label that makes the Namespace a provider's own.
 
     Args:
         subject: a request about a Namespace.
-        providers: all of the bundle.
-        view: the cluster; only a provider that is in play has namespaces of its own.
-        told: keys of labels that are refused anyway.
+        providers: the providers of the bundle.
+        view: the cluster; only a provider in play owns namespaces.
+        told: keys of labels that other violations deny already.
     """
     metadata, before = (mapping((value or {}).get("metadata")) for value in (subject.object, subject.old_object))
     labels, old_labels = mapping(metadata.get("labels")), mapping(before.get("labels"))

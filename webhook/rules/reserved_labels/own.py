@@ -1,7 +1,7 @@
-"""spotgate's own keys where they have no effect: misspelt, a label for an annotation, or on the wrong object.
+"""Find spotgate's own keys where they have no effect: misspelt, a label for an annotation, or on the wrong object.
 
-Nothing refuses a ``spotgate.dev/...`` key that nobody reads, and one on a Deployment does not reach its Pods: they are
-simply not placed on spot. That is said where the key is written.
+Nothing else rejects a ``spotgate.dev/...`` key that has no effect, and one on a Deployment does not reach its Pods:
+they are not placed on spot. The finding is where the key is written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Member = Literal["labels", "annotations"]
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """Where a key has an effect: in which member of the metadata, and on Pods or on the object that is applied."""
+    """The place where a key has an effect: a member of the metadata, on Pods or on the applied object."""
 
     member: Member
     on_pods: bool
@@ -50,13 +50,13 @@ _SINGULAR: Final[Mapping[Member, str]] = {"labels": "label", "annotations": "ann
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """What keys stand on.
+    """The metadata that carries keys.
 
     Attributes:
-        name: for people: "the Deployment itself".
-        pods: where the metadata of Pods is, seen from it, for people; empty: it makes none.
+        name: the object as a phrase: "the Deployment itself".
+        pods: where its Pods' metadata is, as a phrase; empty if it has no Pods.
         pod: it is a Pod, or becomes one.
-        applied: it is the object of the request, and no part of it.
+        applied: it is the object of the request itself.
     """
 
     name: str
@@ -65,7 +65,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     applied: bool = False
 
     def suits(self, key: _Key) -> bool:
-        """Has the key an effect here, in the right member?"""
+        """Return whether the key has an effect here, in the right member."""
         return self.pod if key.on_pods else self.applied
 
 
@@ -78,7 +78,7 @@ def _template(*pods: str) -> _Place:
 
 
 def own_keys_of_pod(subject: Subject) -> Iterator[Violation]:
-    """Those that the request adds to a Pod or a pod template, and that have no effect there."""
+    """Yield a violation for each key that the request adds to a Pod or template without effect."""
     place = _template(f"{field_path(subject.path)}.metadata") if subject.template else _POD
     pod, old = subject.pod, subject.old_pod or _NOTHING
     yield from _without_effect(place, "labels", pod.labels, old.labels)
@@ -88,7 +88,7 @@ def own_keys_of_pod(subject: Subject) -> Iterator[Violation]:
 def own_keys_of_object(
     kind: str, workload: Workload | None, value: Mapping[str, Any], old: Mapping[str, Any]
 ) -> Iterator[Violation]:
-    """Those that the request adds to a node pool or a workload, outside its pod templates, without effect there."""
+    """Yield a violation for each key without effect on a node pool or workload, outside its pod templates."""
     metadata, before = mapping(value.get("metadata")), mapping(old.get("metadata"))
     there = {member: mapping(metadata.get(member)) for member in _SINGULAR}
     pods: tuple[str, ...] = ()
@@ -104,12 +104,12 @@ def own_keys_of_object(
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """A JSON object, or an empty one where it is none."""
+    """Return the JSON object, or an empty one if the value is not an object."""
     return value if isinstance(value, dict) else {}
 
 
 def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
-    """Those in labels that it gives to Pods or to what it makes."""
+    """Return the keys in labels that the workload gives to Pods or to other objects it makes."""
     pods = tuple(f"{path.text}.metadata" for path in workload.paths)
     for carried in workload.labels:
         place = _template(*pods) if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)
@@ -120,7 +120,7 @@ def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any
 
 
 def _keys_of_pods(workload: Workload, value: Mapping[str, Any]) -> set[str]:
-    """Keys of labels and annotations that its Pods have: there they have their effect."""
+    """Return the keys of labels and annotations in the pod templates, where they have their effect."""
     keys: set[str] = set()
     for found in islice(workload.templates(value), TEMPLATES_AT_MOST):
         metadata = mapping(found.value.get("metadata"))
@@ -140,10 +140,10 @@ def _without_effect(
     path: tuple[str | int, ...] = (),
     on_pods: Collection[str] = (),
 ) -> Iterator[Violation]:
-    """The keys of ours in ``values`` that were not the same before, are not ``on_pods``, and have no effect there.
+    """Yield a violation for each of spotgate's keys that the request changes and that has no effect there.
 
     Args:
-        path: of the values; empty: they are this member of the metadata.
+        path: the path of the values; empty if they are this member of the metadata.
     """
     path = path or ("metadata", member)
     for key in sorted([key for key in values if key.startswith(PREFIX)]):

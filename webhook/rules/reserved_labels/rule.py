@@ -1,22 +1,23 @@
-"""ReservedLabels: labels that users may not set, because their domain belongs to the platform.
+"""ReservedLabels: users do not set labels in domains that belong to the platform.
 
 Intent
     CoreWeave rejects node labels that customers put into ``*.coreweave.cloud`` and ``*.coreweave.com``, and reads a few
-    of its own on Pods. A label in such a domain that is not one of those is rejected by the platform, or misspelt and
-    silently without effect; both are better said at ``kubectl apply``.
+    of its own on Pods. Any other label in such a domain is rejected by the platform, or misspelt and without effect;
+    spotgate reports both at ``kubectl apply``.
 Reads
     ``metadata.labels`` of whatever resource matches, a node pool's node labels (the ``labels`` query of its reader),
     the labels of pod templates, and whatever else of a workload ends up as labels of Pods or of what it makes
     (``labels`` in ``WorkloadTemplates``). On UPDATE only what the request adds or changes; removing is always allowed.
     Objects that are being deleted are judged like any other. Of Pods, workloads and node pools also the annotations,
-    for keys of spotgate's own. The status of a Pod and a Binding, which put labels on the Pod as well. Of Namespaces
+    for spotgate's own keys. The status of a Pod and a Binding, which put labels on the Pod as well. Of Namespaces
     the name, too (`webhook.rules.reserved_labels.namespaces`).
+    A key is reserved if its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
+    ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` exempts keys, per resource.
+    A key of ``spotgate.dev`` without effect is a warning (`webhook.rules.reserved_labels.own`).
 Writes
     Nothing.
-Values
-    A key is reserved where its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
-    ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` takes keys out, per resource.
-    A key of ``spotgate.dev`` that has no effect where it is: a warning (`webhook.rules.reserved_labels.own`).
+Finds
+    reserved, unknown-spotgate-key, misplaced-spotgate-key, provider-namespace, provider-namespace-unknown
 Source
     CoreWeave, "Workload Scheduling on CKS", user-provided labels.
 """
@@ -62,11 +63,11 @@ _CLOSE: Final = 0.8
 
 
 class _Found(NamedTuple):
-    """A reserved key.
+    """A reserved key that the request adds or changes.
 
     Attributes:
-        field: of the map that it is in.
-        resource: that has it or gets it.
+        field: the field of its map.
+        resource: the resource that has or gets the label.
     """
 
     key: str
@@ -75,14 +76,14 @@ class _Found(NamedTuple):
 
 
 class ReservedLabels(msgspec.Struct, frozen=True):
-    """The rule, compiled.
+    """The compiled rule.
 
     Attributes:
-        domains: as written; ``suffixes`` the same with a leading dot.
-        allowed: plural resource name -> keys that may be set.
+        domains: the reserved domains; ``suffixes`` have a leading dot.
+        allowed: plural resource name -> keys that users may set.
         hints: misspelt key -> right key.
-        providers: by name.
-        readers: node-pool readers by API group and plural resource name; ``workloads`` as well.
+        providers: the capacity providers by name.
+        readers: node-pool readers by API group and plural resource name, like ``workloads``.
     """
 
     domains: tuple[str, ...]
@@ -94,7 +95,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     workloads: Mapping[tuple[str, str], Workload]
 
     def concern(self, group: str, resource: str) -> Concern:
-        """Return the keys in reserved domains, and spotgate's own; of Namespaces what makes one a provider's own."""
+        """Return the reserved keys and spotgate's own; of Namespaces, what makes one a provider's own."""
         if (group, resource.partition("/")[0]) == ("", "namespaces"):
             return namespace_concern(self.providers) | Concern(labels=self._reserved_keys)
         own = Keys(containing=frozenset({PREFIX}))
@@ -105,7 +106,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         return Keys(containing=frozenset(f"{domain}/" for domain in self.domains))
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
-        """One violation for each reserved label that the request adds or changes, by key; then keys without effect."""
+        """Return a violation for each reserved key that the request adds or changes, then for keys without effect."""
         if subject.operation == "DELETE":
             subject.trace.say("removing labels is always allowed")
             return ()
@@ -128,7 +129,10 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         return chain(self._violations(found), own)
 
     def _of_object(self, subject: Subject) -> tuple[list[_Found], Iterable[Violation]]:
-        """What is in an object's own labels, in those that a node pool gives its nodes, and those of its Pods."""
+        """Return the reserved keys of an object that is no Pod, and the violations of keys without effect.
+
+        The keys are those of its own labels, of the labels that a node pool gives its nodes, and of a workload's Pods.
+        """
         kind = subject.request.resource
         key = (kind.group, kind.resource)
         value, old = subject.object or {}, subject.old_object or {}
@@ -151,7 +155,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     def _in_workload_labels(
         self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
     ) -> Iterator[_Found]:
-        """Those in labels that a workload gives to Pods, or to what it makes, outside its pod templates."""
+        """Yield the reserved keys in labels that a workload gives to other objects, outside its pod templates."""
         for carried in workload.labels:
             before = {each.identity: each.value for each in carried.path.find(old)}
             places = list(islice(carried.path.find(value), TEMPLATES_AT_MOST + 1))
@@ -165,7 +169,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     def _in_unreadable_templates(
         self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
     ) -> Iterator[_Found]:
-        """Those in pod templates that are not shown to rules, as they can't be read as Pods: their labels can be."""
+        """Yield the reserved keys of templates that cannot be parsed as Pods."""
         for found in islice(workload.templates(value), TEMPLATES_AT_MOST):  # with more of them it is refused
             labels = _labels(found.value)
             if not self._reserved(labels) or not (subject.labels_only or _is_unread(found.value)):
@@ -174,7 +178,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             yield from self._added(subject, PODS, f"{field_path(found.path)}.{_LABELS}", labels, _labels(there))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
-        """The keys in reserved domains."""
+        """Return the keys in reserved domains."""
         domains, suffixes = self.domains, self.suffixes
         return [
             key
@@ -190,7 +194,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         labels: Mapping[str, Any],
         before: Mapping[str, Any],
     ) -> list[_Found]:
-        """The reserved keys in ``labels``, at ``field``, that are neither allowed nor the same ``before``."""
+        """Return the reserved keys in ``labels``, at ``field``, that are neither allowed nor the same ``before``."""
         added: list[_Found] = []
         for key in self._reserved(labels):
             if resource in self.allowed and self.allowed[resource].match(key):
@@ -218,7 +222,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         )
 
     def _intended_key(self, key: str, resource: str) -> str:
-        """The allowed key that was probably meant; empty when there is none."""
+        """Return the allowed key that was probably meant, or an empty string."""
         allowed = self.allowed.get(resource)
         if allowed is None or len(key) > HINTED_AT_MOST:
             return ""

@@ -1,4 +1,4 @@
-"""The ``spec`` of a `webhook.rules.reserved_labels.rule` policy."""
+"""Define the ``spec`` of ReservedLabels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of `webhook.rules.spot_placement.rule` for one Pod, and its findings, worded for whoever applies the Pod."""
+"""Define the plan of SpotPlacement for one Pod, and build its violations, worded for whoever applies the Pod."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
 LISTED: Final = 5
 """Pools that a finding names before it only counts the rest."""
 _LONGEST: Final = 63
-"""How much of an unknown value is repeated: an annotation may have 256 KiB."""
+"""Characters of an unknown value that a finding repeats: an annotation may have 256 KiB."""
 UNCHANGED: Final = "Nothing was changed about where it may run."
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done about one Pod.
+class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes to make to one Pod.
 
     Attributes:
-        tolerations: to add.
-        selectors: requirements to add, all ``In``, of which one item must hold as a whole. Of a single item each goes
-            to the nodeSelector, or the required affinity where it has several values; several go to the required
-            affinity. Where ``preferred``, each item is one preference.
-        preferred: spot is preferred, not demanded.
+        tolerations: the tolerations to add.
+        selectors: alternatives of requirements to add, all with operator ``In``. The requirements of a single
+            alternative go to the nodeSelector, or to the required affinity if they have several values; several
+            alternatives go to the required affinity. If ``preferred``, each alternative is one preference.
+        preferred: spot is preferred, not required.
         because: how the Pod targets spot.
         violations: what the plan can't do.
     """
@@ -60,12 +60,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def finding(what: str, reason: str, field: str, detail: str, fix: str) -> Violation:
-    """Placement is a service: what it can't do is said, and never stops a Pod."""
+    """Return a violation that is at most a warning: placement never stops a Pod."""
     return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=Outcome.WARN)
 
 
 def asked_at(pod: Pod) -> str:
-    """The field by which a Pod asks for spot; empty where its namespace does, or its own selector."""
+    """Return the field in which the Pod asks for spot; empty if its namespace or its own selector does."""
     if CAPACITY_LABEL in pod.labels:
         return _LABEL
     return _ANNOTATION if NODE_POOL_ANNOTATION in pod.annotations else ""
@@ -79,7 +79,7 @@ def not_targeting(
     supply: Supply,
     providers: Mapping[str, Provider],
 ) -> Iterator[Violation]:
-    """What a Pod that is not placed on spot may have meant."""
+    """Yield the violations of a Pod that does not target spot, but may have been meant to."""
     if target.untouchable:
         return
     if target.unknown:
@@ -100,7 +100,7 @@ def not_targeting(
 
 
 def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
-    """Say that the Pod names its node, where that may be a spot node."""
+    """Yield a violation for a Pod that names its node, if that may be a spot node."""
     if supply.known and not supply.spot and not view.spot_providers:
         return
     yield finding(
@@ -135,14 +135,14 @@ def _on_demand_and_spot(pod: Pod, own: str) -> Violation:
 
 
 def choice(pod: Pod) -> str:
-    """The field by which the Pod itself chooses where it runs."""
+    """Return the field in which the Pod itself chooses its nodes."""
     if NODE_POOL_ANNOTATION in pod.annotations:
         return _ANNOTATION
     return "spec.nodeSelector" if pod.spec.nodeSelector else REQUIRED
 
 
 def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[Violation]:
-    """Why an annotation names no spot pool; nothing where it names one."""
+    """Yield a violation if the annotation names no spot pool."""
     spot = [(nodes.pool, nodes.closed) for nodes in supply.spot if nodes.pool is not None]
     if any(pool.is_named(name) for pool, _ in spot):
         return
@@ -175,7 +175,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
 
 
 def _unseen_pool(name: str, providers: list[Provider]) -> Violation:
-    """It may well be a pool of these providers, of which only Nodes are seen."""
+    """Return the violation for a pool that may be one of these providers', of which only Nodes are visible."""
     return finding(
         "pool-unseen",
         f"can't tell whether node pool `{name}` is spot: pools of {listed(each.title for each in providers)} can't be "
@@ -189,7 +189,7 @@ def _unseen_pool(name: str, providers: list[Provider]) -> Violation:
 
 
 def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
-    """It can't be told where the Pod could run."""
+    """Return the violation for a Pod that targets spot while the node pools are unknown."""
     why = view.why_unknown.rstrip(".")
     return Violation(
         id="pools-unknown",
@@ -203,7 +203,7 @@ def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
 
 
 def not_told_apart(subject: Subject, target: Target) -> Violation:
-    """No selector admits the Pod's pools and nothing else."""
+    """Return the violation for a Pod whose pools no selector tells from the others."""
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
     return finding(
         "no-common-label",
@@ -216,7 +216,7 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
 
 
 def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
-    """The selector would multiply the terms of the Pod's own affinity beyond reason."""
+    """Return the violation for a Pod whose own affinity has too many terms to add a selector to each."""
     terms = len(terms_of(subject.pod.spec))
     return finding(
         "too-many-terms",
@@ -228,8 +228,8 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
     )
 
 
-def not_placed(plan: Plan) -> Violation:
-    """What was planned is not there."""
+def not_placed(plan: PlacementPlan) -> Violation:
+    """Return the violation for planned changes that are missing."""
     parts = [f"toleration `{_toleration(each)}`" for each in plan.tolerations]
     if plan.preferred:
         parts += [f"preferred node affinity `{_together(each)}`" for each in plan.selectors]
@@ -254,7 +254,7 @@ def _together(requirements: tuple[Requirement, ...]) -> str:
 
 
 def _demand(requirement: Requirement) -> str:
-    """A requirement as a nodeSelector has it, where it has one value."""
+    """Return the requirement as text: as a nodeSelector writes it if it has one value."""
     values = requirement.values or ()
     return f"{requirement.key}: {values[0]}" if len(values) == 1 else describe(requirement)
 
@@ -265,7 +265,7 @@ def _toleration(toleration: Toleration) -> str:
 
 
 def listed(items: Iterable[str]) -> str:
-    """Some names, as a phrase that stays short."""
+    """Return the first few items, and the number of the others, as a phrase."""
     names = list(items)
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Why a Pod that targets spot can land on no spot pool, worded for whoever applies it. It is left as it is."""
+"""Explain why a Pod that targets spot fits no spot pool, worded for whoever applies it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
-    """The Pod targets spot, and there is no spot pool that it can land on."""
+    """Return the violation for a Pod that targets spot and fits no spot pool."""
     pod = subject.pod
     on_demand = f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
@@ -73,7 +73,7 @@ def _suits(nodes: SpotNodes, term: Term) -> bool:
 
 
 def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
-    """The refused pools that the Pod names: by annotation, or with the pool-name label in its own selector."""
+    """Yield the refused pools that the Pod names: by annotation, or by the pool-name label in its own selector."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
     for nodes in _of(target.rejected, supply):
@@ -83,7 +83,7 @@ def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
 
 
 def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
-    """Spot nodes that nothing but the Pod's own constraints keeps it off."""
+    """Yield the spot nodes that only the Pod's own constraints exclude."""
     yield from _of([(pool, because) for pool, because in target.rejected if because == EXCLUDED], supply)
     names = {provider.name for provider in target.providers}
     yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
@@ -117,7 +117,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
 
 
 def _for_gpus_only(pod: Pod, nodes: SpotNodes, taint: Taint) -> Violation:
-    """The pool that the Pod names keeps it off."""
+    """Return the violation for a Pod without GPUs that names a pool dedicated to Pods with GPUs."""
     return finding(
         "pool-for-gpus-only",
         f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
@@ -129,7 +129,7 @@ def _for_gpus_only(pod: Pod, nodes: SpotNodes, taint: Taint) -> Violation:
 
 
 def _no_gpus(pod: Pod, nodes: SpotNodes) -> Violation:
-    """The pool that the Pod names can't run it."""
+    """Return the violation for a Pod with GPUs that names a pool without them."""
     return finding(
         "pool-without-gpus",
         f"{nodes.pool} has no GPUs, and the Pod requests some",

@@ -1,27 +1,26 @@
-"""Policy kind ``SpotPlacement``: a Pod that targets spot gets what it needs to run there, and only there.
+"""SpotPlacement: a Pod that targets spot gets what it needs to run there, and only there.
 
-Intent:
-    Saying `spotgate.dev/capacity: spot` is enough. Without the tolerations a Pod stays pending beside free spot nodes;
-    without the selector it takes on-demand nodes that it was not meant to pay for.
-
-Reads:
+Intent
+    The label `spotgate.dev/capacity: spot` is enough. Without the tolerations a Pod stays pending beside free spot
+    nodes; without the selector it takes on-demand nodes that it was not meant to pay for.
+Reads
     Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace,
     annotations ``spotgate.dev/node-pool`` and ``spotgate.dev/keep`` (node-selector, tolerations), nodeSelector,
     required node affinity, tolerations, GPU requests, owner, schedulerName; the node pools of the cluster.
-
-Writes:
-    ``spec.tolerations``: the narrowest one for each taint of the spot pools that the Pod can land on, unless one there
-    covers it. Never for what a provider forbids; for what keeps other Pods off GPU nodes, only if it requests GPUs.
-    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) where one label is not enough: what
-    admits these pools and no other (`capacity.placement.selector`), unless its own constraints do already. Pools of
-    several providers may have no label in common: then each term of the affinity becomes one for each provider.
+Writes
+    ``spec.tolerations``: the narrowest one for each taint of the spot pools that admit the Pod, unless the Pod has one
+    that covers it. Never for taints that a provider forbids to tolerate; for taints that keep other Pods off GPU nodes,
+    only if the Pod requests GPUs.
+    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label is not enough: what admits
+    these pools and no other (`capacity.placement.selector`), unless the Pod's own constraints do. Pools of several
+    providers may have no label in common: then each term of the affinity becomes one for each provider.
     ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred.
-    Nothing of all this for a Pod that can land nowhere.
-
-Finds, after that: unknown values and pools, constraints that contradict each other, no pool to land on, pools that
-nothing tells apart, unknown pools, changes that are not there, and a node that somebody names in ``spec.nodeName``.
-
-Source:
+    Nothing for a Pod that no spot pool admits.
+Finds
+    unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
+    too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
+    pool-for-gpus-only
+Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/;
     https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/.
@@ -46,7 +45,7 @@ from webhook.review import NODES
 from webhook.rules.concern import Concern
 from webhook.rules.protocol import PODS_CREATE, PolicyKind
 from webhook.rules.spot_placement import findings
-from webhook.rules.spot_placement.findings import Plan
+from webhook.rules.spot_placement.findings import PlacementPlan
 from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting_concern import targeting_concern
@@ -89,11 +88,11 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     providers: Mapping[str, Provider]
 
     def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
-        """Return what makes a Pod target spot, or passes placement over."""
+        """Return what makes a Pod target spot, or bypass placement."""
         return targeting_concern(tolerating=self.tolerating) | Concern(node_name=True)
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
-        """Inject what the plan says."""
+        """Inject the planned tolerations and selectors."""
         plan = self.plan(subject, context)
         for toleration in plan.tolerations:
             editor.add_toleration(toleration)
@@ -110,14 +109,14 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
                     editor.require(requirement)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        """What the plan can't do, and what of it is not there."""
+        """Yield the violations of the plan, and one for planned changes that are missing."""
         plan = self.plan(subject, context)
         yield from plan.violations
         if plan.tolerations or plan.selectors:
             yield findings.not_placed(plan)
 
-    def plan(self, subject: Subject, context: Context) -> Plan:
-        """What is to be done about a Pod, and what there is to say about it."""
+    def plan(self, subject: Subject, context: Context) -> PlacementPlan:
+        """Return the plan for a Pod, with its violations."""
         pod, view, trace = subject.pod, context.view, subject.trace
         namespace_labels = view.namespaces.get(subject.request.namespace) or {}
         target = target_of(
@@ -129,17 +128,17 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             silent = findings.not_targeting(pod, namespace_labels, target, view, supply, self.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
                 silent = findings.bound_by_hand(view, supply)
-            return Plan(violations=tuple(silent))
+            return PlacementPlan(violations=tuple(silent))
         trace.say("targets spot: %s", target.because)
         for pool, because in target.rejected:
             trace.say("%s: %s", pool, because)
         if not target.nodes:
             known = target.pools is not None
             why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
-            return Plan(violations=(why,))
+            return PlacementPlan(violations=(why,))
         return self._placed(subject, target, supply)
 
-    def _placed(self, subject: Subject, target: Target, supply: Supply) -> Plan:
+    def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace = subject.pod, subject.trace
         keeps = kept_fields(pod)
         selectors: tuple[tuple[Requirement, ...], ...] = ()
@@ -150,10 +149,12 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         else:
             selectors = select(target.nodes, supply, self.labels)
             if not selectors:
-                return Plan(violations=(findings.not_told_apart(subject, target),))
+                return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
             selectors = _missing_selectors(pod, selectors, preferred=target.preferred)
             if len(selectors) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(selectors) > TERMS_AT_MOST:
-                return Plan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(selectors)),))
+                return PlacementPlan(
+                    violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(selectors)),)
+                )
         tolerations: tuple[Toleration, ...] = ()
         if "tolerations" in keeps:
             trace.say("it keeps its tolerations")
@@ -164,17 +165,19 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("lacks the requirement %s In [%s]", requirement.key, ", ".join(requirement.values or ()))
         for toleration in tolerations:
             trace.say("lacks a toleration of %s", Taint(toleration.key, toleration.value, toleration.effect))
-        return Plan(tolerations=tolerations, selectors=selectors, preferred=target.preferred, because=target.because)
+        return PlacementPlan(
+            tolerations=tolerations, selectors=selectors, preferred=target.preferred, because=target.because
+        )
 
 
 def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
-    """Is a Pod with a node name made by one who places Pods: a kubelet, a scheduler, or for a DaemonSet?"""
+    """Return whether the user places Pods itself: a kubelet, a scheduler, or the DaemonSet controller."""
     of_daemon_set = pod.controller is not None and pod.controller.kind == "DaemonSet"
     return of_daemon_set or NODES in (user.groups or ()) or user.username in _PLACERS
 
 
 def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
-    """Those that the Pod lacks; the ones for GPU nodes only if it requests GPUs."""
+    """Return the tolerations that the Pod lacks; those for GPU nodes only if it requests GPUs."""
     wanted: list[Toleration] = []
     for nodes in target.nodes:
         for toleration in (*nodes.tolerations, *(nodes.gpu_tolerations if target.gpu else ())):
@@ -186,7 +189,7 @@ def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
 def _missing_selectors(
     pod: Pod, selectors: tuple[tuple[Requirement, ...], ...], *, preferred: bool
 ) -> tuple[tuple[Requirement, ...], ...]:
-    """What of the selectors is not there yet."""
+    """Return the selectors that the Pod lacks."""
     if preferred:
         return tuple(each for each in selectors if not _prefers(pod, each))
     if len(selectors) > 1:

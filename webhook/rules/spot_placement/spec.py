@@ -1,4 +1,4 @@
-"""The ``spec`` of a `webhook.rules.spot_placement.rule` policy."""
+"""Define the ``spec`` of SpotPlacement."""
 
 from __future__ import annotations
 

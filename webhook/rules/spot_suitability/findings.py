@@ -1,6 +1,6 @@
-"""The findings of `webhook.rules.spot_suitability.rule`, worded for whoever applies the workload.
+"""Build the violations of SpotSuitability, worded for whoever applies the workload.
 
-Each says the risk in its reason, and the remedy as YAML below one line that says what to do with it.
+Each states the risk in its reason, and the remedy as YAML below one line that says what to do with it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _SHOWN: Final = 63
 """How much of a name is repeated: an image may have a kilobyte."""
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A Pod that targets spot, and what is around it.
+class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
+    """A Pod that targets spot, and its workload.
 
     Attributes:
         pod: the Pod.
-        workload: kind of the workload that its template is in; empty for a Pod.
-        name: of the workload, or of the Pod.
-        namespace: of both.
-        replicas: so many Pods of this template; None: that is no question.
-        serves: there are replicas, and a reclaim costs more than the time to do work again.
-        labelled: it, or its namespace, asks for spot with the label.
-        match_labels: by which the workload knows its Pods.
+        workload: the kind of its workload; empty for a Pod alone.
+        name: the name of the workload, or of the Pod.
+        namespace: the namespace of both.
+        replicas: the number of Pods of this template, or None if it does not matter.
+        serves: it has replicas that serve, so a reclaim costs more than repeating work.
+        labelled: the Pod or its namespace asks for spot with the label.
+        match_labels: the labels by which the workload selects its Pods.
     """
 
     pod: Pod
@@ -54,8 +54,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     match_labels: Mapping[str, str]
 
 
-def driver(case: Case, name: str) -> Violation:
-    """It leads the work of others."""
+def driver(case: SuitabilityCase, name: str) -> Violation:
+    """Return the violation for a Pod that leads the work of others."""
     return Violation(
         id="driver",
         reason=f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends all of it",
@@ -66,8 +66,8 @@ def driver(case: Case, name: str) -> Violation:
     )
 
 
-def bare_pod(case: Case) -> Violation:
-    """Nobody makes it again."""
+def bare_pod(case: SuitabilityCase) -> Violation:
+    """Return the violation for a Pod that no controller replaces."""
     name = case.pod.metadata.generateName.rstrip("-") or case.name or "NAME"
     return Violation(
         id="bare-pod",
@@ -84,8 +84,8 @@ def bare_pod(case: Case) -> Violation:
     )
 
 
-def stateful_singleton(case: Case, claim: str) -> Violation:
-    """The only replica, and it holds state."""
+def stateful_singleton(case: SuitabilityCase, claim: str) -> Violation:
+    """Return the violation for the only replica of stateful work."""
     holds = f"its Pod writes to the claim `{claim}`" if claim else f"it is a {case.workload}"
     return Violation(
         id="stateful-singleton",
@@ -97,8 +97,8 @@ def stateful_singleton(case: Case, claim: str) -> Violation:
     )
 
 
-def few_replicas(case: Case, minimum: int) -> Violation:
-    """One reclaim may take all of them."""
+def few_replicas(case: SuitabilityCase, minimum: int) -> Violation:
+    """Return the violation for a workload of which one reclaim may take all replicas."""
     reason = (
         "it has one replica: a reclaim stops the service until another Pod is ready"
         if case.replicas == 1
@@ -119,7 +119,7 @@ def few_replicas(case: Case, minimum: int) -> Violation:
 
 
 def readiness_probe(pod: Pod) -> Violation:
-    """Nobody can tell when a replacement works."""
+    """Return the violation for Pods without a readiness probe."""
     index, container = next(
         ((index, each) for index, each in enumerate(pod.spec.containers) if each.ports),
         (0, pod.spec.containers[0]) if pod.spec.containers else (0, None),
@@ -144,8 +144,8 @@ def readiness_probe(pod: Pod) -> Violation:
     )
 
 
-def no_budget(case: Case) -> Violation:
-    """Nothing keeps a drain from taking all at once."""
+def no_budget(case: SuitabilityCase) -> Violation:
+    """Return the violation for a workload without a PodDisruptionBudget."""
     return Violation(
         id="disruption-budget-missing",
         reason="no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once",
@@ -155,8 +155,8 @@ def no_budget(case: Case) -> Violation:
     )
 
 
-def blocking_budget(case: Case, budget: DisruptionBudget) -> Violation:
-    """A budget that never lets a Pod go."""
+def blocking_budget(case: SuitabilityCase, budget: DisruptionBudget) -> Violation:
+    """Return the violation for a PodDisruptionBudget that never allows an eviction."""
     of = "" if case.replicas is None else f" of {case.replicas}"
     return Violation(
         id="disruption-budget-blocks",
@@ -172,8 +172,8 @@ def blocking_budget(case: Case, budget: DisruptionBudget) -> Violation:
     )
 
 
-def several_budgets(case: Case, budgets: Sequence[DisruptionBudget]) -> Violation:
-    """The eviction API serves Pods with one budget at most."""
+def several_budgets(case: SuitabilityCase, budgets: Sequence[DisruptionBudget]) -> Violation:
+    """Return the violation for Pods with several PodDisruptionBudgets, which the Eviction API refuses to evict."""
     names = ", ".join(budget.name for budget in budgets[:5])
     return Violation(
         id="disruption-budget-several",
@@ -186,7 +186,7 @@ def several_budgets(case: Case, budgets: Sequence[DisruptionBudget]) -> Violatio
 
 
 def budgets_unknown(*, offline: bool) -> Violation:
-    """Nobody looked."""
+    """Return the violation for a Pod whose PodDisruptionBudgets are unknown."""
     return Violation(
         id="disruption-budget-unknown",
         reason="it is not known whether a PodDisruptionBudget covers its Pods",
@@ -200,8 +200,8 @@ def budgets_unknown(*, offline: bool) -> Violation:
     )
 
 
-def protection(case: Case, key: str, value: str) -> Violation:
-    """It protects from something else."""
+def protection(case: SuitabilityCase, key: str, value: str) -> Violation:
+    """Return the violation for an annotation that does not protect from a reclaim."""
     return Violation(
         id="protection",
         reason=f"{key} does not stop a reclaim: the provider takes the node all the same",
@@ -213,7 +213,7 @@ def protection(case: Case, key: str, value: str) -> Violation:
 
 
 def data_on_node(index: int, volume: Volume, mounts: Sequence[str]) -> Violation:
-    """It is gone with the node."""
+    """Return the violation for a volume whose data is lost with the node."""
     kind = "hostPath" if volume.hostPath is not None else "emptyDir"
     holds = f"`{volume.name}` is {'a' if kind == 'hostPath' else 'an'} {kind}"
     return Violation(
@@ -233,7 +233,7 @@ def data_on_node(index: int, volume: Volume, mounts: Sequence[str]) -> Violation
 
 
 def termination_handler(index: int, image: str) -> Violation:
-    """Two that drain the same node."""
+    """Return the violation for a second controller that drains the same nodes."""
     return Violation(
         id="termination-handler",
         reason="Node Termination Handler beside Karpenter: both drain a reclaimed node, and Pods hang in Terminating",
@@ -248,11 +248,11 @@ def termination_handler(index: int, image: str) -> Violation:
     )
 
 
-def _on_demand(case: Case, lead: str) -> str:
+def _on_demand(case: SuitabilityCase, lead: str) -> str:
     return lead if case.labelled else f"{lead}, and remove its own choice of spot"
 
 
-def _budget(case: Case) -> str:
+def _budget(case: SuitabilityCase) -> str:
     return _fix(
         "apply one",
         "apiVersion: policy/v1",
@@ -263,7 +263,7 @@ def _budget(case: Case) -> str:
     )
 
 
-def _selecting(case: Case) -> Iterator[str]:
+def _selecting(case: SuitabilityCase) -> Iterator[str]:
     labels = case.match_labels or {
         key: value for key, value in case.pod.labels.items() if not key.startswith(_OWN_LABELS)
     }
@@ -278,7 +278,7 @@ def _metadata(name: str, namespace: str) -> str:
 
 
 def _fix(lead: str, *lines: str) -> str:
-    """For YAML that belongs in another object, or in the workload and not in its pod template."""
+    """Return the fix with YAML that belongs in another object, or in the workload outside its pod template."""
     return _lines(f"{lead}:", *lines)
 
 
@@ -287,5 +287,5 @@ def _lines(*lines: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text as YAML, with quotes where it needs them."""
+    """Return the text as a YAML scalar, quoted if necessary."""
     return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else json.dumps(text)

@@ -1,28 +1,24 @@
-"""Policy kind ``SpotSuitability``: what does not belong on spot capacity, or is not ready for a reclaim, is said.
+"""SpotSuitability: workloads that target spot belong there, and are ready for a reclaim.
 
-Intent:
-    A reclaim must be a non-event. It is none for what has one copy, keeps its data on the node, can't be evicted in
-    time, or leads the work of others.
-
-Reads:
+Intent
+    A reclaim must be a non-event. It is an outage for work that has one copy, keeps its data on the node, can't be
+    evicted in time, or leads the work of others.
+Reads
     Pods that target spot (`webhook.capacity.placement.target`), on CREATE: the controlling owner, labels
     ``spotgate.dev/workload-class``, ``spark-role`` and the like, annotations that only stop voluntary disruption,
     volumes and mounts, readiness probes. Of the workload around a pod template: ``spec.replicas``, ``spec.selector``,
     its own controller. The PodDisruptionBudgets of the namespace.
-    DaemonSets and Deployments that run AWS Node Termination Handler, where the cluster has Karpenter's nodes.
-
-Writes:
+    DaemonSets and Deployments that run AWS Node Termination Handler, if the cluster has Karpenter's nodes.
+    Findings on a workload are not repeated on the Pods of its controllers, unless denials reach those
+    (``controllerCreated: deny``). A driver is not a bare Pod as well, nor a bare Pod a singleton. Work that can be
+    repeated (batch, checkpointing, queue-worker) needs neither readiness probe nor PodDisruptionBudget.
+Writes
     Nothing.
-
-Finds, each thing once:
-    The driver of others' work; else a bare Pod; else a stateful singleton, or fewer replicas than
-    ``minimumReplicas``. A replicated workload without a readiness probe, or without a PodDisruptionBudget (not where it
-    has too few replicas for one; not for a class of work that is done again: batch, checkpointing, queue-worker). A
-    PodDisruptionBudget that blocks every eviction, or several. Annotations taken for protection. Data on the node.
-    What a workload says is not said again of what its controllers make of it, unless denials reach those
-    (``controllerCreated: deny``).
-
-Source:
+Finds
+    driver, bare-pod, stateful-singleton, few-replicas, readiness-probe, disruption-budget-missing,
+    disruption-budget-blocks, disruption-budget-several, disruption-budget-unknown, protection, data-on-node,
+    termination-handler
+Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools (a reclaimed node is drained, then removed);
     https://kubernetes.io/docs/concepts/workloads/pods/disruptions/;
     https://karpenter.sh/docs/concepts/disruption/.
@@ -65,10 +61,10 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule.
 
     Attributes:
-        spec: as written.
-        levels: the most that each finding may become, by its name; those that are off are not there.
-        told: group and kind of the workloads whose templates are judged, and of what they make Pods with.
-        karpenters: names of the providers whose nodes Karpenter makes.
+        spec: the spec of the policy.
+        levels: the greatest outcome of each finding by name, without those that are off.
+        told: group and kind of the workloads whose templates are judged, and of their controllers.
+        karpenters: names of the providers whose nodes Karpenter creates.
     """
 
     spec: SpotSuitabilitySpec
@@ -84,7 +80,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The findings that are not off."""
+        """The names of the findings that are not off."""
         return tuple(f"findings.{name}" for name in self.levels)
 
     def concern(self, group: str, resource: str) -> Concern:
@@ -95,7 +91,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         return found | Concern(images=frozenset(self.spec.termination_handlers))
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        """What speaks against running it on spot."""
+        """Yield the violations of a Pod that targets spot."""
         for name, violation in self._find(subject, context):
             level = self.levels.get(name)
             if level is not None:
@@ -141,9 +137,9 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _case(
         self, subject: Subject, pod: Pod, inherited: Mapping[str, str], workload: WorkloadFields
-    ) -> findings.Case:
+    ) -> findings.SuitabilityCase:
         replicas = self._replicas(subject, workload)
-        return findings.Case(
+        return findings.SuitabilityCase(
             pod=pod,
             workload=subject.request.kind.kind if subject.template else "",
             name=workload.name if subject.template else pod.metadata.name,
@@ -154,7 +150,9 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             match_labels=workload.match_labels,
         )
 
-    def _judge(self, subject: Subject, case: findings.Case, context: Context) -> Iterator[tuple[str, Violation]]:
+    def _judge(
+        self, subject: Subject, case: findings.SuitabilityCase, context: Context
+    ) -> Iterator[tuple[str, Violation]]:
         pod = case.pod
         yield from self._place(subject, case)
         yield from self._budgets(case, context)
@@ -167,17 +165,17 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
                 yield "dataOnNode", findings.data_on_node(index, volume, mounts)
 
     def _is_reported_on_workload(self, controller: OwnerReference) -> bool:
-        """Is a template of that controller judged, so that its author hears of it, and this need not be said again?"""
+        """Return whether the controller's own template is judged, where its author sees the findings."""
         return (controller.group, controller.kind) in self.told
 
     def _replicas(self, subject: Subject, workload: WorkloadFields) -> int | None:
-        """How many Pods of this template there are to be; None: that is no question."""
+        """Return the number of Pods that the template is to have, or None if it does not matter."""
         if not subject.template or not self.replicated.match(subject.request.kind.group_kind):
             return None
         return 1 if workload.spec.replicas is None else workload.spec.replicas
 
-    def _place(self, subject: Subject, case: findings.Case) -> Iterator[tuple[str, Violation]]:
-        """Whether this kind of work belongs on spot."""
+    def _place(self, subject: Subject, case: findings.SuitabilityCase) -> Iterator[tuple[str, Violation]]:
+        """Yield the violations for a kind of work that does not belong on spot."""
         pod = case.pod
         driver = self._driver(subject)
         if driver:
@@ -195,7 +193,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
                 yield "readinessProbe", findings.readiness_probe(pod)
 
     def _driver(self, subject: Subject) -> str:
-        """The name of what it drives others as; empty where it drives none."""
+        """Return the name of the driver that the Pod is, or an empty string."""
         for member in subject.path:
             if isinstance(member, str) and member in self.members:
                 return self.members[member]
@@ -205,11 +203,11 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
                 return driver.name
         return ""
 
-    def _enough(self, case: findings.Case) -> bool:
-        """Are there enough replicas to do without one?"""
+    def _enough(self, case: findings.SuitabilityCase) -> bool:
+        """Return whether the other replicas suffice while one is missing."""
         return (case.replicas or 0) >= self.spec.minimum_replicas
 
-    def _budgets(self, case: findings.Case, context: Context) -> Iterator[tuple[str, Violation]]:
+    def _budgets(self, case: findings.SuitabilityCase, context: Context) -> Iterator[tuple[str, Violation]]:
         wanted = case.serves and self._enough(case)
         budgets = context.view.budgets
         if budgets is None:

@@ -1,4 +1,4 @@
-"""The model of ``spec`` of a SpotSuitability: which workloads it knows, and what it may say of them."""
+"""Define the ``spec`` of SpotSuitability."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ DEFAULT_DRIVERS: Final = tuple(
 )
 
 
-class FindingsSpec(Model):
-    """The most that each finding may become; ``enforcement`` lowers it further."""
+class SuitabilityFindingsSpec(Model):
+    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
 
     driver: Level = Field(default="deny", description="The driver or head of a cluster of workers is on spot.")
     bare_pod: Level = Field(default="deny", description="No controller makes the Pod again.")
@@ -67,8 +67,9 @@ class SpotSuitabilitySpec(PolicySpec):
         default=Enforcement.WARN,
         description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
     )
-    findings: FindingsSpec = Field(
-        default=FindingsSpec(), description="The most that single findings may become; enforcement lowers them further."
+    findings: SuitabilityFindingsSpec = Field(
+        default=SuitabilityFindingsSpec(),
+        description="The most that single findings may become; enforcement lowers them further.",
     )
     provider: str = Field(
         default="", description="The CapacityProvider of this cluster, where the cluster does not show it."

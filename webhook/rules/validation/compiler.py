@@ -1,4 +1,4 @@
-"""Compiles the expressions of one `webhook.rules.validation.rule` policy."""
+"""Compile the expressions of one Validation policy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TYPES: Final = {str: "a string", bool: "a bool", int: "a number", float: "a num
 
 
 class Compiler:
-    """What an expression reads of ``params`` and ``variables`` is bound to it.
+    """The compiler of one policy's expressions, with its ``params`` and ``variables``.
 
     Attributes:
-        compiled: the expressions, by where they are below ``spec``.
-        mistakes: what is wrong with those that are not there.
-        names: the variables that the expressions name.
+        compiled: the expressions, by their paths below ``spec``.
+        mistakes: the errors of the expressions that could not be compiled.
+        names: the variables that the expressions read.
     """
 
     def __init__(self, spec: ValidationSpec, of: Language) -> None:
@@ -55,7 +55,7 @@ class Compiler:
             self._broken.add(name)
 
     def compile(self, expression: str, path: Path, result: type[bool | str] | None) -> None:
-        """One expression; one that reads a variable with a mistake is no mistake of its own."""
+        """Compile one expression. An expression that reads a variable with a mistake is not reported itself."""
         try:
             text = Text(expression)
             if self._broken.intersection(text.variables):
@@ -71,10 +71,10 @@ class Compiler:
             self.names |= compiled.names
 
     def _bound(self, text: Text) -> dict[str, str]:
-        """What the expression reads, and what that reads, in the order in which it is written.
+        """Return the variables that the expression reads, directly or through others, in the order of the policy.
 
         Raises:
-            ExpressionError: it reads ``params``, and there are none.
+            ExpressionError: it reads ``params``, and the policy has none.
         """
         read = dict.fromkeys(text.variables)
         words, bound = set(text.words), dict(text.bound)
@@ -89,10 +89,10 @@ class Compiler:
         return {"params": self._params, **bound} if "params" in words else bound
 
     def _check_params(self, expression: Expression, text: str) -> None:
-        """What is not in ``params`` never is: they stand in the policy. To ask whether it is there is no mistake.
+        """Report each member of ``params`` that the policy does not have, unless the expression tests for it.
 
         Raises:
-            ExpressionError: it reads one that is not there.
+            ExpressionError: it reads a member that the policy does not have.
         """
         for path, written in expression.paths.items():
             value: Any = self._given if path[0] == "params" else None
@@ -123,14 +123,14 @@ class Compiler:
         return problem + (did_you_mean(name, error.known or self._known(name)) or error.hint)
 
     def _known(self, name: str) -> list[str]:
-        """What may have been meant."""
+        """Return a hint at the name that may have been meant."""
         if "." in name:
             return [f"variables.{each}" for each in (*self._variables, *self._broken)]
         return [*_KNOWN, *self._language.functions]
 
 
 def _literal(params: Mapping[str, Any]) -> str:
-    """The parameters as CEL writes them: JSON is nearly that. As in Kubernetes, they are of any type to the checker."""
+    """Return the parameters as a CEL literal, of type ``dyn`` as in Kubernetes."""
     try:
         return f"dyn({json.dumps(params, ensure_ascii=False, allow_nan=False)})"
     except (TypeError, ValueError) as error:

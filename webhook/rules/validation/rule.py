@@ -1,21 +1,16 @@
-"""Policy kind ``Validation``: a team's own rule, in the words of a ValidatingAdmissionPolicy.
+"""Validation: a team's own rule, in the words of a ValidatingAdmissionPolicy.
 
-Intent:
-    What a team needs beside the kinds that are there, without Python: CEL expressions that Kubernetes' own
-    ValidatingAdmissionPolicy takes too, word for word, and that know the cluster's node pools besides.
-
-Reads:
+Intent
+    Teams need rules of their own without Python: CEL expressions that Kubernetes' own ValidatingAdmissionPolicy accepts
+    too, word for word, and that can also read the cluster's node pools.
+Reads
     Whatever the expressions name of the object, the old object, the request, its namespace, and the node pools. A pod
     template is judged as the Pod it will become.
-
-Writes:
+Writes
     Nothing. A MutatingAdmissionPolicy changes objects in the API server itself.
-
-Finds:
-    A validation that is false. An expression that comes to no result: that is never read as true. What depends on
-    something that is not known, as unknown.
-
-Source:
+Finds
+    failed, error, unknown
+Source
     https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 """
 
@@ -46,7 +41,7 @@ _MESSAGE_AT_MOST: Final = 5 * 1024
 
 
 class _Condition(msgspec.Struct, frozen=True):
-    """One of ``matchConditions``: how it is called, and as it is written."""
+    """One entry of ``matchConditions``, compiled."""
 
     where: str
     text: str
@@ -54,7 +49,7 @@ class _Condition(msgspec.Struct, frozen=True):
 
 
 class _Rule(_Condition, frozen=True):
-    """One of ``validations``."""
+    """One entry of ``validations``, compiled."""
 
     message: str
     message_expression: Expression | None
@@ -70,11 +65,11 @@ class Validation(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Its rules."""
+        """The places of the validations in the policy."""
         return tuple(rule.where for rule in self.rules)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        """What is false, and what has no result."""
+        """Yield a violation for each expression that is false or has no result."""
         values = values_of(subject, context, self.language, pools=self.needs.pools)
         refused = self._failed_conditions(subject, values, context)
         if refused is not None:
@@ -92,9 +87,9 @@ class Validation(msgspec.Struct, frozen=True):
             yield Violation(id="failed", reason=_message(rule, values), part=rule.where)
 
     def _failed_conditions(self, subject: Subject, values: Values, context: Context) -> tuple[Violation, ...] | None:
-        """Nothing where a condition is false; what failed where one has no result; None: judge it.
+        """Return None if all conditions are true, nothing if one is false, else a violation for each that failed.
 
-        One that is false decides, whatever the others come to.
+        A false condition decides, whatever the results of the others.
         """
         failed: list[Violation] = []
         for condition in self.conditions:
@@ -181,7 +176,7 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
 
 
 def _no_default(facts: Facts) -> tuple[ResourceRule, ...]:  # noqa: ARG001
-    """``match.resourceRules`` is required."""
+    """Return no rules: ``match.resourceRules`` is required."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""The model of ``spec`` of `webhook.rules.validation.rule`: the words of a ValidatingAdmissionPolicy."""
+"""Define the ``spec`` of Validation, in the words of a ValidatingAdmissionPolicy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Identifier = Annotated[
 
 
 class ValidationItem(Model):
-    """One rule: what must hold, and what is said where it does not."""
+    """One validation: what must be true, and the message if it is false."""
 
     expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
     message: Line = Field(default="", description="What is said where it is not; default: `failed expression: ...`.")

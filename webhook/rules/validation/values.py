@@ -1,4 +1,4 @@
-"""What the expressions of `webhook.rules.validation.rule` are shown; docs/policies/validation.md lists it in full."""
+"""Convert a subject to the values that expressions read; docs/policies/validation.md lists them in full."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _REMEMBERED: Final = 4
 
 
 def values_of(subject: Subject, context: Context, language: Language, *, pools: bool) -> Values:
-    """The values for all expressions about this subject: converted once for all policies that look at it.
+    """Return the values for all expressions about this subject, converted once for all policies.
 
-    Once more for those that name the pools, which are many.
+    They are converted again for expressions that read the pools, which are many.
     """
     memo, other = (_WITH_POOLS, _WITHOUT_POOLS) if pools else (_WITHOUT_POOLS, _WITH_POOLS)
     values: Values | None = subject.memo.get(memo)
@@ -69,7 +69,7 @@ def _shown(subject: Subject, context: Context) -> dict[str, Any]:
 
 
 def _about(subject: Subject) -> dict[str, Any]:
-    """The request, without what is empty, as the API server shows it; of a template that of the Pod it will become."""
+    """Return the request as the API server shows it, without empty fields; of a template, that of its future Pod."""
     request = subject.request
     about = {
         "operation": subject.operation,
@@ -101,7 +101,7 @@ def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
 
 
 def _plain(pool: Pool) -> dict[str, Any]:
-    """A node pool as expressions see it; docs/policies/validation.md says what each field is."""
+    """Return a node pool as expressions read it; docs/policies/validation.md describes each field."""
     plain = {
         "provider": pool.provider,
         "kind": pool.kind,
