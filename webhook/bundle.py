@@ -27,7 +27,7 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.policy.common import ExemptionSpec
-from webhook.policy.document import EXEMPTION, FACTS, passed_over, policy_files
+from webhook.policy.document import EXEMPTION, FACTS, ignored_files, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import load_documents
 from webhook.policy.match import Exemption, Matcher
@@ -90,13 +90,13 @@ class Bundle(msgspec.Struct, frozen=True):
         index: the compiled policies.
         hash: the hash of all files; the same files give the same hash.
         documents: policies, exemptions and facts as they were written.
-        passed_over: warnings of files beside them that are no policies.
+        ignored_files: warnings of files beside them that are no policies.
     """
 
     index: Index
     hash: str
     documents: tuple[PolicyDocument, ...]
-    passed_over: tuple[Problem, ...] = ()
+    ignored_files: tuple[Problem, ...] = ()
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -134,7 +134,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
     ]
     where = ", ".join(map(str, paths or (SHIPPED,)))
     bundle = _bundle(_validated(files, facts_files, where, problems), problems, own_namespace)
-    return replace(bundle, passed_over=tuple(passed_over(paths, {*FACTS, EXEMPTION, *policy_kinds()})))
+    return replace(bundle, ignored_files=tuple(ignored_files(paths, {*FACTS, EXEMPTION, *policy_kinds()})))
 
 
 def _validated(
@@ -180,7 +180,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
             policy = _compile(document, facts, shared)
         except (SpecError, SpecErrors) as error:
             found = error.errors if isinstance(error, SpecErrors) else (error,)
-            problems += (document.spec_problem(each) for each in found if not document.is_said(each))
+            problems += (document.spec_problem(each) for each in found if not document.is_reported(each))
             continue
         if document.spec.enforcement is not Enforcement.OFF:
             policies.append(policy)

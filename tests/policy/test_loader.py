@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from webhook.capacity.providers.schema import CapacityProviderSpec, WorkloadTemplatesSpec
 from webhook.policy.common import KindGlob, PolicySpec
-from webhook.policy.document import PolicyDocument, passed_over, policy_files
+from webhook.policy.document import PolicyDocument, ignored_files, policy_files
 from webhook.policy.loader import load_documents
 
 if TYPE_CHECKING:
@@ -242,11 +242,11 @@ def test_a_link_to_a_folder_is_said_where_what_is_in_it_is_not_read(tmp_path: Pa
         (top / name).symlink_to(target)
     (top / "own" / "shared").symlink_to("../../elsewhere")
     (top / ".hidden" / "shared").symlink_to("../../elsewhere")
-    said = sorted(str(each) for each in passed_over([top], KINDS))
+    said = sorted(str(each) for each in ignored_files([top], KINDS))
     text = "warning: is a link to a folder, and is not followed; name it too, if its policies are meant"
     text += ": --policies can be given again"
     assert said == [f"{top / name}: {text}" for name in ("hidden", "own/shared", "shared")]
-    assert not list(passed_over([top, elsewhere, top / "hidden"], KINDS))
+    assert not list(ignored_files([top, elsewhere, top / "hidden"], KINDS))
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_a_policy_among_tests_is_said_to_be_no_policy(tmp_path: Path, content: s
     file.write_bytes(content.encode("latin-1"))
     (file.parent / "notes.txt").write_text(HEAD)
     text = "this Example is not loaded: what is in a folder named tests is for tests; move it, if it is meant"
-    said = [str(each) for each in passed_over([tmp_path], KINDS)]
+    said = [str(each) for each in ignored_files([tmp_path], KINDS)]
     assert said == ([f"{file}:{line}:1: kind: warning: {text}"] if line else [])
-    assert not list(passed_over([tmp_path, file], KINDS)), "it is read"
+    assert not list(ignored_files([tmp_path, file], KINDS)), "it is read"
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""What a Pod's own nodeSelector and required node affinity admit: yes, no, or nobody knows.
+"""Evaluate a Pod's nodeSelector and required node affinity against node labels: yes, no, or unknown.
 
 A node pool declares some of its nodes' labels, never all of them. A label that it does not declare is unknown, not
-absent, and an answer that rests on it is unknown too.
+absent, and a result that depends on it is unknown too.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#affinity-and-anti-affinity
 """
@@ -24,11 +24,11 @@ REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDur
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
 _MOST_DIGITS: Final = 19
-"""Of a 64-bit integer, which is what the scheduler reads."""
+"""Digits of a 64-bit integer, which is what the scheduler reads."""
 
 
 class Tristate(IntEnum):
-    """Three values: AND is the least of them, OR the greatest."""
+    """Rank three truth values: AND is the least of them, OR the greatest."""
 
     NO = 0
     UNKNOWN = 1
@@ -36,22 +36,22 @@ class Tristate(IntEnum):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """Requirements that all must hold: the nodeSelector's, and those of one affinity term.
+    """Hold requirements that must all hold: those of the nodeSelector and of one affinity term.
 
     Attributes:
-        requirements: on labels.
-        names_nodes: it also has ``matchFields``, which name single nodes.
+        requirements: the requirements on labels.
+        names_nodes: the term also has ``matchFields``, which name single nodes.
     """
 
     requirements: tuple[Requirement, ...]
     names_nodes: bool = False
 
     def admits(self, labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
-        """Does it admit nodes with these labels?
+        """Return whether the term admits nodes with these labels.
 
         Args:
-            labels: those that are known.
-            absent: keys that the nodes do not have, unless they are among the labels.
+            labels: the known labels of the nodes.
+            absent: keys that the nodes lack, unless they are among the labels.
         """
         answer = Tristate.UNKNOWN if self.names_nodes else Tristate.YES
         for requirement in self.requirements:
@@ -63,14 +63,14 @@ class Term(msgspec.Struct, frozen=True):
         return answer
 
     def demands(self, keys: Collection[str]) -> bool:
-        """Must a node have one of these labels, whichever value?"""
+        """Return whether nodes must have one of these labels, with whichever value."""
         return any(each.key in keys and each.operator in _POSITIVE for each in self.requirements)
 
 
 def terms_of(spec: PodSpec) -> tuple[Term, ...]:
-    """A Pod's own constraints: terms of which one must hold.
+    """Return the terms of a Pod's own constraints, one of which must hold.
 
-    A Pod without constraints has one term without requirements; one that no node can ever suit has no term.
+    A Pod without constraints has one term without requirements. A Pod that no node can suit has no term.
     """
     selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
     required = _required(spec)
@@ -84,12 +84,12 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
 
 
 def constrained(spec: PodSpec) -> bool:
-    """Has the Pod a nodeSelector, or a required node affinity?"""
+    """Return whether the Pod has a nodeSelector or a required node affinity."""
     return bool(spec.nodeSelector) or _required(spec) is not None
 
 
 def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
-    """Does one of the terms admit nodes with these labels? See `Term.admits`."""
+    """Return whether one of the terms admits nodes with these labels. See `Term.admits`."""
     answer = Tristate.NO
     for term in terms:
         held = term.admits(labels, absent)
@@ -100,13 +100,13 @@ def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collectio
 
 
 def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str, str]:
-    """Why a Pod's own constraints do not admit some nodes: the field, and what it demands.
+    """Return the field of a Pod's constraints that excludes some nodes, and what it demands.
 
-    Both are empty where they may admit them.
+    Both are empty if the constraints may admit the nodes.
 
     Args:
-        spec: of the Pod.
-        suits: may a term admit these nodes?
+        spec: the spec of the Pod.
+        suits: returns whether a term may admit these nodes.
     """
     for key, value in (spec.nodeSelector or {}).items():
         if not suits(Term((Requirement(key, "In", (value,)),))):
@@ -123,7 +123,7 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
 
 
 def describe(requirement: Requirement) -> str:
-    """A requirement in words: ``a/b NotIn [x, y]``."""
+    """Return a requirement in words: ``a/b NotIn [x, y]``."""
     values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
     return f"{requirement.key} {requirement.operator}{values}"
 
@@ -150,7 +150,7 @@ def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collecti
             holds = value is None
         case "Gt" | "Lt":
             holds = _compares(value, requirement.operator, values)
-        case _:  # the API server refuses the Pod for it
+        case _:  # the API server rejects such a Pod
             return Tristate.UNKNOWN
     return Tristate.YES if holds else Tristate.NO
 

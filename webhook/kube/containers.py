@@ -1,4 +1,4 @@
-"""The one walk over a Pod's containers, and the small questions that are asked of all of them."""
+"""Walk over a Pod's containers, and read facts from all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_DIGITS: Final = 9
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
-    """A container, and where in the Pod it is."""
+    """Hold a container and its place in the Pod."""
 
     members: Literal["initContainers", "containers", "ephemeralContainers"]
     index: int
@@ -30,17 +30,17 @@ class PlacedContainer(msgspec.Struct, frozen=True):
 
     @property
     def field(self) -> str:
-        """Its field path: ``spec.initContainers[0]``."""
+        """Return the field path: ``spec.initContainers[0]``."""
         return f"spec.{self.members}[{self.index}]"
 
     @property
     def sidecar(self) -> bool:
-        """True for a restartable init container: it runs, and stops, beside the ordinary ones."""
+        """Return whether this is a restartable init container, which runs and stops beside the ordinary ones."""
         return self.members == "initContainers" and self.container.restartPolicy == "Always"
 
 
 def containers(pod: Pod) -> Iterator[PlacedContainer]:
-    """Every container of a Pod, of all three lists: init, ordinary, ephemeral."""
+    """Yield every container of a Pod: init, ordinary and ephemeral ones."""
     for index, container in enumerate(pod.spec.initContainers or ()):
         yield PlacedContainer("initContainers", index, container)
     for index, container in enumerate(pod.spec.containers):
@@ -50,7 +50,7 @@ def containers(pod: Pod) -> Iterator[PlacedContainer]:
 
 
 def requests_any(pod: Pod, resources: Globs) -> bool:
-    """Does a container request, or limit itself to, more than zero of a resource with such a name?"""
+    """Return whether a container requests, or is limited to, more than zero of a resource with such a name."""
     for placed in containers(pod):
         wanted = placed.container.resources
         if wanted is None:
@@ -63,17 +63,17 @@ def requests_any(pod: Pod, resources: Globs) -> bool:
 
 
 def _is_zero(quantity: str | float) -> bool:
-    """Whether a quantity (``0``, ``0.0``, ``0k``, ``0e3``) is zero: no digit follows its leading zeros."""
+    """Return whether a quantity (``0``, ``0.0``, ``0k``, ``0e3``) is zero: no digit follows its leading zeros."""
     return not str(quantity).lstrip("+-0.")[:1].isdigit()
 
 
 def declares_port(pod: Pod) -> bool:
-    """Does a container say that it listens?"""
+    """Return whether a container declares a port."""
     return any(placed.container.ports for placed in containers(pod))
 
 
 def is_windows(pod: Pod) -> bool:
-    """Does the Pod say that it runs on Windows?"""
+    """Return whether the Pod says that it runs on Windows."""
     spec = pod.spec
     if spec.os is not None and spec.os.name == WINDOWS:
         return True
@@ -81,7 +81,7 @@ def is_windows(pod: Pod) -> bool:
 
 
 def without_pre_stop(pod: Pod) -> tuple[int, ...]:
-    """Indexes in ``spec.containers`` of those that have no preStop hook."""
+    """Return the indexes in ``spec.containers`` of containers without a preStop hook."""
     return tuple(
         index
         for index, container in enumerate(pod.spec.containers)
@@ -90,13 +90,13 @@ def without_pre_stop(pod: Pod) -> tuple[int, ...]:
 
 
 class HookSleep(msgspec.Struct, frozen=True):
-    """A lifecycle hook that begins with a sleep.
+    """Describe a lifecycle hook that begins with a sleep.
 
     Attributes:
         placed: the container.
-        hook: which of its hooks.
-        seconds: how long it sleeps.
-        native: it is the API's own ``sleep``, which the API server holds against the grace period.
+        hook: the hook of the container.
+        seconds: the length of the sleep.
+        native: it is the API's own ``sleep``, which the API server checks against the grace period.
     """
 
     placed: PlacedContainer
@@ -106,12 +106,12 @@ class HookSleep(msgspec.Struct, frozen=True):
 
     @property
     def field(self) -> str:
-        """The hook's field path: ``spec.containers[0].lifecycle.preStop``."""
+        """Return the hook's field path: ``spec.containers[0].lifecycle.preStop``."""
         return f"{self.placed.field}.lifecycle.{self.hook}"
 
 
 def hook_sleeps(pod: Pod) -> Iterator[HookSleep]:
-    """Every sleep in a lifecycle hook: the native ones, and commands that begin with ``sleep``."""
+    """Yield every sleep in a lifecycle hook: the native ones, and commands that begin with ``sleep``."""
     for placed in containers(pod):
         lifecycle = placed.container.lifecycle
         if lifecycle is None:
@@ -123,19 +123,19 @@ def hook_sleeps(pod: Pod) -> Iterator[HookSleep]:
 
 
 def longest_sleep(pod: Pod) -> int:
-    """The longest of them, in seconds; 0 where there is none."""
+    """Return the longest sleep in a lifecycle hook, in seconds; 0 if there is none."""
     return max((sleep.seconds for sleep in hook_sleeps(pod)), default=0)
 
 
 def sleep_seconds(handler: Handler) -> int:
-    """How long a hook sleeps before anything else; 0 where it does not, or does not say so plainly."""
+    """Return how long a hook sleeps before anything else; 0 if it does not, or if that is unclear."""
     if handler.sleep is not None:
         return handler.sleep.seconds
     return _leading_sleep(handler.exec.command or ()) if handler.exec is not None else 0
 
 
 def is_all_sleep(handler: Handler) -> bool:
-    """Is the sleep of `sleep_seconds` all that the hook does?"""
+    """Return whether the hook does nothing but sleep, as `sleep_seconds` reads it."""
     if handler.sleep is not None:
         return True
     match handler.exec.command or () if handler.exec is not None else ():
@@ -167,7 +167,7 @@ def _takes_script(option: str) -> bool:
 
 
 def _duration(text: str) -> int:
-    """Seconds in ``15``, ``15s``, ``2m``, ``1h``; 0 for anything else."""
+    """Return the seconds in ``15``, ``15s``, ``2m`` or ``1h``; 0 for anything else."""
     unit = _UNITS.get(text[-1:])
     digits = text if unit is None else text[:-1]
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:

@@ -1,10 +1,10 @@
-"""What the API server has done to a built-in object before a webhook sees it, done to a manifest.
+"""Apply to a manifest what the API server does to a built-in object before webhooks see it.
 
-Decoding drops nulls, defaults are filled in, and the plugins that no cluster is without give a Pod its ServiceAccount,
-its priority and two tolerations. Every function changes plain JSON in place, and passes over what has the wrong type.
-Not done: members that are empty or zero stay, though the API server leaves most of them out; a Pod's own
-``spec.resources`` are not derived from its containers', and the volume of its token is missing. None of this is for
-custom resources: their defaults are in their CRDs. `webhook.kube.defaults_objects` has the kinds without Pods.
+Decoding drops nulls, defaults are filled in, and the plugins that every cluster has give a Pod its ServiceAccount, its
+priority and two tolerations. Every function changes plain JSON in place, and skips what has the wrong type. Not done:
+members that are empty or zero stay, though the API server leaves most of them out; a Pod's own ``spec.resources`` are
+not derived from its containers', and the volume of its token is missing. Custom resources are left alone: their
+defaults are in their CRDs. `webhook.kube.defaults_objects` has the kinds without Pods.
 
 Source: pkg/apis/{core,apps,batch}/v1/defaults.go and plugin/pkg/admission/{defaulttolerationseconds,priority,
 serviceaccount} of Kubernetes 1.36, and what a kube-apiserver 1.36 sent to a webhook.
@@ -17,7 +17,7 @@ from typing import Final
 from webhook.kube.filling import JSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
-"""Members that map names to texts, in which an empty one counts."""
+"""Members that map names to strings, in which an empty string is a value."""
 
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
 _MAPS: Final = TEXTS | _QUANTITIES
@@ -48,7 +48,7 @@ VOLUMES: Final[dict[str, dict[str, JSON]]] = {
     "scaleIO": {"fsType": "xfs", "storageMode": "ThinProvisioned"},
     "secret": _MODE,
 }
-"""By the source of a volume."""
+"""Defaults of a volume by its source."""
 
 _WORKLOADS: Final[dict[tuple[str, str], dict[str, JSON]]] = {
     ("", "ReplicationController"): {"replicas": 1},
@@ -88,7 +88,7 @@ _PRIORITY: Final = {"preemptionPolicy": "PreemptLowerPriority", "priority": 0}
 
 
 def drop_nulls(value: JSON) -> None:
-    """Drop members that are null; in maps of strings they become the empty string, in maps of quantities zero."""
+    """Drop null members. In maps of strings null becomes the empty string, in maps of quantities zero."""
     if isinstance(value, list):
         for item in value:
             drop_nulls(item)
@@ -105,7 +105,7 @@ def drop_nulls(value: JSON) -> None:
 
 
 def default_pod(pod: JSON) -> None:
-    """Fill in a Pod."""
+    """Fill in a Pod's defaults."""
     spec = mapping(pod, "spec")
     if not spec:
         return
@@ -123,9 +123,9 @@ def default_pod(pod: JSON) -> None:
 
 
 def complete_pod(pod: JSON) -> None:
-    """Fill in a Pod that is being created: with its defaults, and with what the plugins give it.
+    """Fill in what a Pod gets when it is created: its defaults, and what the plugins add.
 
-    The priority of a PriorityClass is not known; nor whether the cluster has one for those that name none.
+    The priority of a PriorityClass is unknown here, and so is whether the cluster has a default one.
     """
     default_pod(pod)
     default_tolerations(pod)
@@ -136,7 +136,7 @@ def complete_pod(pod: JSON) -> None:
 
 
 def default_tolerations(pod: JSON) -> None:
-    """Let a Pod stay five minutes on a Node that is not ready or not reachable, where it does not speak of that."""
+    """Add tolerations of five minutes for Nodes that are not ready or not reachable, unless the Pod has its own."""
     spec = mapping(pod, "spec")
     if not spec or not isinstance(spec.get("tolerations"), list | None):
         return
@@ -156,7 +156,7 @@ LABELLED_BY_TEMPLATE: Final = frozenset({"Job", "ReplicationController"})
 
 
 def default_workload(group: str, kind: str, workload: JSON) -> None:
-    """Fill in a built-in object that holds a pod template; an object of any other kind stays as it is."""
+    """Fill in a built-in object that holds a pod template. Leave objects of other kinds as they are."""
     if (group, kind) == ("", "PodTemplate"):
         _default_template(mapping(workload, "template"))
     spec = mapping(workload, "spec")

@@ -1,4 +1,4 @@
-"""`webhook.kube.defaults` of the other built-in kinds that policies look at, mostly as data.
+"""Apply the API server's defaults to the other built-in kinds that policies judge, mostly as data.
 
 Not done: what the API server allocates (addresses, node ports), what depends on the cluster (the default StorageClass),
 and ``status``.
@@ -54,7 +54,7 @@ _DEFAULTS: Final[dict[tuple[str, str], dict[str, dict[str, JSON]]]] = {
     },
     ("storage.k8s.io", "StorageClass"): {"": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}},
 }
-"""What is filled in, by where: ``spec.ports[*]`` is each mapping in a list, nothing the object itself."""
+"""Defaults by kind and place: ``spec.ports[*]`` is each mapping in a list, the empty path the object itself."""
 
 _QUANTITIES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "LimitRange"): tuple(
@@ -65,7 +65,7 @@ _QUANTITIES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "ResourceQuota"): ("spec.hard",),
     ("node.k8s.io", "RuntimeClass"): ("overhead.podFixed",),
 }
-"""Where quantities are."""
+"""Paths of quantities by kind."""
 
 _INTERNAL: Final = {"internalTrafficPolicy": "Cluster"}
 _EXTERNAL: Final = {"externalTrafficPolicy": "Cluster"}
@@ -77,7 +77,7 @@ _SERVICES: Final[dict[str, dict[str, JSON]]] = {
 _SESSION: Final = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}}
 
 _METRICS: Final = "autoscaling.alpha.kubernetes.io/metrics"
-"""The annotation for what v1 has no fields for."""
+"""The annotation that holds what v1 has no fields for."""
 
 _CPU: Final = {
     "type": "Resource",
@@ -95,7 +95,7 @@ _BEHAVIOR: Final = {
 
 
 def default_object(group: str, kind: str, value: JSON) -> None:
-    """Fill in an object of a kind that is in the tables; one of any other kind stays as it is."""
+    """Fill in an object of a kind in the tables. Leave objects of other kinds as they are."""
     key = (group, kind)
     for path, defaults in _DEFAULTS.get(key, {}).items():
         for each in _at(value, path):
@@ -108,7 +108,7 @@ def default_object(group: str, kind: str, value: JSON) -> None:
 
 
 def _at(value: JSON, path: str) -> list[JSON]:
-    """The mappings at a path; another, empty one where there is none."""
+    """Return the mappings at a path, or a new empty one if there are none."""
     found = [value]
     for step in filter(None, path.split(".")):
         field = step.removesuffix("[*]")
@@ -190,4 +190,4 @@ _DERIVED: Final[dict[tuple[str, str], Callable[[JSON], None]]] = {
     (_RBAC, "ClusterRoleBinding"): _derive_binding,
     (_RBAC, "RoleBinding"): _derive_binding,
 }
-"""What depends on other fields."""
+"""Functions that fill in what depends on other fields, by kind."""

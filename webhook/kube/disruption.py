@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: which Pods they cover, and whether they ever let one go.
+"""Read PodDisruptionBudgets: which Pods they cover, and whether they ever allow an eviction.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/ and pkg/controller/disruption of Kubernetes 1.36
 (percentages are rounded up).
@@ -26,13 +26,13 @@ _MOST_DIGITS: Final = 9
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodDisruptionBudget. At most one of its two bounds is set: a number of Pods, or a percentage as ``50%``.
+    """Hold a PodDisruptionBudget. At most one of its bounds is set: a number of Pods, or a percentage as ``50%``.
 
     Attributes:
-        name: in its namespace.
-        selector: of the Pods it covers; None covers none.
-        min_available: so many must stay.
-        max_unavailable: so many may be missing.
+        name: the name in its namespace.
+        selector: the selector of the Pods it covers; None covers none.
+        min_available: the Pods that must stay.
+        max_unavailable: the Pods that may be missing.
     """
 
     name: str
@@ -41,11 +41,11 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
     max_unavailable: int | str | None = None
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Does it cover Pods with these labels, in its namespace?"""
+        """Return whether the budget covers Pods with these labels, in its namespace."""
         return self.selector is not None and self.selector.matches(labels)
 
     def blocks(self, replicas: int | None) -> bool:
-        """Does it never let one of so many Pods be evicted? None: nobody knows how many there are."""
+        """Return whether the budget never allows the eviction of one of so many Pods; None is an unknown number."""
         if self.max_unavailable is not None:
             return _count(self.max_unavailable, 1 if replicas is None else replicas) == 0
         if self.min_available is None:
@@ -56,14 +56,14 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> str:
-        """Its bound as it is written: ``maxUnavailable: 0``."""
+        """Return the bound as it is written: ``maxUnavailable: 0``."""
         if self.max_unavailable is not None:
             return f"maxUnavailable: {self.max_unavailable}"
         return f"minAvailable: {self.min_available}"
 
 
 def _percent(bound: int | str) -> int:
-    """The number before the percent sign; 0 for everything else, which the API server refuses."""
+    """Return the number before the percent sign; 0 for everything else, which the API server rejects."""
     if isinstance(bound, int) or not bound.endswith("%"):
         return 0
     digits = bound[:-1]
@@ -71,7 +71,7 @@ def _percent(bound: int | str) -> int:
 
 
 def _count(bound: int | str, replicas: int) -> int:
-    """A bound as a number of Pods."""
+    """Return a bound as a number of Pods."""
     return bound if isinstance(bound, int) else -(-replicas * _percent(bound) // _ALL)
 
 
@@ -95,12 +95,12 @@ _decoder: Final = msgspec.json.Decoder(_Budget)
 
 
 def decode_budget(raw: msgspec.Raw) -> DisruptionBudget:
-    """A PodDisruptionBudget from JSON. Raises `msgspec.MsgspecError`."""
+    """Decode a PodDisruptionBudget from JSON. Raise `msgspec.MsgspecError` for a wrong type."""
     return _read(_decoder.decode(raw))
 
 
 def budget_from(value: dict[str, Any]) -> DisruptionBudget:
-    """A PodDisruptionBudget from its plain value.
+    """Convert the plain value of a PodDisruptionBudget.
 
     Raises:
         MalformedObjectError: a field has the wrong type.
@@ -123,7 +123,7 @@ def _read(budget: _Budget) -> DisruptionBudget:
 
 
 def _compiled(selector: _Selector) -> LabelSelector:
-    """An empty selector matches every Pod of the namespace."""
+    """Compile the selector of a budget. An empty one matches every Pod of the namespace."""
     labels = ((key, "In", (value,)) for key, value in (selector.matchLabels or {}).items())
     expressions = ((each.key, each.operator, each.values or ()) for each in selector.matchExpressions or ())
     return LabelSelector((*labels, *expressions))

@@ -1,7 +1,7 @@
-"""The changes spotgate makes to Pods. This is the only place that writes patch operations.
+"""Change Pods, and record each change as a patch operation. Nothing else writes patch operations.
 
 Each method changes the typed Pod and records the smallest operation for it: missing parents are created, lists are
-appended to, nothing there is overwritten unless the method says so.
+appended to, and existing values are overwritten only where the method says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _without_none(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 class PodEditor:
-    """A Pod and the record of what was changed on it."""
+    """Hold a Pod and the record of its changes."""
 
     __slots__ = ("_recorder", "pod")
 
@@ -59,7 +59,7 @@ class PodEditor:
         self._recorder = recorder
 
     def add_toleration(self, toleration: Toleration) -> None:
-        """Append a toleration. The caller has seen that none there covers it."""
+        """Append a toleration. The caller has checked that no existing one covers it."""
         spec = self.pod.spec
         value = msgspec.to_builtins(toleration)
         if spec.tolerations is None:
@@ -70,7 +70,7 @@ class PodEditor:
             self._recorder.add("/spec/tolerations/-", value)
 
     def add_node_selector(self, key: str, value: str) -> None:
-        """Add one entry to ``nodeSelector``. The caller has seen that the key is not there."""
+        """Add one entry to ``nodeSelector``. The caller has checked that the key is absent."""
         spec = self.pod.spec
         if spec.nodeSelector is None:
             spec.nodeSelector = {key: value}
@@ -80,9 +80,9 @@ class PodEditor:
             self._recorder.add(f"/spec/nodeSelector{pointer((key,))}", value)
 
     def require(self, requirement: Requirement) -> None:
-        """AND a requirement into every term of the required node affinity; a term is made where there is none.
+        """Add a requirement to every term of the required node affinity, or to a new term if there is none.
 
-        A term without any requirement matches no node and is left alone: with one it would begin to match.
+        A term without any requirement matches no node and is left alone: with a requirement it would begin to match.
         """
         affinity = self.pod.spec.affinity
         node_affinity = affinity.nodeAffinity if affinity is not None else None
@@ -103,10 +103,10 @@ class PodEditor:
                 self._recorder.add(f"{path}/-", _json(requirement))
 
     def require_any(self, alternatives: Sequence[Sequence[Requirement]]) -> None:
-        """AND an OR into the required node affinity: one of these, each of requirements that AND, must hold.
+        """Require one of these alternatives, each a list of requirements that AND, in the required node affinity.
 
-        Terms OR, so a term that is there becomes one for each alternative: the first goes into it, and copies of it
-        with the others follow at the end. A term without any requirement is left alone, as in `require`.
+        Terms OR, so an existing term becomes one for each alternative: the first goes into it, and copies of it with
+        the others are appended. A term without any requirement is left alone, as in `require`.
         """
         first, *others = alternatives
         affinity = self.pod.spec.affinity
@@ -141,12 +141,12 @@ class PodEditor:
             self._recorder.add(f"{_NODE}/{_PREFERRED}/-", _json(term))
 
     def set_grace(self, seconds: int) -> None:
-        """Set ``terminationGracePeriodSeconds``, whatever it was."""
+        """Set ``terminationGracePeriodSeconds``, replacing any value."""
         self.pod.spec.terminationGracePeriodSeconds = seconds
         self._recorder.add("/spec/terminationGracePeriodSeconds", seconds)
 
     def set_pre_stop(self, index: int, handler: Handler) -> None:
-        """Give the container at ``spec.containers[index]``, which has none, a preStop hook."""
+        """Add a preStop hook to the container at ``spec.containers[index]``, which has none."""
         container = self.pod.spec.containers[index]
         path = f"/spec/containers/{index}/lifecycle"
         if container.lifecycle is None:
@@ -157,7 +157,7 @@ class PodEditor:
             self._recorder.add(f"{path}/preStop", _json(handler))
 
     def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON
-        """Record a new member of the node affinity together with the parents it lacks; the typed node affinity."""
+        """Record a new member of the node affinity with its missing parents. Return the typed node affinity."""
         affinity = self.pod.spec.affinity
         node_affinity = affinity.nodeAffinity if affinity is not None else None
         if node_affinity is not None:
@@ -174,10 +174,10 @@ class PodEditor:
 
 
 def native_sleep(seconds: int) -> Handler:
-    """A preStop that needs nothing in the image; API server and kubelet 1.30 or newer."""
+    """Return a preStop sleep that needs API server and kubelet 1.30 or newer, and nothing in the image."""
     return Handler(sleep=Sleep(seconds))
 
 
 def exec_sleep(seconds: int) -> Handler:
-    """A preStop for older clusters; needs a shell in the image, and does not suit Windows."""
+    """Return a preStop sleep for older clusters, which needs a shell in the image and does not suit Windows."""
     return Handler(exec=ExecAction(("/bin/sh", "-c", f"sleep {seconds}")))

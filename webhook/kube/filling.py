@@ -1,4 +1,4 @@
-"""Filling in plain JSON in place: what has the wrong type is passed over."""
+"""Fill in members of plain JSON in place, skipping what has the wrong type."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, TypeAlias
 from webhook.kube.quantity import canonical_quantity
 
 JSON: TypeAlias = Any
-"""A value of a manifest that nobody has judged yet."""
+"""A value of a manifest that has not been validated yet."""
 
 
 def canonical(quantities: JSON, names: tuple[str, ...] | None = None) -> None:
-    """Write quantities in their canonical form: all of a mapping, or those with these names."""
+    """Write quantities in their canonical form: all in a mapping, or those with these names."""
     for name in quantities.keys() if names is None else quantities.keys() & names:
         quantities[name] = canonical_quantity(quantities[name])
 
 
 def fill(target: JSON, defaults: dict[str, JSON]) -> None:
-    """Set what is not there, or an empty string."""
+    """Set members that are missing or an empty string, recursively."""
     for key, default in defaults.items():
         there = target.get(key)
         if there is None or there == "":
@@ -27,24 +27,24 @@ def fill(target: JSON, defaults: dict[str, JSON]) -> None:
 
 
 def fill_empty(target: JSON, defaults: dict[str, JSON]) -> None:
-    """Set what is not there, or is zero or empty."""
+    """Set members that are missing, zero or empty."""
     target.update({key: default for key, default in defaults.items() if not target.get(key)})
 
 
 def fill_if_there(parent: JSON, field: str, defaults: dict[str, JSON]) -> None:
-    """`fill` the mapping in a field, where there is one."""
+    """Fill in the mapping in a field, if there is one."""
     if isinstance(target := parent.get(field), dict):
         fill(target, defaults)
 
 
 def mapping(value: JSON, *path: str) -> JSON:
-    """The mapping at the path; another, empty one where there is none."""
+    """Return the mapping at the path, or a new empty one if there is none."""
     for field in path:
         value = value.get(field) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def items_of(parent: JSON, field: str) -> list[JSON]:
-    """The mappings in a list; nothing where there is no list."""
+    """Return the mappings in a list. Return an empty list if the field is no list."""
     items = parent.get(field)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

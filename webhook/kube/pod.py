@@ -1,4 +1,4 @@
-"""The fields of a Pod that spotgate reads, typed; everything else is skipped while decoding.
+"""Define the fields of a Pod that spotgate reads, typed. Decoding skips everything else.
 
 Field names are the API's own. ``None`` is an absent or null field. A wrong type is a `MalformedObjectError` that names
 the field.
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT_GRACE_SECONDS: Final = 30
-"""What the API server writes into ``terminationGracePeriodSeconds`` before any webhook sees the Pod."""
+"""The API server writes this into ``terminationGracePeriodSeconds`` before any webhook sees the Pod."""
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 
 class OwnerReference(msgspec.Struct, frozen=True):
-    """Who made the object; ``controller`` marks the one that manages it."""
+    """Name an owner of the object; ``controller`` marks the one that manages it."""
 
     kind: str = ""
     name: str = ""
@@ -34,17 +34,17 @@ class OwnerReference(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """The API group; empty: the core group."""
+        """Return the API group; an empty string for the core group."""
         return self.apiVersion.rpartition("/")[0]
 
     @property
     def group_kind(self) -> str:
-        """``ReplicaSet.apps``, ``ReplicationController``."""
+        """Return the kind and group: ``ReplicaSet.apps``, ``ReplicationController``."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
 class ObjectMeta(msgspec.Struct):
-    """Metadata of any object."""
+    """Hold the metadata of an object."""
 
     name: str = ""
     generateName: str = ""
@@ -73,20 +73,20 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class NodeSelectorTerm(msgspec.Struct):
-    """Requirements that AND. A term with none of either matches no node."""
+    """Hold requirements that AND. A term without any matches no node."""
 
     matchExpressions: list[Requirement] | None = None
     matchFields: list[Requirement] | None = None
 
 
 class NodeSelector(msgspec.Struct):
-    """Terms that OR."""
+    """Hold terms that OR."""
 
     terms: list[NodeSelectorTerm] | None = msgspec.field(default=None, name="nodeSelectorTerms")
 
     @property
     def nodeSelectorTerms(self) -> list[NodeSelectorTerm]:  # noqa: N802 - the API's name
-        """The terms; none where the API server shows an empty list, which it refuses, as null."""
+        """Return the terms. The API server shows an empty list, which it rejects, as null."""
         return self.terms or []
 
 
@@ -98,14 +98,14 @@ class PreferredTerm(msgspec.Struct):
 
 
 class NodeAffinity(msgspec.Struct):
-    """Node affinity, without what only matters while running."""
+    """Hold the node affinity, without the parts that only matter while the Pod runs."""
 
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
     preferredDuringSchedulingIgnoredDuringExecution: list[PreferredTerm] | None = None
 
 
 class Affinity(msgspec.Struct):
-    """Affinity; Pod (anti-)affinity is not read."""
+    """Hold the affinity. Pod (anti-)affinity is not read."""
 
     nodeAffinity: NodeAffinity | None = None
 
@@ -123,14 +123,14 @@ class ExecAction(msgspec.Struct, frozen=True):
 
 
 class Handler(msgspec.Struct):
-    """A lifecycle handler: at most one of these is set, or one that is not read."""
+    """Hold a lifecycle handler. At most one of these is set; other handlers are not read."""
 
     sleep: Sleep | None = None
     exec: ExecAction | None = None
 
 
 class Lifecycle(msgspec.Struct):
-    """A container's hooks."""
+    """Hold a container's lifecycle hooks."""
 
     preStop: Handler | None = None
     postStart: Handler | None = None
@@ -143,7 +143,7 @@ class ResourceClaimRef(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct):
-    """Compute resources; quantities stay as they are written."""
+    """Hold compute resources. Quantities stay as they are written."""
 
     limits: dict[str, str | int | float] | None = None
     requests: dict[str, str | int | float] | None = None
@@ -157,11 +157,11 @@ class ContainerPort(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A probe: all that is read of it is that it is there."""
+    """Mark that a container has this probe. Its fields are not read."""
 
 
 class VolumeMount(msgspec.Struct, frozen=True):
-    """Where a container sees a volume."""
+    """Say where a container mounts a volume."""
 
     name: str = ""
     mountPath: str = ""
@@ -169,7 +169,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct):
-    """A container of any of the three lists."""
+    """Hold a container of any of the three lists."""
 
     name: str = ""
     image: str = ""
@@ -188,7 +188,7 @@ class PodOS(msgspec.Struct, frozen=True):
 
 
 class EmptyDir(msgspec.Struct, frozen=True):
-    """A volume that lives as long as the Pod, on its node; ``medium`` is empty or ``Memory`` or huge pages."""
+    """Hold a volume that lives as long as the Pod, on its node. ``medium`` is empty, ``Memory`` or huge pages."""
 
     medium: str = ""
 
@@ -235,35 +235,35 @@ class PodSpec(msgspec.Struct):
 
     @property
     def containers(self) -> list[Container]:
-        """The ordinary ones; none where the API server shows an empty list, which it refuses, as null."""
+        """Return the ordinary containers. The API server shows an empty list, which it rejects, as null."""
         return self.ordinary or []
 
 
 class Pod(msgspec.Struct):
-    """A Pod, or a pod template: both have metadata and spec."""
+    """Hold a Pod or a pod template: both have metadata and spec."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels; empty where there are none."""
+        """Return the labels; empty if there are none."""
         return self.metadata.labels or {}
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations; empty where there are none."""
+        """Return the annotations; empty if there are none."""
         return self.metadata.annotations or {}
 
     @property
     def grace_seconds(self) -> int:
-        """The termination grace period that holds, in seconds."""
+        """Return the effective termination grace period, in seconds."""
         grace = self.spec.terminationGracePeriodSeconds
         return DEFAULT_GRACE_SECONDS if grace is None else grace
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages it."""
+        """Return the owner that manages the Pod, or None."""
         for owner in self.metadata.ownerReferences or ():
             if owner.controller:
                 return owner
@@ -274,11 +274,11 @@ _decoder: Final = msgspec.json.Decoder(Pod)
 
 
 def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
-    """A Pod from JSON.
+    """Decode a Pod from JSON.
 
     Raises:
         MalformedObjectError: a field has the wrong type.
-        OverBoundError: there is more of something than is judged.
+        OverBoundError: the Pod is larger than a bound.
     """
     try:
         bounds.expect_decodable(raw, bounds.DECODED_AT_MOST)
@@ -312,7 +312,7 @@ _raw_decoder: Final = msgspec.json.Decoder(_RawPod)
 
 
 def _most_of(raw: msgspec.Raw | bytes) -> str:
-    """Return the path of the field that most of a Pod is in; empty where it is in none that is read."""
+    """Return the path of the field that holds most of a Pod. Return an empty string if no field does."""
     try:
         pod = _raw_decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -323,16 +323,16 @@ def _most_of(raw: msgspec.Raw | bytes) -> str:
 
 
 def pod_from_template(template: object, field: str, counts: bounds.Counts | None = None) -> Pod:
-    """A Pod from the plain value of a pod template that stands at ``field``.
+    """Convert the plain value of a pod template at ``field`` into a Pod.
 
     Args:
-        template: its value.
-        field: its path.
-        counts: of the templates of the same object so far; the Pod is added.
+        template: the value of the template.
+        field: its field path.
+        counts: the counts of the same object's templates so far; the Pod is added.
 
     Raises:
         MalformedObjectError: a field has the wrong type.
-        OverBoundError: there is more of something than is judged.
+        OverBoundError: the Pod is larger than a bound.
     """
     try:
         pod = msgspec.convert(template, Pod)
@@ -343,7 +343,7 @@ def pod_from_template(template: object, field: str, counts: bounds.Counts | None
 
 
 def _is_small(pod: Pod) -> bool:
-    """Is there plainly less in it than any bound? Nearly always: it takes a fifth of the time of counting."""
+    """Return whether the Pod is plainly smaller than any bound. This takes a fifth of the time of counting."""
     spec, metadata = pod.spec, pod.metadata
     if spec.affinity is not None:
         return False
@@ -360,7 +360,7 @@ def _is_small(pod: Pod) -> bool:
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
-    """Yield how much the Pod has of all that is bounded, as far as it has any."""
+    """Yield each bound that applies to the Pod, and how much of it the Pod has."""
     spec, metadata = pod.spec, pod.metadata
     yield bounds.LABELS, len(metadata.labels or ())
     yield bounds.ANNOTATIONS, len(metadata.annotations or ())

@@ -1,4 +1,4 @@
-"""Quantities (``500m``, ``1.5Gi``) in the one form in which the API server writes them.
+"""Read quantities (``500m``, ``1.5Gi``), and write them in the canonical form of the API server.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
@@ -15,17 +15,17 @@ _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _MILLI: Final = _DECIMAL.index("m")
 _ONE: Final = _DECIMAL.index("")
 _LENGTH: Final = 24
-"""Characters of a quantity that is computed with: the greatest there is, 2**63 - 1, has 19 digits."""
+"""Characters of a quantity that is parsed: the greatest there is, 2**63 - 1, has 19 digits."""
 
 
 def amount_of(value: object) -> Decimal | None:
-    """How much a quantity is; None: it is none."""
+    """Return the amount of a quantity. Return None if the value is no quantity."""
     found = _read(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
     return found[0] if found is not None else None
 
 
 def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The quantity in its canonical form, rounded up to a thousandth; what is no quantity comes back as it is.
+    """Return a quantity in its canonical form, rounded up to a thousandth. Return other values unchanged.
 
     ``0.5`` becomes ``500m``, the number 1000 ``1k``, ``2048Mi`` ``2Gi``; ``1500Mi`` stays.
     """
@@ -48,7 +48,7 @@ def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _read(value: object) -> tuple[Decimal, bool, bool] | None:
-    """The amount, and whether it is written with a binary suffix, or with an exponent."""
+    """Return the amount, whether it has a binary suffix, and whether it has an exponent."""
     text = str(value)
     found = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH else None
     if found is None:
@@ -65,7 +65,7 @@ def _read(value: object) -> tuple[Decimal, bool, bool] | None:
 
 
 def _divide(number: int, by: int, most: int) -> tuple[int, int]:
-    """Divide while nothing is left over; what remains, and how often that was."""
+    """Divide as long as nothing is left over. Return the quotient and the number of divisions."""
     times = 0
     while times < most and number % by == 0:
         number //= by

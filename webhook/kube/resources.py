@@ -1,6 +1,6 @@
-"""Which resource a kind is: manifests name kinds, the API server and policies name resources.
+"""Map kinds to resources: manifests name kinds, the API server and policies name resources.
 
-A server knows it from discovery; without one there are the built-in kinds, and the CRDs among the manifests.
+A server knows the mapping from discovery. Without one there are the built-in kinds, and the CRDs among the manifests.
 
 Source: discovery of Kubernetes 1.36 with every API enabled, and the kinds in k8s.io/api that a feature gate hides.
 """
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 CRD_GROUP: Final = "apiextensions.k8s.io"
 CRD_KIND: Final = "CustomResourceDefinition"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
-"""The API server gives it to each Namespace."""
+"""The label with its name that the API server gives each Namespace."""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """A kind of object as the API server serves it.
+    """Describe a kind of object as the API server serves it.
 
     Attributes:
         group: the API group; empty for the core group.
-        kind: as ``kind`` in manifests.
-        plural: the resource's name: ``nodepools``.
-        namespaced: its objects live in namespaces.
+        kind: the ``kind`` in manifests.
+        plural: the resource name: ``nodepools``.
+        namespaced: its objects are in namespaces.
     """
 
     group: str
@@ -37,29 +37,29 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 def resource_of(group: str, kind: str) -> Resource | None:
-    """The built-in resource of a kind; None for any other kind."""
+    """Return the built-in resource of a kind. Return None for any other kind."""
     return _BUILT_IN.get((group, kind))
 
 
 def resource_named(group: str, plural: str) -> Resource | None:
-    """The built-in resource of this name; None: there is none."""
+    """Return the built-in resource of this name, or None."""
     return _BY_NAME.get((group, plural))
 
 
 def built_in_groups() -> set[str]:
-    """The API groups of Kubernetes' own."""
+    """Return the API groups of Kubernetes itself."""
     return {*_NAMESPACED, *_CLUSTER_SCOPED}
 
 
 def built_in_resources(group: str) -> list[Resource]:
-    """The built-in resources of an API group; ``*``: of all."""
+    """Return the built-in resources of an API group, or of all groups for ``*``."""
     return [each for each in _BY_NAME.values() if group in {"*", each.group}]
 
 
 def versions_of(group: str, plural: str) -> frozenset[str]:
-    """The versions in which any Kubernetes of today serves the built-in resource; none: they change from year to year.
+    """Return the versions in which current Kubernetes releases serve a built-in resource; none if they still change.
 
-    Of ``*``: those of all resources of the group.
+    For ``*`` return the versions of all resources of the group.
     """
     if plural != "*":
         resource = _BY_NAME[group, plural]
@@ -69,17 +69,17 @@ def versions_of(group: str, plural: str) -> frozenset[str]:
 
 
 def groups_with(plural: str) -> list[str]:
-    """The API groups of Kubernetes' own that have a resource of this name."""
+    """Return the API groups of Kubernetes itself that have a resource of this name."""
     return [group for group, name in _BY_NAME if name == plural]
 
 
 def is_built_in(group: str) -> bool:
-    """Is the API group one of Kubernetes' own, so that all its resources are known?"""
+    """Return whether the API group belongs to Kubernetes itself, so that all its resources are known."""
     return group in _NAMESPACED or group in _CLUSTER_SCOPED
 
 
 def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
-    """The resource that a CustomResourceDefinition makes; None where the document does not say."""
+    """Return the resource that a CustomResourceDefinition defines. Return None if the document does not say."""
     match crd:
         case {
             "spec": {"group": str(group), "scope": str(scope), "names": {"kind": str(kind), "plural": str(plural)}}
@@ -129,7 +129,7 @@ _CLUSTER_SCOPED: Final = {
 
 
 def plural_of(kind: str) -> str:
-    """Kubernetes forms the names of all its own resources so, but for one."""
+    """Return the resource name of a built-in kind. Kubernetes forms all but one of them by this rule."""
     name = kind.lower()
     if name == "endpoints":
         return name
@@ -139,10 +139,10 @@ def plural_of(kind: str) -> str:
 
 
 GONE: Final = frozenset({"auditregistration.k8s.io", "extensions", "settings.k8s.io"})
-"""API groups that Kubernetes had: no version of today serves them."""
+"""Former API groups of Kubernetes, which no current version serves."""
 
 _VERSIONS: Final = {"autoscaling": "v1 v2"}
-"""Of groups that are served in others than v1 alone."""
+"""Served versions by group, if there are others than v1."""
 
 _UNSETTLED: Final = (
     "ClusterTrustBundle DeviceClass DeviceTaintRule FlowSchema IPAddress LeaseCandidate MutatingAdmissionPolicy "
@@ -151,7 +151,7 @@ _UNSETTLED: Final = (
     "StorageVersionMigration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding VolumeAttributesClass "
     "Workload"
 )
-"""Kinds that are, or lately were, served in alpha or beta versions."""
+"""Kinds that are, or recently were, served in alpha or beta versions."""
 
 _BUILT_IN: Final = {
     (group, kind): Resource(group, kind, plural_of(kind), namespaced)

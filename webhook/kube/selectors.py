@@ -1,4 +1,4 @@
-"""Label selectors (metav1.LabelSelector), compiled."""
+"""Match label selectors (metav1.LabelSelector), compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class LabelSelector:
-    """Requirements on labels that AND: ``(key, operator, values)`` with In, NotIn, Exists, DoesNotExist."""
+    """Hold requirements on labels that AND: ``(key, operator, values)`` with In, NotIn, Exists, DoesNotExist."""
 
     __slots__ = ("_requirements",)
 
@@ -24,11 +24,11 @@ class LabelSelector:
 
     @property
     def requirements(self) -> tuple[tuple[str, str, frozenset[str]], ...]:
-        """What it was made of."""
+        """Return the requirements of the selector."""
         return self._requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True where all requirements hold. As in Kubernetes, NotIn also holds where the label is absent."""
+        """Return whether all requirements hold. As in Kubernetes, NotIn also holds if the label is absent."""
         for key, operator, values in self._requirements:
             value = labels.get(key)
             match operator:
@@ -45,13 +45,13 @@ class LabelSelector:
         return True
 
     def could_match_with_others(self, known: Mapping[str, str]) -> bool:
-        """They do not match these labels; would they, if there were labels of other keys too?"""
+        """Return whether the selector fails on these labels but could match if there were others beside them."""
         given = LabelSelector(each for each in self._requirements if each[0] in known)
         return given.matches(known) and not self.matches(known)
 
 
 def selected_keys(value: object) -> set[str]:
-    """The label keys that the selectors in an object name, which find nothing any more when such a key is renamed."""
+    """Return the label keys that selectors in an object name. They match nothing once such a key is renamed."""
     keys: set[str] = set()
     pending: list[tuple[Any, bool]] = [(value, False)]
     while pending:  # as deep as a user nests it

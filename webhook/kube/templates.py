@@ -1,4 +1,4 @@
-"""Pod templates inside other kinds: where they are, as data (``WorkloadTemplates``)."""
+"""Find the pod templates inside workloads, as the WorkloadTemplates documents say."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 TEMPLATES_AT_MOST: Final = 128
-"""Pod templates, or maps of labels, in one object. Each takes 0.3 ms where there are 100 node pools; the largest
-RayClusters have some ten worker groups."""
+"""Pod templates, or maps of labels, in one object. Each takes 0.3 ms with 100 node pools; the largest RayClusters have
+about ten worker groups."""
 
 _SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
 
 
 class TemplatePath:
-    """A field path such as ``spec.workerGroupSpecs[*].template`` or ``spec.mpiReplicaSpecs.*.template``.
+    """Find the templates at a field path such as ``spec.workerGroupSpecs[*].template``.
 
     Raises:
-        ValueError: the text is no such path.
+        ValueError: the text is not a template path.
     """
 
     __slots__ = ("_segments", "text")
@@ -49,11 +49,11 @@ class TemplatePath:
 
     @property
     def members(self) -> Iterator[str]:
-        """The fields that it names."""
+        """Return the fields that the path names."""
         return (each for each in self._segments if each not in {"*", "[*]"})
 
     def find(self, value: object) -> Iterator[FoundTemplate]:
-        """Every template that is there, with its path and its identity."""
+        """Yield every template in an object, with its path and its identity."""
         yield from self._walk(value, 0, (), ())
 
     def _walk(
@@ -75,7 +75,7 @@ class TemplatePath:
 
 
 def _name_of(item: object, index: int) -> str | int:
-    """How a list item is told from its siblings: its name where it has one, so that reordering does not matter."""
+    """Return what tells a list item from its siblings: its name, if it has one, so that reordering does not matter."""
     if isinstance(item, dict):
         for key in ("name", "groupName"):
             if isinstance(name := item.get(key), str):
@@ -84,7 +84,7 @@ def _name_of(item: object, index: int) -> str | int:
 
 
 class FoundTemplate(msgspec.Struct, frozen=True):
-    """A pod template in an object: where it is, what tells it from others, and its plain value."""
+    """Hold a pod template of an object: its path, its identity among the templates, and its plain value."""
 
     path: tuple[str | int, ...]
     identity: tuple[str | int, ...]
@@ -92,18 +92,18 @@ class FoundTemplate(msgspec.Struct, frozen=True):
 
 
 class CarriedLabels(msgspec.Struct, frozen=True):
-    """A map of labels in a workload that ends up on other objects, of this resource (plural name)."""
+    """Describe a map of labels in a workload that ends up on other objects, of this resource (plural name)."""
 
     path: TemplatePath
     resource: str
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A kind of workload and its templates.
+    """Describe a kind of workload and where its templates are.
 
     Attributes:
-        pod_owner: the controller that its Pods name, if that is not the workload itself.
-        labels: beside those of its templates.
+        pod_owner: the controller of its Pods, if that is not the workload itself.
+        labels: the labels that its Pods get beside those of its templates.
     """
 
     group: str
@@ -114,7 +114,7 @@ class Workload(msgspec.Struct, frozen=True):
     labels: tuple[CarriedLabels, ...] = ()
 
     def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
-        """Every pod template in an object of this kind, once."""
+        """Yield every pod template in an object of this kind, once."""
         found: set[tuple[str | int, ...]] = set()
         for each in chain.from_iterable(path.find(value) for path in self.paths):
             if each.path not in found:
@@ -122,7 +122,7 @@ class Workload(msgspec.Struct, frozen=True):
                 yield each
 
     def and_also(self, other: Workload) -> Workload:
-        """The same kind with the templates and labels of both; the other's owner of Pods, if it names one."""
+        """Return the kind with the templates and labels of both. The other's owner of Pods wins, if it names one."""
         paths = {each.text: each for each in (*self.paths, *other.paths)}
         labels = {(each.path.text, each.resource): each for each in (*self.labels, *other.labels)}
         return replace(
@@ -134,17 +134,17 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 def pod_of(found: FoundTemplate, workload: Workload, request: Request, counts: Counts | None = None) -> Pod:
-    """The Pod that a pod template will become, owned as its workload's Pods are.
+    """Return the Pod that a pod template will become, owned as its workload's Pods are.
 
     Args:
         found: the template.
         workload: the kind of object it is in.
-        request: about that object.
-        counts: of its other templates.
+        request: the request about that object.
+        counts: the counts of the object's other templates.
 
     Raises:
-        MalformedObjectError: it can't be read as one.
-        OverBoundError: there is more of something than is judged.
+        MalformedObjectError: the template can't be read as a Pod.
+        OverBoundError: the Pod is larger than a bound.
     """
     pod = pod_from_template(found.value, field_path(found.path), counts)
     pod.metadata.namespace = request.namespace

@@ -1,4 +1,4 @@
-"""Tolerations: what one covers of another, and which taints it tolerates.
+"""Compare tolerations with each other and with taints.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NO_EXECUTE: Final = "NoExecute"
 HARD_EFFECTS: Final = frozenset({"NoSchedule", NO_EXECUTE})
-"""These keep a Pod off a node; ``PreferNoSchedule`` only speaks against it."""
+"""Effects that keep a Pod off a node. ``PreferNoSchedule`` only makes a node less preferred."""
 EFFECTS: Final = HARD_EFFECTS | {"PreferNoSchedule"}
 
 _EQUAL: Final = frozenset({"", "Equal"})
@@ -28,23 +28,23 @@ _VALUE: Final = re.compile(f"(?:{_NAME})?")
 
 
 class NodeTaint(Protocol):
-    """A taint, whoever's type it is."""
+    """Describe a taint of any type."""
 
     @property
     def key(self) -> str:
-        """Its key."""
+        """Return the taint's key."""
 
     @property
     def value(self) -> str:
-        """Its value; empty where it has none."""
+        """Return the taint's value; an empty string if it has none."""
 
     @property
     def effect(self) -> str:
-        """NoSchedule, PreferNoSchedule or NoExecute."""
+        """Return the taint's effect: NoSchedule, PreferNoSchedule or NoExecute."""
 
 
 def is_label(key: str, value: str) -> bool:
-    """Would the API server take them as a node selector's key and value, or a toleration's?
+    """Return whether the API server accepts these as the key and value of a node selector or a toleration.
 
     Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
     """
@@ -52,10 +52,10 @@ def is_label(key: str, value: str) -> bool:
 
 
 def toleration_for(taint: NodeTaint) -> Toleration | None:
-    """The narrowest toleration of a taint; None for what no node can be tainted with.
+    """Return the narrowest toleration of a taint. Return None for a taint that no node can have.
 
-    A toleration without a key or an effect is a wide one, and the API server refuses a Pod for a malformed one: what a
-    node pool declares is not trusted to be well-formed.
+    A toleration without a key or an effect is a wide one, and the API server rejects a Pod with a malformed one: a node
+    pool's taints are not trusted to be well-formed.
     """
     if taint.effect not in EFFECTS or not is_label(taint.key, taint.value):
         return None
@@ -65,7 +65,7 @@ def toleration_for(taint: NodeTaint) -> Toleration | None:
 
 
 def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
-    """Does it match the taint? For how long (``tolerationSeconds``) is another question."""
+    """Return whether the toleration matches the taint, for however long (``tolerationSeconds``)."""
     if toleration.effect not in {"", taint.effect}:
         return False
     if toleration.operator == _EXISTS:
@@ -74,7 +74,7 @@ def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
 
 
 def covers(existing: Toleration, wanted: Toleration) -> bool:
-    """Does ``existing`` tolerate all that ``wanted`` does, and as long?"""
+    """Return whether ``existing`` tolerates all that ``wanted`` does, and as long."""
     if existing.effect not in {"", wanted.effect}:
         return False
     if existing.tolerationSeconds is not None and (
@@ -89,5 +89,5 @@ def covers(existing: Toleration, wanted: Toleration) -> bool:
 
 
 def any_covers(existing: Iterable[Toleration] | None, wanted: Toleration) -> bool:
-    """Does one of them cover it?"""
+    """Return whether one of the existing tolerations covers the wanted one."""
     return any(covers(each, wanted) for each in existing or ())

@@ -1,4 +1,4 @@
-"""Versions of Kubernetes, as people write them."""
+"""Parse versions of Kubernetes as people write them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from typing import Final
 
 VERSION: Final = r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]+)?([-+].*)?"
-"""A pattern that Python and JavaScript read alike."""
+"""A pattern that means the same in Python and JavaScript."""
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """(major, minor) of ``1.34``, ``v1.34.2``, ``v1.34.2-gke.100``.
+    """Return (major, minor) of ``1.34``, ``v1.34.2`` or ``v1.34.2-gke.100``.
 
     Raises:
-        ValueError: it is no version, in words for people.
+        ValueError: the text is no version.
     """
     found = re.fullmatch(VERSION, text)
     if found is None:

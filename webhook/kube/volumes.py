@@ -1,4 +1,4 @@
-"""Where a Pod keeps what it writes."""
+"""Find where a Pod keeps what it writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod, Volume
 
 _NO_FOLDERS: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
-"""Types of a hostPath in which nothing is kept."""
+"""Types of a hostPath that hold no files."""
 
 
 def writable_claim(pod: Pod) -> str:
-    """The name of a volume that is a PersistentVolumeClaim and can be written to; empty where there is none."""
+    """Return the name of a volume that is a writable PersistentVolumeClaim. Return an empty string if there is none."""
     claims = [
         volume.name
         for volume in pod.spec.volumes or ()
@@ -27,9 +27,10 @@ def writable_claim(pod: Pod) -> str:
 
 
 def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
-    """Volumes that vanish with the node, and are written to: each with its index and where it is mounted.
+    """Yield the written volumes that are lost with the node, each with its index and its mount paths.
 
-    Not those in memory, devices and sockets; not an emptyDir that an init container fills, which will do so again.
+    Volumes in memory, devices and sockets do not count, nor does an emptyDir that an init container fills: it fills it
+    again.
     """
     volumes = pod.spec.volumes or ()
     if not any(volume.hostPath is not None or volume.emptyDir is not None for volume in volumes):
@@ -46,7 +47,7 @@ def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
 
 
 def _mounts(pod: Pod) -> dict[str, list[str]]:
-    """Where containers that run see each volume, and can write."""
+    """Return the paths at which running containers mount each volume writable."""
     mounts: dict[str, list[str]] = {}
     for placed in containers(pod):
         if placed.members == "initContainers" and not placed.sidecar:
@@ -58,7 +59,7 @@ def _mounts(pod: Pod) -> dict[str, list[str]]:
 
 
 def _filled(pod: Pod) -> set[str]:
-    """The volumes that an ordinary init container sees."""
+    """Return the names of the volumes that an ordinary init container mounts."""
     return {
         mount.name
         for placed in containers(pod)

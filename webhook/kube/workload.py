@@ -1,4 +1,4 @@
-"""What a workload says around its pod template: how many Pods it makes, which are its own, who controls it."""
+"""Read the fields of a workload outside its pod template: replicas, selector, controller."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class _Spec(msgspec.Struct):
 
 
 class WorkloadFields(msgspec.Struct):
-    """The parts of a workload that are not its template. Also of a custom resource, as far as it looks like one.
+    """Hold the fields of a workload outside its template, also of a custom resource that has the same fields.
 
     Attributes:
-        metadata: the workload's own.
-        spec: what is not its template.
+        metadata: the workload's own metadata.
+        spec: the fields of its spec outside the template.
     """
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
@@ -39,27 +39,27 @@ class WorkloadFields(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """Its name; where the API server makes one up, what it begins with."""
+        """Return the workload's name, or the beginning of one that the API server generates."""
         return self.metadata.generateName.rstrip("-") or self.metadata.name
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its own labels, which its Pods do not have."""
+        """Return the workload's own labels, which its Pods do not have."""
         return self.metadata.labels or {}
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The object that manages it."""
+        """Return the owner that manages the workload, or None."""
         return next((owner for owner in self.metadata.ownerReferences or () if owner.controller), None)
 
     @property
     def indexed(self) -> bool:
-        """Is it a Job whose Pods have ranks, and work at the same time?"""
+        """Return whether this is a Job whose Pods have ranks and run at the same time."""
         return self.spec.completionMode == _INDEXED and (self.spec.parallelism or 0) > 1
 
     @property
     def match_labels(self) -> dict[str, str]:
-        """The labels by which it knows its Pods; empty where it does not say so with labels alone."""
+        """Return the labels by which the workload selects its Pods; empty if it does not select by labels alone."""
         selector = self.spec.selector
         if not isinstance(selector, dict) or selector.get("matchExpressions"):
             return {}
@@ -72,7 +72,7 @@ _decoder: Final = msgspec.json.Decoder(WorkloadFields)
 
 
 def workload_fields_of(raw: msgspec.Raw) -> WorkloadFields:
-    """What is around the templates in this object; nothing where a field has another type than in built-in kinds."""
+    """Decode the fields of a workload. Return empty ones if a field has another type than in built-in kinds."""
     if is_null(raw):
         return WorkloadFields()
     try:

@@ -1,4 +1,4 @@
-"""What every policy document has: apiVersion, kind, metadata, and the part of ``spec`` that all policy kinds share.
+"""Define what every policy document has: apiVersion, kind, metadata, and the shared part of ``spec``.
 
 The descriptions are the documentation: ``spotgate schema`` prints them for editors.
 """
@@ -40,7 +40,7 @@ from webhook.policy.terms import Enforcement
 
 
 def _date_text(value: object) -> object:
-    """Only as in the schema: pydantic also takes times, and digits for seconds since 1970."""
+    """Reject dates that are not written as in the schema: pydantic also takes times, and seconds since 1970."""
     if not isinstance(value, str) or not re.fullmatch(_DATE, value):
         raise ValueError(f"a date is written as 2027-01-31, got {shown(value)}")
     return value
@@ -69,9 +69,9 @@ def _check_name(pattern: str) -> str:
 
 Glob = Annotated[str, AfterValidator(_check_glob)]
 NameGlob = Annotated[str, AfterValidator(_check_name)]
-"""Of users and groups: in directories their names may have spaces, as ``Domain Admins``."""
+"""A glob for names of users and groups, which in directories may contain spaces: ``Domain Admins``."""
 KindGlob = Annotated[Glob, AfterValidator(check_kind)]
-"""Kinds of objects, as ``Kind.group``."""
+"""A glob for kinds of objects, written ``Kind.group``."""
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 Date = Annotated[date, BeforeValidator(_date_text)]
 KubernetesVersion = Annotated[
@@ -79,16 +79,16 @@ KubernetesVersion = Annotated[
     BeforeValidator(_parsed_version),
     WithJsonSchema({"type": "string"}),
 ]
-"""(major, minor)"""
+"""A version of Kubernetes as (major, minor)."""
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
 Flag = StrictBool
 NonEmpty = Annotated[str, Field(min_length=1)]
-SOMETHING: Final = r"\s*\S[\s\S]*"
-"""Texts that are more than white space."""
+NOT_BLANK: Final = r"\s*\S[\s\S]*"
+"""A pattern for text that is more than white space."""
 
 
 class Model(BaseModel):
-    """Strict and frozen; field names are camelCase in files."""
+    """Set the options of all models: strict and frozen, with camelCase field names in files."""
 
     # defer_build: most models are parts of others, and are built with those alone that a command validates with
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
@@ -96,14 +96,14 @@ class Model(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_written(cls, value: object) -> object:
-        """A field with nothing in it is not left out: all that was in it is commented out, or in the wrong column."""
+        """Reject an empty field: its content is commented out, or in the wrong column."""
         if value is None:
             raise ValueError("is empty; write it, or leave it out")
         return value
 
 
 def _off(value: object) -> object:
-    """YAML 1.1, which Kubernetes reads, takes a bare ``off`` for false."""
+    """Return ``off`` for false: YAML 1.1, which Kubernetes reads, takes a bare ``off`` for false."""
     return Enforcement.OFF.value if value is False else value
 
 
@@ -130,7 +130,7 @@ Level = Annotated[
         }
     ),
 ]
-"""The most that a single finding of a policy may become."""
+"""The highest outcome of one kind of finding of a policy."""
 
 
 class Metadata(Model):
@@ -229,7 +229,7 @@ class MatchSpec(Model):
 
 
 def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None:
-    """One that selects everything is as good as none."""
+    """Return the selector, or None for one that selects everything."""
     return selector if selector != LabelSelectorSpec() else None
 
 
@@ -246,7 +246,7 @@ class ExemptSpec(Model):
     object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = Field(
         default=None, description="Labels of the object, as it will be; on DELETE as it was."
     )
-    reason: Annotated[str, TextPattern(SOMETHING, "a reason", lambda _: "say why, for whoever reads the audit log")] = (
+    reason: Annotated[str, TextPattern(NOT_BLANK, "a reason", lambda _: "say why, for whoever reads the audit log")] = (
         Field(description="Why; it is in the audit log and in `explain`.")
     )
     expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")

@@ -1,4 +1,4 @@
-"""Policy files and the documents in them."""
+"""Find policy files, and hold the documents in them."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
     from webhook.policy.errors import SpecError
 
 FACTS: Final = frozenset({"CapacityProvider", "WorkloadTemplates"})
-"""Kinds that say how things are."""
+"""Kinds that hold facts instead of rules."""
 
 EXEMPTION: Final = "Exemption"
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NO_POLICIES: Final = frozenset({"kustomization.yaml", "kustomization.yml", "schema.json"})
-"""They lie beside policies: to put them into a ConfigMap, and for editors (``spotgate schema``)."""
+"""Files that lie beside policies: for a ConfigMap, and for editors (``spotgate schema``)."""
 _TESTS: Final = "tests"
 
-_OF_OURS: Final = re.compile(rf"^apiVersion:[ \t]*[\"']?{re.escape(API_VERSION)}\b", re.MULTILINE)
+_OUR_API_VERSION: Final = re.compile(rf"^apiVersion:[ \t]*[\"']?{re.escape(API_VERSION)}\b", re.MULTILINE)
 _KIND: Final = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
 
 _HEADER: Final = re.compile(r"[\"']?\s*:[^\S\n]*(?:[|>][^\n]*\n)?")
-"""Behind a key, before a text."""
+"""The text between a key and its value."""
 _BETWEEN: Final = frozenset(" \t\r\n\\\"'")
 _SPACES: Final = frozenset(("\\n", "\\r", "\\t"))
-"""What YAML and JSON may have between the characters of a text that are no space."""
+"""Escapes that YAML and JSON may have between the characters of a text."""
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
-    """A validated document, and where it stands for later errors.
+    """Hold a validated document and its place in a file, for later errors.
 
-    Where it has mistakes, all of them are problems of the set, which can't be used; it is there to find more.
+    A document with mistakes makes the whole set unusable. It is kept only to find more mistakes.
 
     Attributes:
-        kind: as it is written.
-        name: empty where it is no name.
-        spec: the model of the kind, without faulty fields; None where it can't be without them.
-        document: as it was read.
-        faulty: fields of spec that are left out of it, as they have mistakes.
+        kind: the kind as it is written.
+        name: the name; empty if it is invalid.
+        spec: the model of the kind without faulty fields; None if it is invalid without them.
+        document: the document as it was read.
+        faulty: the fields with mistakes, which ``spec`` leaves out.
     """
 
     kind: str
@@ -61,18 +61,18 @@ class PolicyDocument(msgspec.Struct, frozen=True):
 
     @property
     def is_policy(self) -> bool:
-        """Does it judge or change objects? Facts and exemptions do not."""
+        """Return whether the document judges or changes objects. Facts and exemptions do not."""
         return self.kind not in FACTS and self.kind != EXEMPTION
 
     def problem(self, path: tuple[str | int, ...], text: str, offset: int | None = None) -> Problem:
-        """A mistake at this field of the document, and this character of the text there."""
+        """Return a problem at this field of the document, and at this character of its text."""
         line, column = self.document.position(path)
         if offset is not None:
             line, column = _inside(self.document, path, offset) or (line, column)
         return Problem(self.document.file, line, column, field_path(path), text)
 
-    def is_said(self, error: SpecError) -> bool:
-        """Is it about a field that is left out as faulty, or about a text that reads one, as ``variables.x``?"""
+    def is_reported(self, error: SpecError) -> bool:
+        """Return whether the error is in a field that is already reported, or in a text that uses one."""
         text: Any = self.document.value
         for step in ("spec", *error.path):
             there = step in text if isinstance(text, dict) else isinstance(text, list) and step in range(len(text))
@@ -81,12 +81,12 @@ class PolicyDocument(msgspec.Struct, frozen=True):
         return bool(read) or not self.faulty.isdisjoint(error.path[:1])
 
     def spec_problem(self, error: SpecError) -> Problem:
-        """A mistake that compiling the spec brought up."""
+        """Return the problem for an error found while compiling the spec."""
         return self.problem(("spec", *error.path), error.problem, error.offset)
 
 
 def _inside(document: Document, path: tuple[str | int, ...], offset: int) -> tuple[int, int] | None:
-    """Line and column of a character of the text at ``path``; None where it is written in another way.
+    """Return line and column of a character of the text at ``path``. Return None if it is written in another way.
 
     However a text is quoted, folded and indented, its characters are there in their order.
     """
@@ -108,9 +108,9 @@ def _inside(document: Document, path: tuple[str | int, ...], offset: int) -> tup
 
 
 def policy_files(paths: Iterable[Path]) -> list[Path]:
-    """Every policy file below the paths, in a stable order, without hidden files, ``tests`` and what only lies there.
+    """Return every policy file below the paths in a stable order, without hidden files and ``tests`` folders.
 
-    A ConfigMap volume's ``..data`` folders are hidden too; its visible links are followed.
+    The ``..data`` folders of a ConfigMap volume are hidden too; its visible links are followed.
     """
     files: dict[Path, None] = {}
     for path in paths:
@@ -122,20 +122,20 @@ def policy_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """All files in a folder and those in it, also while they change.
+    """Yield all files in a folder and its subfolders, even while they change.
 
-    Not ``Path.rglob``: it raises where a folder goes meanwhile, as that of a volume does when the kubelet swaps it.
+    Not ``Path.rglob``: it raises if a folder disappears meanwhile, as happens in a volume that the kubelet updates.
     """
     return (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
 
 
 def _is_policy_file(file: Path, folder: Path) -> bool:
-    """A link to nothing is one: what it should lead to is missed when it is read."""
+    """Return whether a file holds policies. A broken link counts, so that reading it reports the missing file."""
     return is_read(file.relative_to(folder)) and (file.is_file() or (file.is_symlink() and not file.exists()))
 
 
 def is_read(below: Path) -> bool:
-    """Is a file of this name read as policies, where it lies in a folder of them?"""
+    """Return whether a file at this path in a policy folder is read as policies."""
     return below.suffix.lower() in SUFFIXES and below.name not in _NO_POLICIES and _is_looked_at(below)
 
 
@@ -143,12 +143,12 @@ def _is_looked_at(below: Path) -> bool:
     return not any(part.startswith(".") or part == _TESTS for part in below.parts)
 
 
-def passed_over(paths: Sequence[Path], kinds: Collection[str]) -> Iterator[Problem]:
-    """What `policy_files` leaves out below the paths although it may be meant: folders by link, policies among tests.
+def ignored_files(paths: Sequence[Path], kinds: Collection[str]) -> Iterator[Problem]:
+    """Yield warnings about files that `policy_files` ignores: folders by link, and policies among tests.
 
     Args:
-        paths: as they were given.
-        kinds: of policy documents.
+        paths: the files and folders that the user named.
+        kinds: the kinds of policy documents.
     """
     folders = [path for path in paths if path.is_dir()]
     real = [Path(os.path.realpath(folder)) for folder in folders]
@@ -167,7 +167,7 @@ def passed_over(paths: Sequence[Path], kinds: Collection[str]) -> Iterator[Probl
 
 
 def _is_below(real: Path, folders: Iterable[Path]) -> bool:
-    """Is a folder read where it is?"""
+    """Return whether a folder is read at its real path."""
     return any(real.is_relative_to(folder) and _is_looked_at(real.relative_to(folder)) for folder in folders)
 
 
@@ -177,14 +177,14 @@ def _not_followed(link: Path) -> Problem:
 
 
 def _among_tests(file: Path, kinds: Collection[str]) -> Iterator[Problem]:
-    """Policy documents, by how they look: of most files here nobody else needs to know what they hold."""
+    """Yield warnings about policy documents in a folder of tests, recognised without parsing the file."""
     try:
         source = file.read_text("utf-8", errors="replace") if file.is_file() else ""
     except OSError:
         return
     for kind in (each for each in _KIND.finditer(source) if each[1] in kinds):
         before, after = source[: kind.start()], source[kind.end() :]
-        if _OF_OURS.search(before.rpartition("\n---")[2] + after.partition("\n---")[0]):
+        if _OUR_API_VERSION.search(before.rpartition("\n---")[2] + after.partition("\n---")[0]):
             line = before.count("\n") + 1
             text = "is not loaded: what is in a folder named tests is for tests; move it, if it is meant"
             yield Problem(printable(str(file)), line, 1, "kind", f"warning: this {kind[1]} {text}")

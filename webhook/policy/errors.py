@@ -1,4 +1,4 @@
-"""Everything that is wrong with a set of policy files, reported together."""
+"""Define the errors of policy files, which are reported together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """One mistake.
+    """Describe one mistake in a policy file.
 
     Attributes:
         file: the policy file.
-        line: 1-based; 0 where there is no line (an unreadable folder).
+        line: 1-based; 0 if there is no line (an unreadable folder).
         column: 1-based.
-        field: where in the document, e.g. ``spec.match.namespaces.include[0]``; may be empty.
+        field: the field path, e.g. ``spec.match.namespaces.include[0]``; may be empty.
         text: what is wrong, and what would be right.
     """
 
@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class PolicyErrors(Exception):  # noqa: N818 - it is several
-    """The policy files can't be used. ``str()`` has a line for each problem, ordered by file and line."""
+    """Report that the policy files can't be used, with a line for each problem, ordered by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
@@ -46,12 +46,12 @@ class PolicyErrors(Exception):  # noqa: N818 - it is several
 
 
 class SpecError(ValueError):
-    """A spec that is well-formed but can't be compiled.
+    """Report a spec that is well-formed but can't be compiled.
 
     Attributes:
-        path: where below ``spec``.
+        path: the field below ``spec``.
         problem: what is wrong, and what would be right.
-        offset: where in the text that is there, in characters; None: all of it.
+        offset: the wrong character of the field's text; None for the whole field.
     """
 
     def __init__(self, path: tuple[str | int, ...], problem: str, offset: int | None = None) -> None:
@@ -62,7 +62,7 @@ class SpecError(ValueError):
 
 
 class SpecErrors(ValueError):  # noqa: N818 - it is several
-    """Several at once."""
+    """Report several `SpecError` at once."""
 
     def __init__(self, errors: Iterable[SpecError]) -> None:
         self.errors = tuple(errors)
@@ -79,18 +79,18 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def shown(value: Any) -> str:  # noqa: ANN401 - JSON
-    """A wrong value as people write it; a text in quotes."""
+    """Return a wrong value as people write it, text in quotes."""
     written = isinstance(value, str | int | float) and not isinstance(value, bool)
     return repr(value) if written else described(value)
 
 
 def printable(file: str) -> str:
-    """The name of a file, with what in it is not UTF-8 escaped."""
+    """Return the name of a file, with bytes that are not UTF-8 escaped."""
     return file.encode(errors="backslashreplace").decode()
 
 
 def unreadable(file: str, error: OSError) -> Problem:
-    """What is said of a file that the system does not let us read."""
+    """Return the problem of a file that can't be read."""
     path = Path(file)
     if isinstance(error, FileNotFoundError) and path.is_symlink():
         text = f"can't be read: it is a link to {path.readlink()}, which is not there; mend the link or remove it"

@@ -1,4 +1,4 @@
-"""Fields that Kubernetes itself has, held to what its API server accepts: what it refuses could never match.
+"""Define fields that Kubernetes has too, with its own validation: what the API server rejects could never match.
 
 Source: the validation of admissionregistration.k8s.io/v1 and of label selectors in Kubernetes 1.36.
 """
@@ -74,7 +74,7 @@ def _check_stars(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_resources(resources: tuple[str, ...]) -> tuple[str, ...]:
-    """As the API server has it, for the webhook configuration is made of them."""
+    """Reject a resource that another one includes, as the API server does: webhook configurations are made of them."""
     for resource in resources:
         for other in resources:
             if other != resource and _is_named_by(resource, other):
@@ -90,7 +90,7 @@ def _is_named_by(resource: str, wide: str) -> bool:
 
 
 def check_kind(pattern: str) -> str:
-    """A glob of kinds of objects, as ``Kind.group``."""
+    """Return a valid glob for kinds, written ``Kind.group``. Raise ValueError if it could match nothing."""
     kind, _, group = pattern.partition(".")
     is_plural = re.match(r"[a-z0-9-]+\.", pattern) is not None
     is_unknown = not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None
@@ -112,7 +112,7 @@ def _no_kind(pattern: str) -> str:
 
 
 def _meant(kind: str, group: str) -> str:
-    """Which built-in kind that may be: written in lower case, as a plural, in another group, or with a typing error."""
+    """Suggest the built-in kind that may be meant: by letter case, plural, group or a typing error."""
     known = [each for of in dict.fromkeys((group, "apps", "batch", "")) for each in built_in_resources(of)]
     names = {f"{each.kind}.{each.group}".rstrip("."): each for each in known}
     for name, each in names.items():
@@ -143,7 +143,7 @@ ApiGroup = Annotated[
     str,
     TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name as apps", _no_group_of_kind),
 ]
-"""That of one kind, without its version."""
+"""The API group of a kind, without its version."""
 KindName = Annotated[
     str, TextPattern("[A-Z][A-Za-z0-9]*", "a singular with its capitals, as Deployment", _no_kind_name)
 ]

@@ -1,4 +1,4 @@
-"""Policy files into validated documents: every mistake in every file, with file, line, field and a suggestion."""
+"""Load and validate policy files, and report every mistake with file, line, field and a suggestion."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 _LONGEST: Final = 300
-"""Characters of a mistake's text: what is quoted in it may be long."""
+"""Characters of a mistake's text, which may quote a long value."""
 
 _BOOLEANS: Final = frozenset({"true", "false"})
-"""What the keys ``y``, ``on``, ``n`` and others become, as kubectl reads YAML."""
+"""Values that unquoted keys such as ``y``, ``on`` and ``n`` become in YAML 1.1, which kubectl reads."""
 _WORD: Final = re.compile(r"\w+")
 
-_OF_OTHERS: Final = {
+_FOREIGN_FIELDS: Final = {
     "matchConstraints": "match",
     "validationActions": "enforcement",
     "validationFailureAction": "enforcement",
     "enforcementAction": "enforcement",
     "until": "expires",
 }
-"""What fields of ValidatingAdmissionPolicies, Kyverno and Gatekeeper are called here, and what people write."""
+"""Our names for fields of ValidatingAdmissionPolicies, Kyverno and Gatekeeper, and for other likely words."""
 
 _TESTS: Final = frozenset({"PolicyTest"})
-"""Kinds that may lie beside policies and are none."""
+"""Kinds that may lie beside policies but are no policies."""
 
 
 def load_documents(
     files: Sequence[Path], kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
 ) -> list[PolicyDocument]:
-    """Read and validate the files; what is wrong goes to ``problems``.
+    """Read and validate the files. Mistakes are added to ``problems``.
 
     Args:
-        files: as `policy_files` gives them.
-        kinds: the model of ``spec`` for each kind there is.
-        problems: where mistakes are added.
+        files: the files from `policy_files`.
+        kinds: the model of ``spec`` by kind.
+        problems: the list to which mistakes are added.
     """
     loaded: list[PolicyDocument] = []
     for file in files:
@@ -75,7 +75,7 @@ def load_documents(
 def validate_document(
     document: Document, kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
 ) -> PolicyDocument | None:
-    """The document as far as it can be used; None where it is no document of these kinds."""
+    """Return the document as far as it is valid. Return None if it is of none of these kinds."""
     value = document.value
 
     def problem(path: tuple[str | int, ...], text: str) -> None:
@@ -88,7 +88,7 @@ def validate_document(
     kind = value.get("kind")
     if value.get("apiVersion") != API_VERSION:
         got = f"expected {API_VERSION}, got {shown(value.get('apiVersion'))}"
-        problem(("apiVersion",), f"{got}{_stranger_hint(value, kinds)}")
+        problem(("apiVersion",), f"{got}{_state_file_hint(value, kinds)}")
         return None
     if kind in _TESTS and kind not in kinds:
         return None
@@ -118,7 +118,7 @@ def validate_document(
 
 
 def _keys(value: object, path: FieldPath) -> Iterator[FieldPath]:
-    """Where all keys are."""
+    """Yield the path of every key."""
     for step, member in (
         value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
     ):
@@ -128,13 +128,13 @@ def _keys(value: object, path: FieldPath) -> Iterator[FieldPath]:
 
 
 def _unquoted(document: Document, path: FieldPath) -> str:
-    """A key as it is written; one in quotes as it is read."""
+    """Return a key as it is written in the file; a quoted one as it is parsed."""
     line, column = document.position(path)
     found = _WORD.match(document.source.split("\n")[line - document.line], column - 1)
     return found[0] if found is not None else str(path[-1])
 
 
-def _stranger_hint(value: Mapping[str, Any], kinds: Mapping[str, type[BaseModel]]) -> str:
+def _state_file_hint(value: Mapping[str, Any], kinds: Mapping[str, type[BaseModel]]) -> str:
     if "apiVersion" not in value or str(value.get("kind")) in {*kinds, *_TESTS}:
         return ""
     return "; only policy files belong in a policy folder: state and golden files of tests go into its folder `tests`"
@@ -143,13 +143,13 @@ def _stranger_hint(value: Mapping[str, Any], kinds: Mapping[str, type[BaseModel]
 def validate_model(
     model: type[M], value: object, prefix: tuple[str, ...], problem: Callable[[FieldPath, str], None]
 ) -> M | None:
-    """The model of what is written, without its faulty fields; None where it can't be without them.
+    """Return the validated model without its faulty fields. Return None if it is invalid without them.
 
     Args:
-        model: what it should be.
-        value: what is written.
-        prefix: where that is in its document.
-        problem: is told the path and text of each mistake.
+        model: the model to validate with.
+        value: the parsed value.
+        prefix: its path in the document.
+        problem: called with the path and text of each mistake.
     """
     try:
         return model.model_validate(value)
@@ -157,7 +157,7 @@ def validate_model(
         mistakes = error.errors(include_url=False)
     for item in mistakes:
         if item["type"] == "too_short" and item["input"]:
-            continue  # It has items, and what is wrong with each is said.
+            continue  # The list has items, and the mistakes in them are reported.
         path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
         problem(path, _text(item, model)[:_LONGEST])
     if not isinstance(value, dict):
@@ -197,12 +197,12 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
 
 
 def _meant(name: str, fields: Sequence[str]) -> str:
-    """What is to be written instead of a field that is not there."""
+    """Suggest what to write instead of an unknown field."""
     if name == "namespace" and "annotations" in fields:
         return "; a policy document is in no namespace; those that it is about are named under `spec`"
     if "matchLabels" in fields and not did_you_mean(name, fields):
         return f"; write `matchLabels: {{{name}: ...}}`"
-    other = _OF_OTHERS.get(name)
+    other = _FOREIGN_FIELDS.get(name)
     return f", did you mean `{other}`?" if other in fields else did_you_mean(name, fields)
 
 
@@ -211,7 +211,7 @@ def _words(expected: str) -> list[str]:
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """The fields that the model at this path has."""
+    """Return the names of the fields of the model at this path."""
     current: type[BaseModel] | None = model
     for part in path:
         if current is None:

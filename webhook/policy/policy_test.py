@@ -1,4 +1,4 @@
-"""``kind: PolicyTest``: what policies say of an object in some surroundings, case by case."""
+"""Define ``kind: PolicyTest``: requests, and the outcomes that policies should give them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class KubernetesObject(_Open):
     metadata: ObjectMetadata | None = Field(default=None, description="As in a manifest.")
 
     def written(self) -> dict[str, Any]:
-        """The object as it is written."""
+        """Return the object as it is written."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
@@ -117,7 +117,7 @@ class ExpectSpec(Model):
 
 
 class SharedCaseSpec(Model):
-    """What a case may say for itself, and the document for all its cases."""
+    """Define the fields that a case may set, and the document for all its cases."""
 
     policies: tuple[NonEmpty, ...] | None = Field(
         default=None,
@@ -171,6 +171,6 @@ class PolicyTestSpec(SharedCaseSpec):
         return self
 
     def filled(self, case: CaseSpec) -> CaseSpec:
-        """The case, with what the document says where it says nothing itself; objects are left as they are."""
+        """Return the case with the document's fields where it sets none itself. Objects are not merged."""
         shared = (self.model_fields_set & SharedCaseSpec.model_fields.keys()) - case.model_fields_set - {"object"}
         return case.model_copy(update={name: getattr(self, name) for name in shared})

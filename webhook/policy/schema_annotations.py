@@ -1,4 +1,4 @@
-"""What a model says to editors and to the reference beside its types."""
+"""Annotate models with what JSON Schema shows to editors and in the reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnumDescriptions:
-    """Annotates an enumeration: ``Annotated[Literal["a", "b"], EnumDescriptions({"a": "...", "b": "..."})]``.
+    """Describe the words of an enumeration: ``Annotated[Literal["a", "b"], EnumDescriptions({"a": "...", ...})]``.
 
     Editors show ``enumDescriptions`` beside the words that they offer.
     """
@@ -34,12 +34,12 @@ class EnumDescriptions:
 
 @dataclass(frozen=True, slots=True)
 class TextPattern:
-    """Annotates a text that must match a pattern, which people are told in words: ``TextPattern("[a-z]+", "letters")``.
+    """Require a text to match a pattern, described in words: ``TextPattern("[a-z]+", "letters")``.
 
     Attributes:
-        pattern: what the whole text matches.
-        words: what that is: "expected <words>".
-        problem: what the loader says of a text that does not match, if it knows better.
+        pattern: the pattern that the whole text must match.
+        words: the pattern in words: "expected <words>".
+        problem: returns a better error message for a text that does not match, if given.
     """
 
     pattern: str
@@ -50,7 +50,7 @@ class TextPattern:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """``patternErrorMessage`` is what VS Code and the YAML language server show."""
+        """Add the pattern, and the ``patternErrorMessage`` that VS Code and the YAML language server show."""
         schema = handler(core_schema)
         return {**schema, "pattern": f"^(?:{self.pattern})$", "patternErrorMessage": f"expected {self.words}"}
 

@@ -1,4 +1,4 @@
-"""Words of policy files that more than their models need."""
+"""Define words of policy files that are used beyond their models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 API_VERSION: Final = "spotgate.dev/v1"
 
 BREAK_GLASS: Final = "spotgate.dev/break-glass"
-"""The annotation by which those whom a policy's ``breakGlass`` names override a denial; its value is the reason."""
+"""The annotation by which the groups in a policy's ``breakGlass`` override a denial; its value is the reason."""
 
 
 class Enforcement(StrEnum):

@@ -1,4 +1,4 @@
-"""What the WorkloadTemplates documents say together: of a kind that several name, all that any of them says."""
+"""Merge the WorkloadTemplates documents into the kinds of workload they describe."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
 
 
 def workloads_in(documents: Iterable[PolicyDocument], problems: list[Problem]) -> tuple[Workload, ...]:
-    """The kinds of workload in all documents.
+    """Return the kinds of workload in all documents. A kind in several documents gets the templates of all.
 
     Args:
-        documents: of any kind; the shipped ones first.
-        problems: where contradictions between them are added.
+        documents: documents of any kind, the shipped ones first.
+        problems: the list to which contradictions are added.
     """
     found: dict[tuple[str, str], Workload] = {}
     for document in documents:
@@ -40,7 +40,7 @@ def workloads_in(documents: Iterable[PolicyDocument], problems: list[Problem]) -
 
 
 def _contradicting(workload: Workload, others: Iterable[Workload]) -> tuple[str, str] | None:
-    """Another kind of this resource, or another resource of this kind: the field that is wrong, and why."""
+    """Return the field, and the reason, where an entry contradicts another on a kind and its resource."""
     for other in others:
         if other.group != workload.group or (other.kind == workload.kind) == (other.resource == workload.resource):
             continue

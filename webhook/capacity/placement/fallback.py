@@ -85,8 +85,6 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
         A pool that is both spot and on-demand is its own fallback. A pool whose capacity type can't be read may be
         spot, and needs one.
-
-        What can't be read is judged on the safe side: a pool of which nobody can tell may well be spot.
         """
         if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT:
             return None
@@ -177,8 +175,6 @@ class Fallbacks(msgspec.Struct, frozen=True):
         """Return the spot pools with a worse fallback after a request than before it, sorted by name.
 
         A demand that is new with the request counts as covered before.
-
-        A demand that was not there before counts as covered before.
         """
         earlier = {demand: pool for pool in before if (demand := self.demand_of(pool)) is not None}
         covered_before, covered_after = self._covers(before), self._covers(after)

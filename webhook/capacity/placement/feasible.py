@@ -90,8 +90,6 @@ def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, 
 
     If other pools are seen, these nodes are not assumed to have the labels of those pools: a Pod that demands such a
     label means those pools.
-
-    Beside pools that are seen they are not taken to have the labels of those: where a Pod demands one, it means them.
     """
     given = supply.given if beside_pools else frozenset()
     return [
@@ -158,8 +156,6 @@ def _named(
     """Return the nodes with GPUs that a Pod without GPU requests names: by annotation, in its selector, or by a label.
 
     A label that pools give their nodes names them only if no node that fits has it, as it may be on all spot pools.
-
-    A label that pools give their nodes names them only if it is on none that fits: it may well be on all spot pools.
     """
     if named is not None:
         return unsuited

@@ -33,13 +33,6 @@ def select(
     spot label, as its on-demand nodes have all its other labels. Return an empty tuple if nothing tells the chosen
     nodes apart.
 
-    Those of one item must all hold, and one of the items. There are several only where nodes of several providers have
-    no label in common: one for each provider.
-
-    The first of these that does: the provider's spot label; a label named in the policy; a label that all of their
-    pools give their nodes and no other pool gives; the pool-name label. A pool of both capacities also needs the spot
-    label, as its on-demand nodes have all its other labels. Empty: nothing tells the chosen ones apart.
-
     Args:
         chosen: the nodes to select, at least one.
         supply: the capacity of the cluster.

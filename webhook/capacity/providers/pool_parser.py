@@ -271,8 +271,6 @@ class PoolParser(QueryResults):
         """Return the cluster of the pool as `cluster_of` does; empty strings for this one, or if the pool does not say.
 
         A pool whose cluster can't be read is in a cluster of its own: it has no fallback, and is none.
-
-        Where that can't be read it is in a cluster of its own: it is nobody's fallback, and has none.
         """
         query = self._reader.cluster
         if query is None:

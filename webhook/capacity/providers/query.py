@@ -51,8 +51,6 @@ class Query:
 
     Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart.
 
-    It has no result where it finds nothing, and where it fails on what it finds: `answer` tells them apart.
-
     Attributes:
         text: the expression as it is written.
         field: the first field that it reads, for people; the whole text if it names none.
@@ -127,8 +125,6 @@ def _at(value: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa: ANN401
 
 def _parents(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the paths that must be maps for the expression to find something, the shortest first.
-
-    What looks like a field path in a literal (``'t3.medium'``) names nothing in an object, and does no harm.
 
     What looks like a field path in a literal (``'t3.medium'``) names nothing in an object, and does no harm.
     """

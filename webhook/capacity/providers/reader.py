@@ -31,9 +31,6 @@ class PoolReader(PoolFields, frozen=True, kw_only=True):
 
         Return None if the provider's document does not say plainly enough how such a pool is written, or if
         ``instance_type`` names several types.
-
-        None where the provider's document does not say plainly enough how such a pool is written, or ``instance_type``
-        is that of a pool with several.
         """
         sized: list[tuple[Query | None, object]] = [(self.desired, maximum)]
         if self.autoscaling is not None and self.maximum is not None:

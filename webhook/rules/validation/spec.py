@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from webhook.policy.common import SOMETHING, Model, PolicySpec
+from webhook.policy.common import NOT_BLANK, Model, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 
 _RESERVED: Final = frozenset(
@@ -27,7 +27,7 @@ def _is_no_keyword(name: str) -> str:
     return name
 
 
-ExpressionText = Annotated[str, TextPattern(SOMETHING, "a CEL expression", lambda _: "the expression is empty")]
+ExpressionText = Annotated[str, TextPattern(NOT_BLANK, "a CEL expression", lambda _: "the expression is empty")]
 Line = Annotated[
     str, TextPattern(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")
 ]
