@@ -13,8 +13,7 @@ from webhook.break_glass import why_void
 from webhook.decision import Decision, Outcome
 from webhook.globs import Globs
 from webhook.policy.common import MatchSpec
-from webhook.policy.match import Matcher
-from webhook.rules.protocol import ResourceRule
+from webhook.policy.match import Matcher, ResourceRule
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SRE = Globs(("sre",))

@@ -20,14 +20,14 @@ from webhook.index import Index, Policy
 from webhook.kube.pod import OwnerReference, Toleration
 from webhook.kube.templates import TemplatePath, Workload
 from webhook.policy.common import ExemptSpec, MatchSpec
-from webhook.policy.match import Exemption, Matcher
+from webhook.policy.match import PODS_CREATE, Exemption, Matcher, ResourceRule
 from webhook.review import Request, decode_review
-from webhook.rules.protocol import PODS_CREATE, ResourceRule, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.kube.edit import PodEditor
+    from webhook.rules.protocol import Subject
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 WRONG = Violation(id="unwanted", reason="it is wrong", field="spec.x", fix="make it right")

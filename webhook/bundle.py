@@ -30,10 +30,10 @@ from webhook.policy.common import ExemptionSpec
 from webhook.policy.document import EXEMPTION, FACTS, ignored_files, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import load_documents
-from webhook.policy.match import Exemption, Matcher
+from webhook.policy.match import Exemption, Matcher, ResourceRule
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import workloads_in
-from webhook.rules.protocol import Facts, HasNeeds, Mutator, PolicyKind, ResourceRule, Validator
+from webhook.rules.protocol import Facts, HasNeeds, Mutator, PolicyKind, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -15,9 +15,9 @@ from webhook.context import Phase
 from webhook.globs import Globs
 from webhook.kube.affinity import Tristate
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
-from webhook.policy.match import is_namespace, namespace_of, served_versions
+from webhook.policy.match import RequestAttributes, is_namespace, namespace_of
 from webhook.review import OPERATIONS
-from webhook.rules.protocol import NO_NEEDS, Mutator, RequestAttributes, Validator
+from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Outcome
     from webhook.kube.templates import Workload
-    from webhook.policy.match import Exemption, Matcher
+    from webhook.policy.match import Exemption, Matcher, ResourceRule
     from webhook.review import Request
-    from webhook.rules.protocol import ResourceRule
 
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
 """Never touched, whatever a policy says: a webhook that stops these stops the recovery of the cluster."""
@@ -148,21 +147,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             return why_not
         for number, rule in enumerate(self.exclude):
             for each, of_each in dict.fromkeys((asked, (kind, attributes))):
-                if _takes_out(rule, each, of_each):
+                if rule.takes_out(each, of_each):
                     return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
         return ""
-
-
-def _takes_out(rule: ResourceRule, kind: tuple[str, str, str], asked: RequestAttributes) -> bool:
-    """Return whether an entry of ``excludeResourceRules`` names the request, in any version of the resource.
-
-    The API server with ``matchPolicy: Equivalent`` also treats all versions of a resource as the same.
-    """
-    if not rule.names(*kind):
-        return False
-    if asked.version not in rule.api_versions and (served := served_versions(rule.api_versions, *kind[1:])):
-        asked = asked._replace(version=served[0])
-    return not rule.mismatch(asked)
 
 
 _POD: Final = ("CREATE", "", "pods")

@@ -11,9 +11,8 @@ from tests.test_engine import DEPLOYMENT, POD, Says, index, mutate, policy, requ
 from webhook.bundle import load_bundle
 from webhook.policy.common import MatchSpec
 from webhook.policy.errors import PolicyErrors
-from webhook.policy.match import Matcher, resource_matches
+from webhook.policy.match import PODS_CREATE, Matcher, ResourceRule, resource_matches
 from webhook.review import GroupVersionResource
-from webhook.rules.protocol import PODS_CREATE, ResourceRule
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,9 +18,10 @@ from webhook.decision import Outcome, RecordedTrace, Violation
 from webhook.kube.containers import hook_sleeps
 from webhook.kube.pod import decode_pod
 from webhook.policy.errors import SpecError
+from webhook.policy.match import PODS_CREATE
 from webhook.review import GroupVersionResource
 from webhook.rules.graceful_termination.rule import KIND, GracefulTermination
-from webhook.rules.protocol import PODS_CREATE, Facts, Mutator, Validator
+from webhook.rules.protocol import Facts, Mutator, Validator
 from webhook.rules.spot_placement import rule as spot_placement
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from tests.rules.placement import (
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.policy.errors import SpecError
-from webhook.rules.protocol import PODS_CREATE, Facts, Mutator, Validator
+from webhook.policy.match import PODS_CREATE
+from webhook.rules.protocol import Facts, Mutator, Validator
 from webhook.rules.spot_placement.rule import KIND
 
 

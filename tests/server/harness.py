@@ -30,8 +30,7 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.policy.common import MatchSpec
-from webhook.policy.match import Matcher
-from webhook.rules.protocol import ResourceRule
+from webhook.policy.match import Matcher, ResourceRule
 from webhook.server.lifecycle import Replica, Stop
 from webhook.server.limits import Limits
 from webhook.server.log import configure_logging

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
 
 from webhook.globs import Globs
 from webhook.kube.resources import resource_named, versions_of
@@ -225,3 +227,68 @@ def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]
     resource = path.partition("/")[0]
     known = versions_of(group, resource) if resource_named(group, resource) is not None else None
     return [each for each in versions if not known or each in {"*", *known}]
+
+
+class RequestAttributes(NamedTuple):
+    """The attributes of a request that rules may restrict besides operation, group and resource."""
+
+    version: str
+    name: str
+    in_namespace: bool
+
+    @classmethod
+    def of(cls, request: Request) -> RequestAttributes:
+        """Return the attributes of a request. A Namespace is cluster-scoped although its request names a namespace."""
+        in_namespace = bool(request.namespace) and not is_namespace(request)
+        return cls(request.resource.version, request.name, in_namespace)
+
+
+class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
+
+    api_groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    operations: tuple[str, ...]
+    api_versions: tuple[str, ...] = ("*",)
+    resource_names: tuple[str, ...] = ()
+    scope: str = "*"
+
+    def names(self, operation: str, group: str, path: str) -> bool:
+        """Return whether the rule names requests of this kind; `mismatch` compares the other attributes."""
+        return (operation in self.operations or "*" in self.operations) and is_named(self, group, path)
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the rule names only some requests of a kind."""
+        return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
+
+    def mismatch(self, asked: RequestAttributes) -> str:
+        """Return the part of the rule that does not match the request, or an empty string if all parts do."""
+        if "*" not in self.api_versions and asked.version not in self.api_versions:
+            return f"apiVersions does not name {asked.version}"
+        if self.resource_names and asked.name not in self.resource_names:
+            return f"resourceNames does not name {asked.name}" if asked.name else "resourceNames: it has no name yet"
+        if self.scope == "Cluster" and asked.in_namespace:
+            return "scope is Cluster, and it is in a namespace"
+        if self.scope == "Namespaced" and not asked.in_namespace:
+            return "scope is Namespaced, and it is cluster-scoped"
+        return ""
+
+    def takes_out(self, kind: tuple[str, str, str], request: RequestAttributes) -> bool:
+        """Return whether the rule excludes the request as an entry of ``excludeResourceRules``.
+
+        It excludes the request in every version that serves a version of the rule, as the API server does with
+        ``matchPolicy: Equivalent``.
+
+        Args:
+            kind: operation, API group, and resource with subresource.
+            request: the other attributes of the request.
+        """
+        if not self.names(*kind):
+            return False
+        if request.version not in self.api_versions and (served := served_versions(self.api_versions, *kind[1:])):
+            request = request._replace(version=served[0])
+        return not self.mismatch(request)
+
+
+PODS_CREATE: Final = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE",))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
-from webhook.policy.match import is_named, is_namespace
+from webhook.policy.match import ResourceRule, is_named
 from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
@@ -161,52 +161,6 @@ class Facts(msgspec.Struct, frozen=True):
             raise SpecError(("provider",), f"there is no CapacityProvider `{name}`{hint}; there are: {known}")
 
 
-class RequestAttributes(NamedTuple):
-    """The attributes of a request that rules may restrict besides operation, group and resource."""
-
-    version: str
-    name: str
-    in_namespace: bool
-
-    @classmethod
-    def of(cls, request: Request) -> RequestAttributes:
-        """Return the attributes of a request. A Namespace is cluster-scoped although its request names a namespace."""
-        in_namespace = bool(request.namespace) and not is_namespace(request)
-        return cls(request.resource.version, request.name, in_namespace)
-
-
-class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
-
-    api_groups: tuple[str, ...]
-    resources: tuple[str, ...]
-    operations: tuple[str, ...]
-    api_versions: tuple[str, ...] = ("*",)
-    resource_names: tuple[str, ...] = ()
-    scope: str = "*"
-
-    def names(self, operation: str, group: str, path: str) -> bool:
-        """Return whether the rule names requests of this kind; `mismatch` compares the other attributes."""
-        return (operation in self.operations or "*" in self.operations) and is_named(self, group, path)
-
-    @property
-    def restricted(self) -> bool:
-        """Whether the rule names only some requests of a kind."""
-        return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
-
-    def mismatch(self, asked: RequestAttributes) -> str:
-        """Return the part of the rule that does not match the request, or an empty string if all parts do."""
-        if "*" not in self.api_versions and asked.version not in self.api_versions:
-            return f"apiVersions does not name {asked.version}"
-        if self.resource_names and asked.name not in self.resource_names:
-            return f"resourceNames does not name {asked.name}" if asked.name else "resourceNames: it has no name yet"
-        if self.scope == "Cluster" and asked.in_namespace:
-            return "scope is Cluster, and it is in a namespace"
-        if self.scope == "Namespaced" and not asked.in_namespace:
-            return "scope is Namespaced, and it is cluster-scoped"
-        return ""
-
-
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
     """Raise SpecErrors if ``match`` names a resource that the policy kind does not judge.
 
@@ -239,9 +193,6 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
             mistakes.append(SpecError(("match", "resourceRules", number, "resources", place), text))
     if mistakes:
         raise SpecErrors(mistakes)
-
-
-PODS_CREATE: Final = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE",))
 
 
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):

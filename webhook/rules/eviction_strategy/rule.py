@@ -31,10 +31,11 @@ from webhook.globs import Globs
 from webhook.kube.affinity import terms_of
 from webhook.kube.volumes import writable_claim
 from webhook.policy.errors import SpecError
+from webhook.policy.match import ResourceRule
 from webhook.rules.concern import EVERYTHING, Concern, Keys
 from webhook.rules.eviction_strategy import findings
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
-from webhook.rules.protocol import PolicyKind, ResourceRule, levels_of
+from webhook.rules.protocol import PolicyKind, levels_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

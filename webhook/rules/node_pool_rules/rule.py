@@ -32,13 +32,13 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.providers.query import Query
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import is_named
+from webhook.policy.match import ResourceRule, is_named
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules.checks import Check, FieldRule, MessageTemplate, ResourceChecks
 from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, Diversity, Karpenter
 from webhook.rules.node_pool_rules.pools import PoolChecks
 from webhook.rules.node_pool_rules.spec import NodePoolRulesSpec
-from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
+from webhook.rules.protocol import PolicyKind, expect_judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

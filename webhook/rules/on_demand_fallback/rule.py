@@ -38,6 +38,7 @@ from webhook.capacity.providers.sizes import sizes_in, with_size, without_size
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
+from webhook.policy.match import ResourceRule
 from webhook.rules.on_demand_fallback.findings import (
     OWNERS,
     FallbackFindings,
@@ -46,7 +47,7 @@ from webhook.rules.on_demand_fallback.findings import (
     unreadable_capacity,
 )
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
-from webhook.rules.protocol import PolicyKind, ResourceRule, expect_judged
+from webhook.rules.protocol import PolicyKind, expect_judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

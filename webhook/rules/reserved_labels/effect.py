@@ -11,7 +11,7 @@ from webhook.rules.reserved_labels.own import PODS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from webhook.rules.protocol import ResourceRule
+    from webhook.policy.match import ResourceRule
     from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 

@@ -37,10 +37,10 @@ from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.kube.pod import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.policy.match import is_namespace
+from webhook.policy.match import ResourceRule, is_namespace
 from webhook.review import GroupVersionKind, MalformedObjectError
 from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import PolicyKind, ResourceRule
+from webhook.rules.protocol import PolicyKind
 from webhook.rules.reserved_labels.effect import allowed_keys
 from webhook.rules.reserved_labels.namespaces import claims, namespace_concern
 from webhook.rules.reserved_labels.own import PODS, PREFIX, mapping, own_keys_of_object, own_keys_of_pod

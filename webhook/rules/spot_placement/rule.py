@@ -41,9 +41,10 @@ from webhook.capacity.providers.provider import Label
 from webhook.cluster.protocol import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.tolerations import any_covers
+from webhook.policy.match import PODS_CREATE
 from webhook.review import NODES
 from webhook.rules.concern import Concern
-from webhook.rules.protocol import PODS_CREATE, PolicyKind
+from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
 from webhook.rules.spot_placement.no_pool import no_pool_fits

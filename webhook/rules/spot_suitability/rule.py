@@ -37,8 +37,9 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.volumes import on_the_node, writable_claim
 from webhook.kube.workload import WorkloadFields
+from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
-from webhook.rules.protocol import PODS_CREATE, PolicyKind, levels_of
+from webhook.rules.protocol import PolicyKind, levels_of
 from webhook.rules.spot_suitability import findings
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
 from webhook.rules.targeting_concern import targeting_concern

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from webhook.cel import Expression, Language, Values
     from webhook.context import Context
-    from webhook.rules.protocol import Facts, ResourceRule, Subject
+    from webhook.policy.match import ResourceRule
+    from webhook.rules.protocol import Facts, Subject
 
 _MESSAGE_AT_MOST: Final = 5 * 1024
 """Bytes of what a messageExpression gives, as in Kubernetes."""

@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.caching import identity_cache
 from webhook.cel import HAS_NUL, NOT_KNOWN
-from webhook.rules.protocol import RequestAttributes
+from webhook.policy.match import RequestAttributes
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool

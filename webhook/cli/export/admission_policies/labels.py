@@ -12,7 +12,7 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.export.admission_policies.matching import JSON, Part, as_rule, exemption, merged
 from webhook.cli.export.cel import Fields, literal, names, quoted, segments, selects
 from webhook.globs import Globs
-from webhook.rules.protocol import ResourceRule
+from webhook.policy.match import ResourceRule
 from webhook.rules.reserved_labels.own import PODS
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from webhook.policy.common import ExemptSpec, LabelSelectorSpec
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-    from webhook.rules.protocol import ResourceRule
+    from webhook.policy.match import ResourceRule
 
 JSON = dict[str, Any]
 

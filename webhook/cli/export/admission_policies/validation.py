@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.cel.text import Text, substituted, without_strings
 from webhook.cli.export.admission_policies.matching import JSON, OWN, Part, as_rule
 from webhook.cli.export.cel import literal
-from webhook.rules.protocol import ResourceRule
+from webhook.policy.match import ResourceRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
