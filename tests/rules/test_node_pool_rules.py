@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -341,6 +342,32 @@ def test_no_pool_breaks_a_rule(new: Any, old: Any, resource: tuple[str, str]) ->
         assert each.fix
         assert "\n" not in each.reason
         assert len(each.reason) < 300
+
+
+ODD = [
+    None,
+    True,
+    5,
+    "spot",
+    "system",
+    [5, {"args": [5], "image": 5, "spec": {"mode": 5, "scaleSetPriority": "spot"}}],
+    {"a": 5},
+]
+
+
+@pytest.mark.parametrize("policy", ["node-pool-rules", "karpenter-controller"])
+def test_no_type_makes_a_shipped_check_fail(policy: str) -> None:
+    for resource, check in ((each, check) for each in shipped(policy).checks.values() for check in each.checks):
+        for values in itertools.product(ODD, repeat=len(check.fields)):
+            thing: JSON = {}
+            for field, value in zip(check.fields, values, strict=True):
+                *parents, last = field.text.split(".")
+                place = thing
+                for parent in parents:
+                    place = place.setdefault(parent, {})
+                place[last] = value
+            found = {each.id for each in resource.judge(thing, None, RecordedTrace())}
+            assert "check-failed" not in found, (check.part, thing)
 
 
 @given(value=odd_pools(), resource=st.sampled_from([CKS, KARPENTER]))

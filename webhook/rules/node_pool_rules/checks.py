@@ -206,10 +206,13 @@ class ResourceChecks(msgspec.Struct, frozen=True):
                 yield violation
         for check in self.checks:
             found = check.judge(value, old)
+            if found is None:
+                continue
             # What is wrong with a field is said once, and not by each check that fails on it.
-            if found is not None and not (found.unknown and found.field in wrong):
-                wrong.add(found.field)
-                yield found
+            if found.unknown and not wrong.isdisjoint({found.field, *(field.text for field in check.fields)}):
+                continue
+            wrong.add(found.field)
+            yield found
 
 
 def _likeness(one: str, other: str) -> float:
@@ -222,10 +225,10 @@ def same(one: object, other: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return a user's value on one line, shortened if it is long."""
+    """Return a user's value on one line, shortened if it is long, with the keys of maps in the API server's order."""
     if value is None:
         return "not set"
-    text = " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
     return f"{text[:_SHOWN]}..." if len(text) > _SHOWN else text
 
 
