@@ -203,7 +203,13 @@ def test_a_policy_may_judge_what_its_match_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "not set"), (True, "true"), ("a\nb", "a b"), ({"b": [1], "a": 2}, '{"a": 2, "b": [1]}'), ("x" * 99, "x" * 60 + "...")],
+    [
+        (None, "not set"),
+        (True, "true"),
+        ("a\nb", "a b"),
+        ({"b": [1], "a": 2}, '{"a": 2, "b": [1]}'),
+        ("x" * 99, "x" * 60 + "..."),
+    ],
 )
 def test_values_are_shown_on_one_short_line(value: object, text: str) -> None:
     assert shown(value) == text
