@@ -67,7 +67,7 @@ def test_a_member_is_not_led_astray_by_what_somebody_else_wrote() -> None:
     (finding,) = judged(pool("go on"), pool()).findings
     assert finding.field == 'metadata.annotations["spotgate.dev/break-glass"]'
     assert finding.reason == "only members of these groups may write the annotation spotgate.dev/break-glass: sre"
-    assert finding.detail == "joe is in none of them, and a later request of a member would go ahead by it."
+    assert finding.detail == "joe is in none of them, and the annotation would take effect in a member's later request."
 
 
 def test_where_no_policy_on_the_object_has_break_glass_the_annotation_is_anybodys() -> None:

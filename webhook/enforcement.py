@@ -198,7 +198,7 @@ class FindingBuilder:
             id="object/break-glass-forbidden",
             outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
             reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
-            detail=f"{asking} is in none of them, and a later request of a member would go ahead by it."
+            detail=f"{asking} is in none of them, and the annotation would take effect in a member's later request."
             if known
             else "Nothing says who asks.",
             field=FIELD,

@@ -442,7 +442,7 @@ def test_an_unknown_word_in_the_annotation_is_a_finding() -> None:
     assert judge(value, rule()) == [
         Violation(
             id="unknown-keep-word",
-            reason="`grace-perod` is nothing that can be kept, did you mean `grace-period`?",
+            reason="unknown word `grace-perod`, did you mean `grace-period`?",
             field='metadata.annotations["spotgate.dev/keep"]',
             detail="The word has no effect. There are: `grace-period`, `pre-stop`, `node-selector`, `tolerations`.",
             fix="write `spotgate.dev/keep` as a list of these words, with commas between them",

@@ -78,7 +78,7 @@ def test_the_articles_pool_is_told_of_its_node_class_and_its_budgets() -> None:
         (
             WARN,
             "spec.disruption.budgets[1]",
-            "a budget of 0 nodes without a schedule blocks voluntary disruption always",
+            "a budget of 0 nodes without a schedule always blocks voluntary disruption",
         ),
     ]
     assert found[0].detail.startswith("It has apiVersion, kind, name. In karpenter.sh/v1 it has no apiVersion")
@@ -361,7 +361,7 @@ def with_budgets(*budgets: Any) -> JSON:
     return node_pool(requires(CAPACITY, "on-demand"), budgets=list(budgets))
 
 
-ALWAYS = "a budget of 0 nodes without a schedule blocks voluntary disruption always"
+ALWAYS = "a budget of 0 nodes without a schedule always blocks voluntary disruption"
 DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
 
 
@@ -428,7 +428,7 @@ def test_a_schedule_that_comes_round_before_its_duration_is_over_is_always_activ
     schedule: str, duration: str, *, always: bool
 ) -> None:
     found = judge_budgets([{"nodes": "0", "schedule": schedule, "duration": duration}], WARN)
-    said = f"a budget of 0 nodes on schedule {schedule} for {duration} blocks voluntary disruption always"
+    said = f"a budget of 0 nodes on schedule {schedule} for {duration} always blocks voluntary disruption"
     assert [each.reason for each in found] == ([said] if always else [])
 
 

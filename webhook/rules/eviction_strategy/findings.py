@@ -50,7 +50,7 @@ def bypassed(spec: EvictionStrategySpec, pod: Pod, index: int, taint: TaintPatte
         id="bypassed",
         reason=f"{where}: the Pod may be evicted without its grace period",
         field=f"spec.tolerations[{index}]",
-        detail=f"CoreWeave passes over {spec.graceful.key} for Pods that tolerate {_taint(taint)}.",
+        detail=f"CoreWeave ignores {spec.graceful.key} for Pods that tolerate {_taint(taint)}.",
         fix=f"{lead}, without `{_toleration(tolerations[index])}`",
         yaml=_tolerations(stay),
     )

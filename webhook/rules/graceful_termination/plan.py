@@ -98,7 +98,7 @@ def _unknown_word(word: str) -> Violation:
     known = ", ".join(f"`{each}`" for each in KEEP_WORDS)
     return Violation(
         id="unknown-keep-word",
-        reason=f"`{word}` is nothing that can be kept{did_you_mean(word, KEEP_WORDS)}",
+        reason=f"unknown word `{word}`{did_you_mean(word, KEEP_WORDS)}",
         field=f'metadata.annotations["{KEEP_ANNOTATION}"]',
         detail=f"The word has no effect. There are: {known}.",
         fix=f"write `{KEEP_ANNOTATION}` as a list of these words, with commas between them",

@@ -92,7 +92,7 @@ def _malformed(where: str, said: str, example: Mapping[str, Any], outcome: Outco
         id="malformed-budget",
         reason=f"{where.removeprefix('spec.')} {said}",
         field=where,
-        detail="Karpenter's CRD has the API server refuse it."
+        detail="Karpenter's CRD rejects it."
         if not where.endswith(".schedule")
         else "Karpenter can't tell when the budget is active, and then disrupts nothing at any time.",
         fix=f"for example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
@@ -258,7 +258,7 @@ def _always_blocked(zero: _Budget, others: list[_Budget], outcome: Outcome) -> V
     example = as_yaml("budgets", budgets)
     return Violation(
         id="budget-blocks",
-        reason=f"a budget of 0 nodes {_when(zero)} blocks voluntary disruption always",
+        reason=f"a budget of 0 nodes {_when(zero)} always blocks voluntary disruption",
         field=f"{BUDGETS.text}[{zero.index}]",
         detail=f"The most restrictive active budget wins, and this one is always active{_why_always(zero)}{idle}. "
         "Nodes are neither consolidated nor replaced when they drift; a reclaim is not held up.",
