@@ -20,8 +20,8 @@ DECODED_AT_MOST: Final = 16 * _MIB
 so this is one of 2 MiB, which etcd does not take (1.5 MiB)."""
 
 READ_AT_MOST: Final = 4 * _MIB
-"""The same where expressions go over the object item by item, at 2 us each: those of a node pool's reader, or a team's
-own. A pool that lists 4,000 nodes in its status takes 3 MiB, a Pod with 5,000 environment variables 2 MiB."""
+"""Bytes for objects that expressions iterate over, at 2 us an item: those of a node pool's reader, or a team's own. A
+pool that lists 4,000 nodes in its status takes 3 MiB, a Pod with 5,000 environment variables 2 MiB."""
 
 _OF_CONTAINER: Final = 200
 _OF_QUOTE: Final = 32
@@ -30,10 +30,10 @@ _OF_COMMA: Final = 64
 list or map: what CPython 3.11 takes, rounded up. Those in strings count, too: this is no less than what is needed."""
 
 HINTED_AT_MOST: Final = 253
-"""Characters of a word that is compared with others for a hint: of the longest name that Kubernetes takes."""
+"""Characters of a word that is compared with others for a hint: the longest name that Kubernetes accepts."""
 
 TEXT_AT_MOST: Final = 4_096
-"""Characters of a user's that one part of a finding repeats. An API server shows as many of all warnings together."""
+"""Characters of user input that one part of a finding repeats. An API server shows as many of all warnings together."""
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -58,24 +58,24 @@ TOLERATIONS: Final = Bound("spec.tolerations", "tolerations", 250)
 """Each is compared with the taints of each node pool. Pods have some five."""
 
 CONTAINERS: Final = Bound("spec.containers", "containers", 1_000)
-"""Of all three lists. No kubelet runs so many."""
+"""Containers of all three lists. No kubelet runs so many."""
 
 RESOURCES: Final = Bound("spec.containers[*].resources", "resources", 5_000)
-"""Of all containers: five of each."""
+"""Resources of all containers: five of each."""
 
 VOLUMES: Final = Bound("spec.volumes", "volumes", 1_000)
-"""One of each container."""
+"""One volume of each container."""
 
 LABELS: Final = Bound("metadata.labels", "labels", 2_000)
 ANNOTATIONS: Final = Bound("metadata.annotations", "annotations", 2_000)
 """People write a dozen, and controllers a few dozen."""
 
 LEAST: Final = SELECTOR_KEYS.at_most
-"""What has no more things than this in all is within each of these."""
+"""An object with at most this many items in all is within every bound."""
 
 POOL_ITEMS: Final = 1_000
-"""Of one list or map that a node pool's reader reads. Karpenter's schema takes 100 requirements and 50 budgets; the
-longest real lists are of instance types, of which AWS has some 900."""
+"""Items of one list or map that a node pool's reader reads. Karpenter's schema takes 100 requirements and 50 budgets;
+the longest real lists are of instance types, of which AWS has some 900."""
 
 
 class OverBoundError(Exception):

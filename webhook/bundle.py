@@ -51,7 +51,7 @@ SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
 _SHIPPED_FACTS: Final = (SHIPPED / "providers", SHIPPED / "workloads.yaml")
 
 OWN_NAMESPACE: Final = "spotgate-system"
-"""Where spotgate itself runs, unless it is told otherwise."""
+"""The namespace in which spotgate runs by default."""
 
 
 @cache

@@ -11,11 +11,11 @@ import msgspec
 from webhook.cluster.protocol import ClusterView
 
 ASSUMED_VERSION: Final = (1, 34)
-"""Where nobody says which Kubernetes it is: the oldest minor version that upstream still supports."""
+"""The Kubernetes version if none is given: the oldest minor version that upstream still supports."""
 
 
 UNKNOWN: Final = ClusterView()
-"""A cluster nobody looked at."""
+"""The view of a cluster of which nothing is known."""
 
 
 class Phase(StrEnum):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
-"""Never touched, whatever a policy says: a webhook that stops these stops the recovery of the cluster."""
+"""Namespaces that no policy affects: a webhook that stops these stops the recovery of the cluster."""
 
 _MEMO: Final = 4096
 """Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 WARN_BEFORE: Final = timedelta(days=14)
-"""How long before its last day spotgate warns of an exemption that ends."""
+"""The time before the end of an exemption in which spotgate warns of it."""
 
 _TOO_MANY: Final = {
     "": "every Event and Node, among others",
@@ -47,10 +47,10 @@ _TOO_MANY: Final = {
     "discovery.k8s.io": "every EndpointSlice",
     "events.k8s.io": "every Event",
 }
-"""What the API server would call for, by API group. The cluster lives on these, and the webhook itself too."""
+"""Requests that the API server would send to the webhook, by API group. The cluster depends on these."""
 
 _ALL: Final = frozenset({"*", "*/*", "*/status"})
-"""Other subresources (``*/scale``) are asked for seldom."""
+"""Patterns for every resource. Other subresources (``*/scale``) have few requests."""
 
 _RESERVED_LABELS: Final = "ReservedLabels"
 _PODS: Final = ("", "pods")
@@ -69,7 +69,7 @@ _KINDS: Final = {
 _CLASSES: Final = (BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS)
 
 _MISSPELT: Final = 0.9
-"""How alike two names are of which one is a typing error: ``statless``, ``PyTorchJob.kubeflow.com``."""
+"""The least similarity of a misspelt name to the right one: ``statless``, ``PyTorchJob.kubeflow.com``."""
 
 
 class _Warning(NamedTuple):

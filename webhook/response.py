@@ -27,7 +27,7 @@ WARNINGS_TOTAL: Final = 4096
 """Runes of all warnings together; beyond it the API server cuts each to 256."""
 
 MESSAGE_LENGTH: Final = 16 * 1024
-"""Characters of a denial, and of an audit annotation. They travel in a Status, are printed on a terminal and logged; a
+"""Characters of a denial, and of an audit annotation. They are sent in a Status, printed on a terminal and logged; a
 Pod with a thousand bad labels must not make megabytes of them."""
 
 

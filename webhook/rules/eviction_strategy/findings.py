@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _GRACE = "spec.terminationGracePeriodSeconds"
 _SHOWN = 63
-"""How much of a label's key or value is repeated."""
+"""Characters of a label's key or value that a finding repeats."""
 _LISTED = 8
 """Tolerations that a remedy lists."""
 

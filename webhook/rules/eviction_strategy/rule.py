@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Facts, Subject
 
 _ALIKE: Final = "rupt"
-"""Part of every key that may be one of the two, misspelt or not: only such keys are compared."""
+"""A part of every key that may be an eviction label, misspelt or not: only such keys are compared."""
 _CLOSE: Final = 0.85
-"""How alike two names must be: ``interruptible`` and ``interruptable`` are (0.92)."""
+"""The least similarity of a misspelt name: ``interruptible`` and ``interruptable`` have 0.92."""
 _COMPARED_AT_MOST: Final = 32
-"""Such keys of one Pod: comparing takes 50 us, and a Pod may have tens of thousands of labels."""
+"""Keys of one Pod that are compared: each takes 50 us, and a Pod may have tens of thousands of labels."""
 _VENDOR: Final = "coreweave"
-"""Part of a prefix that is meant to be CoreWeave's: a team may well have an ``interruptible`` of its own."""
+"""A part of every prefix of CoreWeave's, misspelt or not: a team may have an ``interruptible`` label of its own."""
 _EXISTS: Final = "Exists"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
 _NOT_THERE: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
 _LONGEST_WORD: Final = 40
-"""How much of an unknown word is repeated: an annotation may have 256 KiB."""
+"""Characters of an unknown word that a finding repeats: an annotation may have 256 KiB."""
 
 
 class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):

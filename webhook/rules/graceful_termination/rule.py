@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Facts, Subject
 
 NATIVE_SLEEP: Final = (1, 30)
-"""From when on ``lifecycle.preStop.sleep`` is on by default, in API server and kubelet alike."""
+"""The first version with ``lifecycle.preStop.sleep`` on by default, in API server and kubelet alike."""
 
 
 class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):

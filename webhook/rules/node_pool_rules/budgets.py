@@ -27,7 +27,7 @@ BUDGETS: Final = Query("spec.disruption.budgets")
 
 _NODES: Final = re.compile(r"([0-9]{1,9})|(?:100|[0-9]{1,2})%", re.ASCII)
 _DEFAULT_NODES: Final = "10%"
-"""Of a budget that does not say."""
+"""The nodes of a budget without ``nodes``."""
 
 _DURATION: Final = re.compile(r"([0-9]+h|[0-9]+m|[0-9]+h[0-9]+m)(0s)?", re.ASCII)
 _REASONS: Final = ("Underutilized", "Empty", "Drifted")
@@ -58,13 +58,13 @@ _YEAR: Final = 12
 _WEEK: Final = 7
 _DAY: Final = 24 * 60
 _HOUR: Final = 60
-"""In days, months, days, minutes and minutes."""
+"""A month in days, a year in months, a week in days, a day in minutes, an hour in minutes."""
 
 _LONGEST: Final = 400
 """Characters of a schedule. One that names each value of each field has 356."""
 
 BUDGETS_AT_MOST: Final = 50
-"""Of one pool: Karpenter's CRD takes no more."""
+"""Budgets of one pool: Karpenter's CRD accepts no more."""
 
 
 def malformed_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
@@ -198,7 +198,7 @@ _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
     "duration": (_is_duration, "a duration of hours and minutes", "8h"),
     "reasons": (_are_reasons, f"a list of {', '.join(_REASONS)}", ["Drifted"]),
 }
-"""Each field of a budget: is it right, what it is to be, and an example."""
+"""For each field of a budget: a test for valid values, a description of them, and an example."""
 
 
 class _Budget(msgspec.Struct, frozen=True):

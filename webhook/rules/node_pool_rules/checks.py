@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAMED: Final = 4
-"""Names in a finding before the rest is only counted."""
+"""Names that a finding lists before it only counts the rest."""
 
 _SHOWN: Final = 60
 """Characters of a user's value that are repeated: a finding is read in a terminal."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Subject
 
 _LITERAL: Final = re.compile(r"[^*?[]*")
-"""What of a glob stands for itself before its first wildcard."""
+"""The part of a glob before its first wildcard."""
 _GENERATED: Final = "xxxxx"
-"""Stands for what the API server adds to a ``generateName``."""
+"""A stand-in for the suffix that the API server appends to a ``generateName``."""
 
 
 def namespace_concern(providers: Mapping[str, Provider]) -> Concern:

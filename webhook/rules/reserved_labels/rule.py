@@ -59,7 +59,7 @@ _LABELS: Final = "metadata.labels"
 _BINDING: Final = GroupVersionKind("", "v1", "Binding")
 
 _CLOSE: Final = 0.8
-"""How alike two label names must be for a hint: ``interruptible`` and ``interruptable`` are (0.92)."""
+"""The least similarity of two label names for a hint: ``interruptible`` and ``interruptable`` have 0.92."""
 
 
 class _Found(NamedTuple):

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Facts, Subject
 
 WEIGHT: Final = 100
-"""The most a preference can weigh: spot first, as far as the scheduler lets a preference decide."""
+"""The greatest weight of a preference: spot first, as far as the scheduler follows preferences."""
 
 _PLACERS: Final = frozenset(
     {
@@ -76,8 +76,8 @@ _PLACERS: Final = frozenset(
 )
 
 TERMS_AT_MOST: Final = 64
-"""Of a required node affinity that is multiplied by providers. People write one or two, and the scheduler compares each
-with every node."""
+"""Terms of a required node affinity that is multiplied by providers. People write one or two, and the scheduler
+compares each with every node."""
 
 
 class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):

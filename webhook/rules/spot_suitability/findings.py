@@ -25,9 +25,9 @@ _ON_DEMAND: Final = f"metadata:\n  labels:\n    {CAPACITY_LABEL}: {ON_DEMAND}"
 _OWN_LABELS: Final = "spotgate.dev/"
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
-"""What YAML 1.1 does not read as a text."""
+"""Words that YAML 1.1 does not read as strings."""
 _SHOWN: Final = 63
-"""How much of a name is repeated: an image may have a kilobyte."""
+"""Characters of a name that a finding repeats: an image may have a kilobyte."""
 
 
 class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
-"""Classes of work of which a reclaim costs time, and no request."""
+"""Workload classes in which a reclaim costs time, but no request."""
 
 
 class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Facts, Subject
 
 _MESSAGE_AT_MOST: Final = 5 * 1024
-"""Bytes of what a messageExpression gives, as in Kubernetes."""
+"""Bytes of the result of a messageExpression, as in Kubernetes."""
 
 
 class _Condition(msgspec.Struct, frozen=True):

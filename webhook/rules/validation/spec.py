@@ -15,7 +15,7 @@ _RESERVED: Final = frozenset(
         *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
     }
 )
-"""What CEL keeps to itself, and Kubernetes refuses as the name of a variable. Source: CEL's definition, "Syntax"."""
+"""Words reserved in CEL, which Kubernetes rejects as names of variables. Source: CEL's definition, "Syntax"."""
 
 _AT_MOST: Final = 100
 """Validations, and variables, of one policy: all of them are compiled before it is in force."""

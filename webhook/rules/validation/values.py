@@ -20,7 +20,7 @@ _WITH_POOLS: Final = "cel with pools"
 _WITHOUT_POOLS: Final = "cel"
 _NUL: Final = b"\\u0000"
 _REMEMBERED: Final = 4
-"""States of node pools kept at hand: the newest, and those of requests under way."""
+"""States of node pools in the cache: the newest, and those of requests in progress."""
 
 
 def values_of(subject: Subject, context: Context, language: Language, *, pools: bool) -> Values:
