@@ -139,6 +139,17 @@ def _pools() -> Iterator[Attack]:
     for name, schedule in (("a cron of 1 MiB", "0," * (_MIB // 2) + "0 0 * * *"), ("3 MiB as a cron", "0" * 3 * _MIB)):
         budgets = [{"nodes": "0", "schedule": schedule, "duration": "1h"}]
         yield Attack(f"NodePool, {name}", KARPENTER, karpenter(budgets=budgets))
+    for count in (1_000, 15_000):
+        both = (_pool(ASO, resources=[1] * each) for each in (count, count - 1))
+        yield Attack(f"Azure pool, {count:,} resources, UPDATE", ASO, *both)
+    numbers = [{"type": "t", "count": 1e308}] * 5_000
+    yield Attack("GKE pool, 5,000 accelerators", GKE, _pool(GKE, nodeConfig={"guestAccelerator": numbers}))
+    yield Attack("NodePool, 10,000 budgets of a number", KARPENTER, karpenter(budgets=[{"nodes": 1}] * 10_000))
+    for schedule in ("0 9 * * *", "@every 1s"):
+        budgets = [{"nodes": "0", "schedule": schedule, "duration": "9" * 70_000 + "h"}] * 50
+        yield Attack(f"NodePool, 50 durations of 70,000 digits, {schedule}", KARPENTER, karpenter(budgets=budgets))
+    hours = karpenter(terminationGracePeriod="1h" * _MIB)
+    yield Attack("NodePool, a duration of 1,048,576 parts", KARPENTER, hours)
     for count in (1_000, 50_000):
         taints = [{"key": f"k{number}", "value": "v", "effect": "NoSchedule"} for number in range(count)]
         yield Attack(f"NodePool, {count:,} taints", KARPENTER, karpenter(taints=taints))
@@ -176,6 +187,8 @@ KARPENTER: Final = "nodepools.karpenter.sh"
 CKS: Final = "nodepools.compute.coreweave.com"
 RAY: Final = "rayclusters.ray.io"
 DEPLOYMENTS: Final = "deployments.apps"
+ASO: Final = "azureasomanagedmachinepools.infrastructure.cluster.x-k8s.io"
+GKE: Final = "containernodepools.container.cnrm.cloud.google.com"
 SPOT: Final = {"spotgate.dev/capacity": "spot"}
 RESERVED: Final = {"qos.coreweave.cloud/interruptible": "true"}
 
@@ -240,6 +253,12 @@ def karpenter(
             "disruption": {"budgets": list(budgets)},
         },
     }
+
+
+def _pool(resource: str, **spec: object) -> Json:
+    kind = {ASO: ("v1beta1", "AzureASOManagedMachinePool"), GKE: ("v1beta1", "ContainerNodePool")}[resource]
+    version = f"{resource.partition('.')[2]}/{kind[0]}"
+    return {"apiVersion": version, "kind": kind[1], "metadata": {"name": "x", "namespace": "a"}, "spec": spec}
 
 
 def cks(count: int, instance: str = "gd-8xh100ib-i128") -> Json:

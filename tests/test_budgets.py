@@ -227,6 +227,44 @@ def test_I7_invalid_utf8_inside_an_object_is_refused_in_words(phase: Phase, reso
         assert "not valid UTF-8" in decision.findings[0].reason
 
 
+@pytest.mark.parametrize(
+    ("resource", "group", "spec", "field"),
+    [
+        (
+            "azureasomanagedmachinepools",
+            "infrastructure.cluster.x-k8s.io",
+            {"resources": [{"kind": "A"}] * 1_000},
+            "spec.resources",
+        ),
+        (
+            "nodepools",
+            "karpenter.sh",
+            {"disruption": {"budgets": [{"nodes": "1"}] * 1_000}},
+            "spec.disruption.budgets",
+        ),
+    ],
+)
+def test_I6_what_has_more_items_than_a_check_goes_over_is_denied(
+    resource: str, group: str, spec: dict[str, Any], field: str
+) -> None:
+    value = {"metadata": {"name": "x"}, "spec": spec}
+    finding = over_bound(judged(json.dumps(value).encode(), resource, group))
+    assert (finding.outcome, finding.field) == (Outcome.DENY, field)
+    assert f"{field} has more items than are judged" in finding.reason
+    before = {**value, "metadata": {"name": "x", "finalizers": ["a/b"]}}
+    assert not judged(json.dumps(value).encode(), resource, group, operation="UPDATE", oldObject=before).denied
+
+
+@pytest.mark.parametrize("digits", [10, 25_000])
+@pytest.mark.parametrize("schedule", ["0 9 * * *", "@every 1s"])
+def test_I7_a_budget_of_countless_digits_is_refused_in_words(digits: int, schedule: str) -> None:
+    budgets = [{"nodes": "0", "schedule": schedule, "duration": "9" * digits + "h"}]
+    value = {"metadata": {"name": "x"}, "spec": {"disruption": {"budgets": budgets}}}
+    decision = judged(json.dumps(value).encode(), "nodepools", "karpenter.sh")
+    assert "spec.disruption.budgets[0].duration" in [each.field for each in decision.findings]
+    assert decision.denied
+
+
 def test_I6_what_a_team_s_own_expressions_go_over_has_a_smaller_bound(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("""apiVersion: spotgate.dev/v1

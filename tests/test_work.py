@@ -41,6 +41,8 @@ PODS = ("", "pods")
 CKS = ("compute.coreweave.com", "nodepools")
 KARPENTER = ("karpenter.sh", "nodepools")
 RAY = ("ray.io", "rayclusters")
+ASO = ("infrastructure.cluster.x-k8s.io", "azureasomanagedmachinepools")
+GKE = ("container.cnrm.cloud.google.com", "containernodepools")
 
 
 def review(resource: tuple[str, str], value: JSON) -> bytes:
@@ -97,6 +99,12 @@ def karpenter(requirements: list[JSON] | None = None, budgets: list[JSON] | None
     return {"metadata": {"name": "x"}, "spec": {"template": template, "disruption": {"budgets": budgets or []}}}
 
 
+def grace(duration: str) -> JSON:
+    pool = karpenter()
+    pool["spec"]["template"]["spec"]["terminationGracePeriod"] = duration
+    return pool
+
+
 def cks(**parts: object) -> JSON:
     return {"metadata": {"name": "x"}, "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1, **parts}}
 
@@ -144,6 +152,20 @@ IN_POOLS: list[tuple[str, tuple[str, str], int, Callable[[int], JSON]]] = [
         KARPENTER,
         BUDGETS_AT_MOST,
         lambda count: karpenter(budgets=[budget(number) for number in range(count)]),
+    ),
+    ("resources", ASO, 80, lambda count: {"metadata": {"name": "x"}, "spec": {"resources": [1] * count}}),
+    (
+        "accelerators",
+        GKE,
+        80,
+        lambda count: {"metadata": {"name": "x"}, "spec": {"nodeConfig": {"guestAccelerator": ["x"] * count}}},
+    ),
+    ("parts of a duration", KARPENTER, 1, lambda count: grace("1h" * count)),
+    (
+        "digits of a duration",
+        KARPENTER,
+        9,
+        lambda count: karpenter(budgets=[{**budget(0), "duration": f"{10**count}h"}]),
     ),
     ("taints", KARPENTER, bounds.POOL_ITEMS, lambda count: karpenter(taints=taints(count))),
     ("taints", CKS, bounds.POOL_ITEMS, lambda count: cks(nodeTaints=taints(count))),

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.query import Query
 
 _PART: Final = re.compile(r"([0-9]{1,7})([hms])")
-_DURATION: Final = re.compile(f"({_PART.pattern})+")
-"""A duration as Kubernetes writes it: ``1h30m``, ``90s``."""
+_DURATION: Final = re.compile(f"({_PART.pattern}){{1,3}}")
+"""A duration as Kubernetes writes it: ``1h30m``, ``90s``; it has no more than three parts."""
 
 _UNITS: Final = {"h": 3600, "m": 60, "s": 1}
 

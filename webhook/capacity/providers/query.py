@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import jmespath
-from jmespath import functions
+from jmespath import functions, visitor
 from jmespath.exceptions import (
     ArityError,
     JMESPathError,
@@ -15,6 +15,7 @@ from jmespath.exceptions import (
     VariadictArityError,
 )
 
+from webhook.bounds import QUERY_STEPS, OverBoundError
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -46,6 +47,25 @@ _NUMBER: Final = "NUMBER"
 """The parser's token type for a number where none may be."""
 
 
+class _TooManyStepsError(Exception):
+    """An expression goes over more items than it may."""
+
+
+class _Interpreter(visitor.TreeInterpreter):
+    """The library's own, which stops after so many steps: they are for one search."""
+
+    def __init__(self) -> None:
+        super().__init__(_OPTIONS)
+        self._steps = 0
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the library's own tree
+        """Evaluate a node of the expression on one value."""
+        self._steps += 1
+        if self._steps > QUERY_STEPS:
+            raise _TooManyStepsError
+        return super().visit(node, *args, **kwargs)
+
+
 class Query:
     """Hold a compiled expression.
 
@@ -72,14 +92,24 @@ class Query:
         self._parsed = None if self.plain else _parse(text)
 
     def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401, D102 - JSON; the class says it
-        return self.search(value)[0]
+        try:
+            return self.search(value)[0]
+        except OverBoundError:
+            return None
 
     def search(self, value: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return the result, and the reason if the search fails: a sentence that begins with the field."""
+        """Return the result, and the reason if the search fails: a sentence that begins with the field.
+
+        Raises:
+            OverBoundError: the expression goes over more items than are judged.
+        """
         if self._parsed is None:
             return _at(value, self._path), ""
         try:
-            return self._parsed.search(value, options=_OPTIONS), ""
+            return _Interpreter().visit(self._parsed.parsed, value), ""
+        except _TooManyStepsError:
+            place = self._from(value, None)
+            raise OverBoundError(place, f"{place} has more items than are judged") from None
         except _ERRORS:
             place = self._from(value, None)
             return None, f"{place} is missing" if at(value, place) is None else f"{place} can't be read as it is"
@@ -90,7 +120,10 @@ class Query:
             found = _at(value, path)
             if found is not None and not isinstance(found, dict):
                 return None, f"{'.'.join(path)} is not a map"
-        return self.search(value)
+        try:
+            return self.search(value)
+        except OverBoundError as error:
+            return None, error.reason
 
     def written(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
         """Return the value at `field` itself, whatever the rest of the expression makes of it."""

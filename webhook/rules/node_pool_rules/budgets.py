@@ -29,7 +29,8 @@ _NODES: Final = re.compile(r"([0-9]{1,9})|(?:100|[0-9]{1,2})%", re.ASCII)
 _DEFAULT_NODES: Final = "10%"
 """The nodes of a budget without ``nodes``."""
 
-_DURATION: Final = re.compile(r"([0-9]+h|[0-9]+m|[0-9]+h[0-9]+m)(0s)?", re.ASCII)
+_DURATION: Final = re.compile(r"([0-9]{1,9}h|[0-9]{1,9}m|[0-9]{1,9}h[0-9]{1,9}m)(0s)?", re.ASCII)
+"""Go takes no more digits: its durations end at 292 years."""
 _REASONS: Final = ("Underutilized", "Empty", "Drifted")
 
 _NICKNAMES: Final[Mapping[str, str]] = {
@@ -189,7 +190,7 @@ def _is_duration(value: object) -> bool:
 
 
 def _are_reasons(value: object) -> bool:
-    return isinstance(value, list) and all(each in _REASONS for each in value)
+    return isinstance(value, list) and len(value) <= BUDGETS_AT_MOST and all(each in _REASONS for each in value)
 
 
 _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
