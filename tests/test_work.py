@@ -184,7 +184,7 @@ GROWING = [
 
 @pytest.mark.parametrize(("resource", "most", "made"), GROWING)
 @given(share=st.floats(0.3, 0.5))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_twice_as_much_of_anything_takes_twice_the_work_at_most(
     resource: tuple[str, str], most: int, made: Callable[[int], JSON], share: float
 ) -> None:

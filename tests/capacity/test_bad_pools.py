@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.bundle import load_bundle
@@ -100,7 +100,6 @@ each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{r
 
 
 @each_reader
-@settings(max_examples=50)
 @given(data=st.data())
 def test_reading_never_raises_and_gives_the_declared_types(reader: PoolReader, data: st.DataObject) -> None:
     pool = reader.read(data.draw(ANYTHING[reader.kind + reader.group]))
@@ -125,7 +124,6 @@ def test_an_integer_that_is_too_long_for_a_text_is_read(reader: PoolReader) -> N
 
 
 @each_reader
-@settings(max_examples=50)
 @given(data=st.data())
 def test_what_is_unknown_is_said_or_named_by_a_type(reader: PoolReader, data: st.DataObject) -> None:
     pool = reader.read(data.draw(SHAPED[reader.kind + reader.group]))
@@ -136,7 +134,6 @@ def test_what_is_unknown_is_said_or_named_by_a_type(reader: PoolReader, data: st
 
 
 @pytest.mark.parametrize("sizer", SIZERS, ids=lambda sizer: sizer.pool_kind)
-@settings(max_examples=50)
 @given(data=st.data())
 def test_what_says_sizes_is_read_without_raising(sizer: Sizer, data: st.DataObject) -> None:
     size = sizer.read(data.draw(SIZED[sizer.pool_kind]))

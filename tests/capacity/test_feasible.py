@@ -392,7 +392,7 @@ def nodes_of(requirements: list[dict[str, Any]], **labels: str) -> list[dict[str
     return [{**node, **labels} for node in NODES if suit(required, node)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(expressions(), max_size=3), selectors, affinities)
 def test_a_pod_lands_on_a_pool_exactly_where_some_node_suits_both(
     requirements: list[dict[str, Any]], selector: dict[str, str] | None, own: list[Any] | None
@@ -402,7 +402,7 @@ def test_a_pod_lands_on_a_pool_exactly_where_some_node_suits_both(
     assert landing(pod, karpenter("a", *requirements)) == ["a"] * any(suit(pod.spec, node) for node in nodes)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(

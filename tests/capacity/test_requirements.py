@@ -103,7 +103,7 @@ def requirements_on_machines(draw: st.DrawFn) -> dict[str, Any]:
     return requirement(key, operator, draw(st.sampled_from(["0", "1", "4", "7", "8", "100"])))
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(st.lists(requirements_on_machines(), max_size=5))
 def test_what_is_said_of_GPUs_holds_for_every_machine_that_fits(found: list[dict[str, Any]]) -> None:
     pool = READER.read(pool_spec(*found))
@@ -119,7 +119,7 @@ def test_what_is_said_of_GPUs_holds_for_every_machine_that_fits(found: list[dict
     assert pool.problems == ()
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(requirements_on_machines())
 def test_of_one_requirement_that_names_machines_it_is_exact(found: dict[str, Any]) -> None:
     pool = READER.read(pool_spec(found))
@@ -144,7 +144,7 @@ def requirements_on_a_label(draw: st.DrawFn) -> dict[str, Any]:
     return requirement(LABEL, operator, draw(st.sampled_from("0123456")))
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(st.lists(requirements_on_a_label(), max_size=5))
 def test_the_values_of_a_label_are_those_that_meet_every_requirement(found: list[dict[str, Any]]) -> None:
     values = read(*found).of(LABEL)
@@ -160,7 +160,7 @@ def test_the_values_of_a_label_are_those_that_meet_every_requirement(found: list
     assert bool(read(*found).impossible) == (not values.admits_none and not values.admits_some)
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(st.lists(requirements_on_a_label(), max_size=3), st.lists(requirements_on_a_label(), max_size=3))
 def test_what_is_within_another_is_admitted_by_it(ones: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
     one, other = read(*ones).of(LABEL), read(*others).of(LABEL)
@@ -237,7 +237,7 @@ def test_an_unreadable_requirement_leaves_other_labels_readable() -> None:
 SPOT, ON_DEMAND, RESERVED = "spot", "on-demand", "reserved"
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.one_of(

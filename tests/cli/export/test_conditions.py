@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
@@ -85,13 +85,11 @@ namespaces = st.sampled_from(({}, {}, {"spotgate.dev/capacity": "spot"}, {"spotg
 views = strategies.node_pools()
 
 
-@settings(max_examples=60)
 @given(pods(), views, namespaces)
 def test_every_pod_that_a_policy_speaks_about_is_asked_about(pod: JSON, pools: list[JSON], labels: JSON) -> None:
     assert_asked(review(defaulted(pod)), cluster(pools, labels), labels)
 
 
-@settings(max_examples=60)
 @given(pods(), pods(), views, namespaces)
 def test_every_update_of_a_pod_that_a_policy_speaks_about_is_asked_about(
     pod: JSON, other: JSON, pools: list[JSON], labels: JSON
@@ -100,7 +98,6 @@ def test_every_update_of_a_pod_that_a_policy_speaks_about_is_asked_about(
     assert_asked(review(pod, operation="UPDATE", old=old), cluster(pools, labels), labels)
 
 
-@settings(max_examples=30)
 @given(st.sampled_from(PATHS), pods(), some, some, views, namespaces, st.integers(0, 4))
 def test_every_workload_that_a_policy_speaks_about_is_asked_about(
     place: tuple[str, str], pod: JSON, labels: JSON, annotations: JSON, pools: list[JSON], namespace: JSON, count: int
@@ -128,7 +125,6 @@ CUSTOM = [
 ]
 
 
-@settings(max_examples=40)
 @given(
     st.sampled_from(CUSTOM),
     strategies.corrupted(pods()),
@@ -147,7 +143,6 @@ def test_no_condition_fails_whatever_a_custom_resource_holds(
 pool = strategies.node_pool("p0")
 
 
-@settings(max_examples=60)
 @given(new=pool, old=pool, pools=views, alike=st.booleans())
 def test_every_change_of_a_pool_that_a_policy_speaks_about_is_asked_about(
     *, new: JSON, old: JSON, pools: list[JSON], alike: bool

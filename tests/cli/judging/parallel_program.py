@@ -1,20 +1,23 @@
-"""What the command line is to `webhook.cli.judging.session`, in a process without threads: reports each object in a line.
+"""Judge as the command line does, in a process without threads, and print what is reported and how many were forked.
 
-``PROCESSES`` is how many the machine has cores for, ``DO`` what happens while an object is reported: ``die``, or
-``wait`` for as many ``SECONDS``.
+The arguments are those of ``check``; one that is ``+`` begins those of another run. ``PROCESSES`` are the counts of cores
+for each run, ``DO`` what happens while an object is reported: ``die``, or ``wait`` for as many ``SECONDS``.
 """
 
+import json
 import os
 import signal
 import sys
 import time
 from argparse import ArgumentParser
+from itertools import groupby
 
 from webhook.cli.commands import check
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging import parallel, session
 from webhook.cli.judging.judge import Judgement, path_of
 from webhook.cli.judging.project import take_project_file
+from webhook.cli.options import read_policies
 from webhook.manifests.objects import Manifest
 
 
@@ -30,21 +33,32 @@ def report(manifest: Manifest, judgement: Judgement) -> str:
     return repr((manifest.file, manifest.line, document.begin, document.source, manifest.name, judgement, where))
 
 
-os.sched_getaffinity = lambda _: set(range(int(os.environ["PROCESSES"])))
+def run(arguments: list[str], cores: int) -> None:
+    """Print what is reported, and how many processes were started."""
+    os.sched_getaffinity = lambda _: set(range(cores))
+    started.clear()
+    options = parser.parse_args(arguments)
+    take_project_file(options)
+    reported = session.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
+    lines = [*map(str, reported.objects), *sorted(map(str, reported.problems)), f"{reported.skipped} skipped"]
+    sys.stdout.write(json.dumps({"started": len(started), "lines": lines}) + "\n")
+    sys.stdout.flush()
+
+
 vars(parallel)["WORTH"] = 1000
 vars(session)["_AT_ONCE"] = 10
+bundle = read_policies([])
+vars(session)["read_policies"] = lambda _: bundle
 started: list[None] = []
 os.register_at_fork(before=lambda: started.append(None))
 parser = ArgumentParser()
 check.configure(parser)
-options = parser.parse_args(sys.argv[1:])
-take_project_file(options)
 try:
-    reported = session.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
+    for is_next, arguments in groupby(sys.argv[1:], key="+".__eq__):
+        each = list(arguments)
+        for cores in () if is_next else os.environ["PROCESSES"].split():
+            run(each, int(cores))
 except CannotJudgeError as error:
     sys.exit(str(error))
 except KeyboardInterrupt:
     sys.exit(130)
-for line in (*reported.objects, *sorted(reported.problems), f"{reported.skipped} skipped"):
-    sys.stdout.write(f"{line}\n")
-sys.stderr.write(f"{len(started)}\n")

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -69,44 +70,62 @@ INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
 }
 
 
-def judged(*arguments: str, processes: int, stdin: bytes = b"", do: str = "") -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PROCESSES": str(processes), "DO": do, "PYTHONPATH": str(ROOT)}
+class Run(NamedTuple):
+    """What one run started and found."""
+
+    started: int
+    lines: list[str]
+
+
+def judged(*arguments: str, processes: str, stdin: bytes = b"", do: str = "") -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PROCESSES": processes, "DO": do, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(PROGRAM), *arguments]
     return subprocess.run(command, check=False, capture_output=True, input=stdin, env=environment)
 
 
-@pytest.mark.parametrize("name", INPUTS)
-def test_several_processes_find_what_one_finds(write: Write, name: str) -> None:
-    for file, text in INPUTS[name].items():
-        write(file, text)
-    one, several = (judged("in", processes=count) for count in (1, 3))
-    assert (one.returncode, one.stderr) == (0, b"0\n")
-    assert several.returncode == 0
-    assert int(several.stderr) >= 3
-    assert several.stdout == one.stdout
+def runs(*arguments: str, processes: str, stdin: bytes = b"") -> list[Run]:
+    """Return what each run started and found."""
+    done = judged(*arguments, processes=processes, stdin=stdin)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return [Run(**json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def test_several_processes_find_what_one_finds(write: Write) -> None:
+    for name, files in INPUTS.items():
+        for file, text in files.items():
+            write(f"{name}/{file}", text)
+    found = runs(*chain.from_iterable((name, "+") for name in INPUTS), processes="1 3")
+    for name, one, several in zip(INPUTS, found[::2], found[1::2], strict=True):
+        assert one.started == 0
+        assert several.started >= 3, name
+        assert several.lines == one.lines, name
 
 
 def test_standard_input_is_shared_out_too(write: Write) -> None:
     write("state.yaml", ON_DEMAND_POOL)
-    one, several = (judged("--state", "state.yaml", "-", processes=count, stdin=MANY.encode()) for count in (1, 3))
-    assert one.stderr == b"0\n"
-    assert int(several.stderr) >= 3
-    assert several.stdout == one.stdout
+    (one,), (several,) = (
+        runs("--state", "state.yaml", "-", processes=count, stdin=MANY.encode()) for count in ("1", "3")
+    )
+    assert one.started == 0
+    assert several.started >= 3
+    assert several.lines == one.lines
 
 
 def test_a_small_input_starts_no_process(write: Write) -> None:
     write("pod.yaml", POD)
-    assert judged("pod.yaml", processes=3).stderr == b"0\n"
+    (run,) = runs("pod.yaml", processes="3")
+    assert run.started == 0
 
 
 def test_deletions_have_an_order_and_are_judged_by_one_process(write: Write) -> None:
     write("all.yaml", MANY)
-    assert judged("--operation", "DELETE", "all.yaml", processes=3).stderr == b"3\n"  # that read it
+    (run,) = runs("--operation", "DELETE", "all.yaml", processes="3")
+    assert run.started == 3  # that read it
 
 
 def test_a_process_that_dies_is_an_error(write: Write) -> None:
     write("all.yaml", MANY)
-    done = judged("all.yaml", processes=3, do="die")
+    done = judged("all.yaml", processes="3", do="die")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"error: a process that judged some of the files ended before its time")
 

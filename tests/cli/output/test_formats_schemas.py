@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator, Draft202012Validator
 from junitparser import JUnitXml
@@ -71,13 +71,11 @@ def test_the_golden_log_is_sarif(sarif_problems: Callable[[str], list[str]]) -> 
 
 
 @given(report=reports())
-@settings(max_examples=50)
 def test_any_log_is_sarif(sarif_problems: Callable[[str], list[str]], report: Report) -> None:
     assert sarif_problems(output_sarif.render(report)) == []
 
 
 @given(report=reports())
-@settings(max_examples=50)
 def test_every_fingerprint_is_of_one_result(report: Report) -> None:
     (ran,) = json.loads(output_sarif.render(report))["runs"]
     fingerprints = [result["partialFingerprints"]["spotgate/v1"] for result in ran["results"]]
@@ -95,7 +93,6 @@ def test_the_golden_reports_are_policy_reports(report_problems: Callable[[str], 
 
 
 @given(report=reports())
-@settings(max_examples=50)
 def test_any_reports_are_policy_reports_and_count_what_they_hold(
     report_problems: Callable[[str], list[str]], report: Report
 ) -> None:
@@ -121,7 +118,6 @@ def test_a_parser_reads_the_golden_tests() -> None:
 
 
 @given(report=reports())
-@settings(max_examples=50)
 def test_a_parser_reads_any_tests(report: Report) -> None:
     suites = JUnitXml.fromstring(output_junit.render(report).encode())
     cases = [case for suite in suites for case in suite]
@@ -134,7 +130,6 @@ def test_a_parser_reads_any_tests(report: Report) -> None:
 # GitHub
 
 
-@settings(max_examples=50)
 @given(report=reports(), name=st.sampled_from(["error", "warning", "notice"]))
 def test_every_line_for_github_is_one_command(report: Report, name: str) -> None:
     text = output_github.render(report)

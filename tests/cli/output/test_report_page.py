@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace
 
 from tests.cli.output.reports import HOSTILE, reports
@@ -73,7 +73,6 @@ class Page(HTMLParser):
 
 
 @given(report=reports())
-@settings(max_examples=50)
 def test_nothing_that_users_write_is_more_than_text(report: Report) -> None:
     page, known = Page(output_html.render(report)), Page(formats.expected_file("html").read_text())
 
@@ -84,7 +83,6 @@ def test_nothing_that_users_write_is_more_than_text(report: Report) -> None:
 
 
 @given(report=reports())
-@settings(max_examples=50)
 def test_everything_is_in_the_page_without_its_script(report: Report) -> None:
     page = Page(output_html.render(report).partition("<script>")[0] + "</body></html>")
     text = "".join(page.texts)
