@@ -1,1 +1,1 @@
-"""Why each policy acted on an object, and what a reclaim does to its Pods."""
+"""Explanations: why each policy acts on an object, and what a reclaim does to its Pods."""

@@ -1,4 +1,4 @@
-"""Why each policy did or did not act on an object: what ``explain`` prints, put together from the traces."""
+"""Explanations of judgements, built from their traces: why each policy did or did not act on an object."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS: Final = {
     Outcome.AUDIT: "records",
     Outcome.INDETERMINATE: "can't tell",
 }
-"""What a policy does, by its weightiest finding."""
+"""What a policy does, by the highest outcome of its findings."""
 
 CHANGES: Final = "changes"
 PASSES: Final = "passes"
@@ -44,17 +44,17 @@ OFF: Final = "off"
 ITSELF: Final = "the object itself"
 
 _LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS}
-"""How the last words of a policy begin that does not look, or looks away."""
+"""How the last step of a policy begins that is not for the object or exempts it."""
 
 _NOT_EXEMPT: Final = "not exempt by "
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a policy said about the object, or about one pod template in it.
+    """The trace steps of a policy on the object, or on one pod template in it.
 
     Attributes:
-        where: the template's field path, or `ITSELF`; empty where that is no question.
-        steps: in their order.
+        where: the template's field path, or `ITSELF`; empty if the steps are the same for all.
+        steps: the steps, in order.
     """
 
     where: str
@@ -62,14 +62,14 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one policy.
+    """What one policy did.
 
     Attributes:
-        word: what it did: one of `WORDS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
-        enforcement: of the policy: deny, warn, audit; empty for the engine itself.
-        said: why.
-        findings: what it found.
-        additions: what of the patch comes from it.
+        word: one of `WORDS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
+        enforcement: deny, warn or audit; empty for the engine itself.
+        said: its trace steps.
+        findings: its findings.
+        additions: the fields that it adds.
     """
 
     policy: str
@@ -82,17 +82,17 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is said about one object.
+    """The explanation of one object.
 
     Attributes:
-        file, line: where it begins.
+        file, line: where the object begins.
         title: its kind, namespace and name.
-        operation: what is asked for.
+        operation: the operation of the request.
         notes: the engine's own reasons, which hold for all policies.
-        verdicts: of the policies that are for this kind of object: those that looked first, in the order of looking.
-        others: names of the policies that are not.
-        pool: how it is read, if it is a node pool.
-        timelines: of each Pod or pod template.
+        verdicts: the policies that are for this kind of object; those that judged it come first, in their order.
+        others: names of the other policies.
+        pool: how the object is read, if it is a node pool.
+        timelines: the timeline of each Pod or pod template.
     """
 
     file: str
@@ -107,7 +107,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explanations(judged: Judgements) -> Iterator[Explanation]:
-    """One for each object; those that could not be judged have none."""
+    """Yield the explanation of each object that could be judged."""
     for manifest, judgement in judged.objects:
         if judgement.problem is None:
             yield _explanation(manifest, judgement, judged)
@@ -133,14 +133,18 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     steps = steps_of(trace)
     notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
     left_out = bundle.index.left_out(request)
-    unasked = {policy.name for policy, _ in left_out}
+    unmatched = {policy.name for policy, _ in left_out}
     if bundle.index.is_in_system_namespace(request, judged.view):
         naming = (each for each in bundle.policies if each.matcher.names(request.namespace))
-        looking = (verdict_on(each, steps, manifest, judgement, trace) for each in naming if each.name not in unasked)
-        return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *looking), others=())
+        judging = (verdict_on(each, steps, manifest, judgement, trace) for each in naming if each.name not in unmatched)
+        return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *judging), others=())
     verdicts = [
         *_engine(judgement.findings),
-        *(verdict_on(each, steps, manifest, judgement, trace) for each in bundle.policies if each.name not in unasked),
+        *(
+            verdict_on(each, steps, manifest, judgement, trace)
+            for each in bundle.policies
+            if each.name not in unmatched
+        ),
         *(
             PolicyVerdict(policy=each.name, kind=each.kind, word=SKIPS, said=(Said("", (why,)),))
             for each, why in left_out
@@ -160,9 +164,9 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
 
 
 def steps_of(trace: Trace) -> dict[tuple[str, str], tuple[str, ...]]:
-    """What was said, by policy and where.
+    """Return the trace steps by policy and place.
 
-    Of a policy that spoke in both phases what it said in the first: in the second it sees its own work done.
+    Of a policy with steps in both phases those of the first: in the second it sees its own changes.
     """
     steps: dict[tuple[str, str], tuple[str, ...]] = {}
     for decision in (trace.validation, trace.mutation):
@@ -176,7 +180,7 @@ def steps_of(trace: Trace) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _engine(findings: tuple[Finding, ...]) -> Iterator[PolicyVerdict]:
-    """What is found by no policy."""
+    """Yield the verdict of the engine itself, if it has findings."""
     own = tuple(finding for finding in findings if finding.policy == ENGINE)
     if own:
         yield PolicyVerdict(policy=ENGINE, kind="", word=WORDS[max(each.outcome for each in own)], findings=own)
@@ -189,7 +193,7 @@ def verdict_on(
     judgement: Judgement,
     trace: Trace,
 ) -> PolicyVerdict:
-    """What came of a policy that looks at such objects, or at pod templates in them."""
+    """Return what a policy did that is for such objects, or for pod templates in them."""
     findings = tuple(each for each in judgement.findings if each.policy == policy.name)
     said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
     additions = tuple(
@@ -212,20 +216,20 @@ def verdict_on(
 
 
 def _without_exemptions(said: tuple[Said, ...]) -> tuple[Said, ...]:
-    """Where there is nothing to be exempt from, nobody asks why it is not."""
-    kept = ((each.where, tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT))) for each in said)
-    return tuple(Said(where, steps) for where, steps in kept if steps)
+    """Return the steps without exemptions that do not apply, which do not matter if nothing is found."""
+    others = ((each.where, tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT))) for each in said)
+    return tuple(Said(where, steps) for where, steps in others if steps)
 
 
 def _said(
     own: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
 ) -> tuple[Said, ...]:
-    """What a policy said, with where as far as that is a question: nowhere, if it said the same of all.
+    """Return the steps of a policy, with their places if they differ between places.
 
     Args:
-        own: what it said, by where.
-        steps: what all policies said.
-        findings: the policy's.
+        own: the steps of the policy, by place.
+        steps: the steps of all policies.
+        findings: the findings of the policy.
     """
     templates = {where for _, where in steps if where}
     alike = len(set(own.values())) == 1

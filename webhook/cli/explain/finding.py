@@ -1,4 +1,4 @@
-"""``spotgate explain FINDING-ID``: what a finding means, an example that has it and one that does not."""
+"""``spotgate explain FINDING-ID``: print what a finding means, a failing example and a mended one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def named_finding(paths: list[str]) -> str:
-    """Return the finding id that the arguments are; empty if they are paths.
+    """Return the finding id among the arguments; empty if they are paths.
 
     Raises:
-        CannotJudgeError: it looks like an id, and there is no such finding.
+        CannotJudgeError: an argument looks like an id, and there is no such finding.
     """
     if len(paths) != 1 or "/" not in paths[0] or Path(paths[0]).exists():
         return ""

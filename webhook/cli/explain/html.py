@@ -1,4 +1,4 @@
-"""``explain -o html``: everything in one file."""
+"""``explain -o html``: the explanations and timelines as one page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def show(explained: Iterable[Explanation]) -> None:
-    """Print it."""
+    """Print the page."""
     print(
         page(
             "explain.html",
@@ -36,7 +36,7 @@ def show(explained: Iterable[Explanation]) -> None:
 
 
 def as_field(field: str, value: object) -> str:
-    """A field and its value as YAML."""
+    """Return a field and its value as YAML."""
     shown = as_yaml(value)
     return f"{field}:\n{indent(shown, '    ')}" if isinstance(value, dict | list) else f"{field}: {shown}"
 

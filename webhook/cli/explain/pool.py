@@ -1,4 +1,4 @@
-"""How a node pool is read: what its provider's reader makes of it, and from which fields."""
+"""How a node pool is read: its properties as the provider's reader sees them, and their fields."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it co
 
 
 class PoolFact(msgspec.Struct, frozen=True):
-    """One thing about a pool.
+    """One property of a pool.
 
     Attributes:
-        name: what it is.
-        value: for people.
-        source: the fields that say so, or are not there.
+        name: name of the property.
+        value: its value, for people.
+        source: the fields that it comes from, or that are missing.
     """
 
     name: str
@@ -42,14 +42,14 @@ class PoolFact(msgspec.Struct, frozen=True):
 
 
 class PoolReading(msgspec.Struct, frozen=True):
-    """What a reader makes of an object."""
+    """The properties of a node pool, and its reader."""
 
     reader: str
     facts: tuple[PoolFact, ...]
 
 
 def read_pool(trace: Trace, bundle: Bundle, view: ClusterView) -> PoolReading | None:
-    """How the node pool of a request is read; None: it is none."""
+    """Read the node pool of a request. Return None if the object is no node pool."""
     request = trace.request
     readers = readers_by_resource(bundle.providers.values())
     raw = request.old_object if is_null(request.object) else request.object
@@ -97,8 +97,8 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     own = pool.grace_seconds is not None
     seconds = pool.grace_seconds if pool.grace_seconds is not None else provider.grace_budget
     margin = provider.safety_margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
-    kept = f", of which {margin} s are kept free" if margin else ""
-    yield PoolFact("time to stop", f"{seconds} s{kept}", "the pool's own" if own else f"of every {provider.title} pool")
+    free = f", of which {margin} s are kept free" if margin else ""
+    yield PoolFact("time to stop", f"{seconds} s{free}", "the pool's own" if own else f"of every {provider.title} pool")
     for problem in pool.problems:
         yield PoolFact("can't be read", problem)
 

@@ -1,4 +1,4 @@
-"""The timeline of each Pod that a request makes, or why there is none."""
+"""Reclaims of the Pods that a request makes: the timeline of each, or why there is none."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
 
 _TOLERATING: Final = "tolerating_is_targeting"
-"""A field of the policies that ask which Pods target spot."""
+"""A field that policies have that look for Pods that target spot."""
 
 
 class NoTimeline(msgspec.Struct, frozen=True):
-    """Why a Pod, or a pod template, has no timeline."""
+    """A Pod or pod template without a timeline, and why."""
 
     where: str
     because: str
 
 
 def reclaims(trace: Trace, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
-    """The reclaim of each Pod that the request makes."""
+    """Yield the timeline of each Pod that the request makes, or why there is none."""
     budgets = GraceBudgets(bundle.providers)
     labels = view.namespaces.get(trace.request.namespace, {})
     policies = [each.spec for each in bundle.documents if each.is_policy and hasattr(each.spec, _TOLERATING)]
@@ -68,7 +68,7 @@ def reclaims(trace: Trace, bundle: Bundle, view: ClusterView) -> Iterator[Reclai
 
 
 def _pods(trace: Trace, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
-    """Where each Pod is that the request makes, as it is written, and with what is injected."""
+    """Yield the field path of each Pod that the request makes, the Pod as written, and the Pod after injection."""
     request = trace.request
     if is_null(request.object) or request.operation not in {"CREATE", "UPDATE"}:
         return
@@ -90,7 +90,7 @@ def _pods(trace: Trace, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
 def _strictest(
     target: Target, budgets: GraceBudgets, bundle: Bundle
 ) -> tuple[GraceBudget, Provider, Pool | None] | None:
-    """The shortest time to stop that the Pod may be given, and whose nodes give it; None: nobody's are known."""
+    """Return the shortest time to stop that the Pod may get, with its provider and pool, or None if none is known."""
     parts = [(bundle.providers[pool.provider], pool) for pool in target.pools or ()]
     seen = {provider.name for provider, _ in parts}
     nodes: list[tuple[Target, Provider, Pool | None]] = [

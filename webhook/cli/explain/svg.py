@@ -1,4 +1,4 @@
-"""``explain -o svg``: the timelines as one picture."""
+"""``explain -o svg``: the timelines in one picture."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def show(explained: Iterable[Explanation]) -> None:
-    """Print it."""
+    """Print the picture."""
     print(timeline_svg.render([drawn for each in explained for drawn in titled(each)]))
 
 
 def titled(explained: Explanation) -> Iterator[tuple[str, ReclaimTimeline]]:
-    """The timelines of an object, each with a title."""
+    """Yield the timelines of an object, each with a title."""
     for timeline in explained.timelines:
         if isinstance(timeline, ReclaimTimeline):
             where = f", {timeline.where}" if timeline.where else ""

@@ -1,4 +1,4 @@
-"""``explain -o text``: for people, on a terminal or in a pipe."""
+"""``explain -o text``: text for people, on a terminal or in a pipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 92
 _INDENT: Final = " " * 12
-"""As wide as the longest word, and the space behind it."""
+"""Indentation by the longest word and a space."""
 
 _STYLES: Final = {
     CHANGES: "bold cyan",
@@ -38,7 +38,7 @@ _QUIET: Final = "dim"
 
 
 def show(explained: Iterable[Explanation]) -> None:
-    """Print it."""
+    """Print the explanations."""
     terminal.show(_lines(explained))
 
 
@@ -70,7 +70,7 @@ def _object(explained: Explanation) -> Iterator[Line]:
 
 
 def others_of(explained: Explanation) -> str:
-    """The policies that are for other objects, in a sentence."""
+    """Return a sentence that lists the policies for other objects."""
     if not explained.verdicts:
         return "no policy is for this kind of object"
     return f"not for this kind of object: {', '.join(explained.others)}"
@@ -109,7 +109,7 @@ def _addition(addition: Addition) -> Iterator[Line]:
 
 
 def as_yaml(value: object) -> str:
-    """A value as YAML, in block style."""
+    """Return a value as YAML, in block style."""
     return dump(value, width=_WIDTH)
 
 
@@ -150,7 +150,7 @@ def _no_timeline(timeline: NoTimeline) -> Iterator[Line]:
 
 
 def _wrapped(text: str, indent: str, style: str) -> Iterator[Line]:
-    """Prose in lines that can be read; what has lines of its own, as YAML to copy has, keeps them."""
+    """Wrap prose. A text of several lines, as YAML to copy, keeps its lines."""
     for line in text.split("\n"):
         if "\n" in text:
             yield [(f"{indent}{printable(line)}", style)]

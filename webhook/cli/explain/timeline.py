@@ -1,6 +1,6 @@
-"""What a reclaim does to a Pod, second by second: the provider's window, and how the Pod's stop fits into it.
+"""Timelines of reclaims: the window that the provider gives, and how the Pod's termination fits into it.
 
-Only data; `timeline_text` and `timeline_svg` draw it. Times are in seconds after the provider's
+Data only; `timeline_text` and `timeline_svg` draw it. Times are in seconds after the provider's
 notice.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
@@ -34,25 +34,25 @@ SPANS: Final[dict[SpanName, str]] = {
     "margin": "margin",
     "lost": "cut off",
 }
-"""What a span means, for a legend."""
+"""The meaning of each span, for a legend."""
 
 AS_WRITTEN: Final = "as written"
 
 _DRAWN_AT_MOST: Final = 2
-"""Windows. Beside a grace period of an hour one of 15 s could not be seen."""
+"""Limit of a drawing, in windows: beside a grace period of an hour a window of 15 s could not be seen."""
 
 _TICKS: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
 _TICKS_AT_MOST: Final = 8
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happens.
+    """An event of a reclaim.
 
     Attributes:
-        seconds: when.
-        name: what.
+        seconds: its time.
+        name: its name.
         text: what it means, as a phrase.
-        source: the field that says when, of the provider's document or of the Pod's ``spec``; empty: none does.
+        source: the field that sets its time, of the provider's document or of the Pod's ``spec``; may be empty.
     """
 
     seconds: int
@@ -62,7 +62,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A stretch of time, from ``begin`` up to ``end``."""
+    """A period from ``begin`` up to ``end``."""
 
     name: SpanName
     begin: int
@@ -70,15 +70,15 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> int:
-        """How long it is."""
+        """The length of the period."""
         return self.end - self.begin
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """What some containers of the Pod do meanwhile.
+    """The termination of some containers of the Pod.
 
     Attributes:
-        name: theirs, or `AS_WRITTEN`.
+        name: names of the containers, or `AS_WRITTEN`.
         spans: without gaps, from the notice to the end of the window, or of the grace period where that is later.
     """
 
@@ -91,18 +91,18 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         where: the pod template's field path; empty for a Pod.
-        provider: its title, for people.
+        provider: title of the provider.
         because: where the time to stop comes from.
-        events: in their order.
-        lanes: the containers with what spotgate injects; then the Pod as it is written, if that is different.
-        cordon, drain: of the node.
+        events: the events, in order.
+        lanes: the containers after injection; then the Pod as it is written, if that is different.
+        cordon, drain: when the node is cordoned and drained.
         window: when the time to stop is over for an ordinary Pod.
         removal: when the node is gone.
-        end: of the drawing, where a grace period beyond it is marked to go on.
+        end: end of the drawing; a longer grace period is marked.
         grace: the Pod's grace period.
-        wanted: of the margin: what is to be kept free.
-        late: containers that are killed before they have any time to shut down.
-        gone: volumes that are lost with the node, whatever the Pod does.
+        wanted: the safety margin that is to be kept free.
+        late: containers that are killed before SIGTERM gives them time to shut down.
+        gone: volumes that are lost with the node.
     """
 
     where: str
@@ -122,22 +122,22 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def margin(self) -> int:
-        """Seconds between the end of the grace period and that of the window; negative: so many are cut off."""
+        """The seconds between the ends of the grace period and of the window; negative if some are cut off."""
         return self.window - self.drain - self.grace
 
     @property
     def fits(self) -> bool:
-        """Does the Pod get the whole of its grace period?"""
+        """Whether the Pod gets its whole grace period."""
         return self.margin >= 0
 
     @property
     def loses(self) -> bool:
-        """Is a container killed before it is done, or has begun?"""
+        """Whether a container is killed before it can shut down."""
         return not self.fits or bool(self.late)
 
     @property
     def verdict(self) -> str:
-        """How it ends, in a sentence."""
+        """A sentence that says how the reclaim ends."""
         if not self.fits:
             return f"does not fit: SIGKILL comes {-self.margin} s early, and what is not saved by then is lost"
         if self.late:
@@ -150,15 +150,15 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 def timeline_of(
     where: str, written: Pod, pod: Pod, *, provider: Provider, pool: Pool | None, budget: GraceBudget
 ) -> ReclaimTimeline:
-    """The reclaim of a Pod that targets spot.
+    """Return the timeline of a Pod that targets spot.
 
     Args:
         where: the pod template's field path; empty for a Pod.
         written: the Pod before injection.
-        pod: the Pod after it.
-        provider: of the nodes.
-        pool: they are of; None: any of the provider's.
-        budget: the time it has there.
+        pod: the Pod after injection.
+        provider: the provider of the node.
+        pool: the pool of the node; None: any pool of the provider.
+        budget: the time that the Pod has to stop there.
     """
     drain = provider.timeline.drain
     window = drain + budget.limit
@@ -187,13 +187,13 @@ def timeline_of(
 
 
 def ticks(end: int) -> range:
-    """Where to mark an axis up to ``end``: at round times, and not at too many."""
+    """Return the times to mark on an axis up to ``end``: round ones, and not too many."""
     step = next((each for each in _TICKS if end / each <= _TICKS_AT_MOST), end)
     return range(0, end + 1, step)
 
 
 def clock(seconds: int) -> str:
-    """A time after the notice: ``2:05``."""
+    """Return a time after the notice as text: ``2:05``."""
     return f"{seconds // 60}:{seconds % 60:02}"
 
 
@@ -201,10 +201,10 @@ class _Stop(msgspec.Struct, frozen=True):
     """Containers that get SIGTERM at the same time.
 
     Attributes:
-        delay: seconds from the drain until then, or of their preStop hook those that are known.
-        exact: the delay is all that the hook takes.
-        names: theirs.
-        field: the hook of the first; empty: it has none.
+        delay: seconds from the drain to SIGTERM, as far as the preStop hook tells them.
+        exact: whether the hook takes no longer than the delay.
+        names: names of the containers.
+        field: the hook of the first container; empty if it has none.
     """
 
     delay: int
@@ -214,7 +214,7 @@ class _Stop(msgspec.Struct, frozen=True):
 
 
 def _stops(pod: Pod) -> list[_Stop]:
-    """The containers by when they get SIGTERM, the last ones last. Sidecars stop after them, in the same period."""
+    """Group the containers by when they get SIGTERM. Sidecars stop after them, in the same grace period."""
     found: dict[tuple[bool, int], list[tuple[int, Container]]] = {}
     for index, container in enumerate(pod.spec.containers):
         hook = _hook(container)
@@ -245,7 +245,7 @@ def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]
 
 
 def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget) -> Iterator[Event]:
-    """Everything that happens, what happens at the same time in its order."""
+    """Yield all events; those at the same time in their order."""
     timeline = provider.timeline
     source = f"{provider.name}: interruption."
     own = pool is not None and pool.grace_seconds is not None

@@ -1,4 +1,4 @@
-"""A timeline as a picture: SVG without scripts, fonts or anything else from outside, for light and dark."""
+"""Timelines as SVG without scripts, fonts or other references, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 820
 _LEFT: Final = 150
-"""Where the time axis begins."""
+"""The left end of the time axis."""
 _RIGHT: Final = WIDTH - 24
 _ROW: Final = 34
 _LINE: Final = 22
 _BAR: Final = 22
 _CHARACTER: Final = 7.8
-"""Width of a character of a wide font, on average: what must fit is measured by it."""
+"""Average width of a character of a wide font, by which texts are measured."""
 
 _COLOURS: Final = {
     "bg": ("#ffffff", "#0d1117"),
@@ -35,7 +35,7 @@ _COLOURS: Final = {
     "margin": ("#1a7f37", "#3fb950"),
     "lost": ("#cf222e", "#ff7b72"),
 }
-"""Of what is filled, by class, for light and for dark. As plain colours: not every viewer knows CSS variables."""
+"""Fill colours by class, for light and dark mode. Plain colours: not every viewer knows CSS variables."""
 
 
 def _fills(mode: int) -> str:
@@ -56,7 +56,7 @@ STYLE: Final = f"""\
 {_fills(1)}
 }}
 """
-"""For all drawings of a page; a file of its own has it in it."""
+"""The style of all drawings; a page includes it once."""
 
 _SHORT: Final[dict[SpanName, str]] = {
     "running": "runs on",
@@ -66,14 +66,14 @@ _SHORT: Final[dict[SpanName, str]] = {
     "margin": "margin",
     "lost": "lost",
 }
-"""What stands in a span, if there is room."""
+"""The label of a span, if there is room."""
 
 
 def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
-    """One file with all the drawings below each other.
+    """Return one SVG file with all drawings, one below the other.
 
     Args:
-        drawn: each with its title.
+        drawn: the timelines with their titles.
     """
     y, parts = 0, []
     for title, timeline in drawn:
@@ -89,7 +89,7 @@ def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
 
 
 def element(title: str, timeline: ReclaimTimeline) -> str:
-    """One drawing for a page that has `STYLE`."""
+    """Return one drawing for a page that includes `STYLE`."""
     height = height_of(timeline)
     return (
         f'<svg class="spotgate" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">\n'
@@ -98,12 +98,12 @@ def element(title: str, timeline: ReclaimTimeline) -> str:
 
 
 def height_of(timeline: ReclaimTimeline) -> int:
-    """Pixels that a drawing takes."""
+    """Return the height of a drawing in pixels."""
     return _below(timeline) + _LINE * (len(timeline.events) + 3 + bool(timeline.gone))
 
 
 def _below(timeline: ReclaimTimeline) -> int:
-    """Where the lanes end."""
+    """Return the lower end of the lanes."""
     return 118 + _ROW * len(timeline.lanes)
 
 
@@ -141,7 +141,7 @@ def _axis(timeline: ReclaimTimeline, below: int) -> Iterator[str]:
 
 
 def _node(timeline: ReclaimTimeline) -> Iterator[str]:
-    """The node: when it is cordoned, drained and gone."""
+    """Draw when the node is cordoned, drained and gone."""
     yield _text(16, 100, "node", "strong")
     begin, end = _x(0, timeline), _x(timeline.removal, timeline)
     yield f'<line class="node" x1="{begin}" x2="{end}" y1="96" y2="96"/>\n'
@@ -206,7 +206,7 @@ def _event(event: Event, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
 
 
 def _text(x: float, y: int, text: str, style: str = "", *, anchor: str = "start", most: int = 0) -> str:
-    """A line of text, cut after as many characters as it may have; the whole of it is shown on hovering."""
+    """Draw a line of text. A text that is cut after ``most`` characters is shown whole on hovering."""
     text = printable(text)
     cut = bool(most) and len(text) > most
     shown = f"{text[: most - 1]}…" if cut else text

@@ -1,4 +1,4 @@
-"""A timeline, drawn with characters."""
+"""Timelines drawn with characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 60
 """Characters of the time axis: with the names before it, it fits 80 columns."""
 _NAME: Final = 14
-"""Characters of a lane's name, the space behind it included."""
+"""Characters of a lane's name, with the space after it."""
 
 _GLYPHS: Final[dict[SpanName, tuple[str, str]]] = {
     "running": ("─", "dim"),
@@ -29,11 +29,11 @@ _GLYPHS: Final[dict[SpanName, tuple[str, str]]] = {
 
 
 _GOES_ON: Final = "»"
-"""Behind a lane that is not drawn to its end; the time at which it ends follows."""
+"""The mark after a lane that is not drawn to its end; the time of the end follows."""
 
 
 def lines(timeline: ReclaimTimeline) -> Iterator[Line]:
-    """The drawing: an axis, the node, each lane, the legend, the events and how it ends."""
+    """Yield the drawing: an axis, the node, each lane, the legend, the events and how it ends."""
     scale = _WIDTH / timeline.end
     yield [(" " * _NAME + _axis(timeline.end, scale), "dim")]
     yield from _node(timeline, scale)
@@ -75,7 +75,7 @@ def _axis(end: int, scale: float) -> str:
 
 
 def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
-    """What happens to the node, where it happens; what is too close together goes on."""
+    """Draw the events of the node; those that are too close together move on."""
     moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
     if timeline.window < timeline.removal:
         moments.insert(2, (timeline.window, "time up"))
@@ -90,7 +90,7 @@ def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
 
 
 def _lane(lane: Lane, scale: float, end: int) -> Line:
-    """Its spans, each of at least one character: a sleep of 5 s in seven minutes is there too."""
+    """Draw the spans of a lane, each of at least one character: a sleep of 5 s in seven minutes shows too."""
     name = printable(lane.name)
     room = _NAME - 3
     name = name if len(name) <= room else f"{name[: room - 1]}…"

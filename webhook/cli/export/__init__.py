@@ -1,1 +1,1 @@
-"""What is exported to Kubernetes: webhook configurations and ValidatingAdmissionPolicies."""
+"""Exports for Kubernetes: webhook configurations, ValidatingAdmissionPolicies and schemas."""

@@ -1,4 +1,4 @@
-"""What policies say in globs, label selectors and field paths, as CEL that Kubernetes 1.30 and later take."""
+"""Globs, label selectors and field paths as CEL for Kubernetes 1.30 and later."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SCALARS: Final = ({str}, {int}, {bool}, {float})
 
 
 def quoted(text: str) -> str:
-    """A string literal."""
+    """Return a text as a string literal."""
     escaped = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def literal(value: Any) -> str:  # noqa: ANN401 - JSON
-    """A JSON value. Kubernetes refuses lists and maps of mixed types; ``dyn`` is one type for all."""
+    """Return a JSON value as a literal. Kubernetes refuses lists and maps of mixed types; ``dyn`` is one for all."""
     if isinstance(value, str):
         return quoted(value)
     if not isinstance(value, dict | list):
@@ -40,7 +40,7 @@ def literal(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def names(value: str, globs: Iterable[str]) -> str:
-    """Is the string that the expression ``value`` gives matched by one of these globs?"""
+    """Return an expression that is true if one of the globs matches the string ``value``."""
     patterns = list(dict.fromkeys(globs))
     exact = [each for each in patterns if not is_glob(each)]
     wild = "|".join(_regex(each) for each in patterns if is_glob(each))
@@ -50,7 +50,7 @@ def names(value: str, globs: Iterable[str]) -> str:
 
 
 def _regex(glob: str) -> str:
-    """The RE2 expression of a glob."""
+    """Translate a glob into an RE2 expression."""
     return "".join(map(_of_token, _TOKEN.finditer(glob)))
 
 
@@ -62,7 +62,7 @@ def _of_token(found: re.Match[str]) -> str:
 
 
 def selects(selector: LabelSelectorSpec, labels: str) -> str:
-    """Does the label selector select the labels that the expression ``labels`` gives?"""
+    """Return an expression that is true if the label selector selects ``labels``."""
     equal = [("In", key, [value]) for key, value in selector.match_labels.items()]
     all_of = [*equal, *((each.operator, each.key, list(each.values)) for each in selector.match_expressions)]
     return " && ".join(_requirement(*each, labels) for each in all_of) or "true"
@@ -85,9 +85,9 @@ class Fields:
         self.variables: dict[str, str] = {}
 
     def value(self, path: Sequence[str], *, old: bool = False) -> str:
-        """What is at this path, or null; of the old object null where there is none.
+        """Return an expression for the value at this path; null if there is none, or no old object.
 
-        A path through something that is no map leads nowhere, as it does for rules; in CEL alone it were an error.
+        A path through a value that is no map gives null, as it does for rules; in plain CEL it is an error.
         """
         name = ("old_" if old else "") + "_".join(path)
         if name not in self.variables:
@@ -102,7 +102,7 @@ class Fields:
         return f"variables.{name}"
 
     def maps(self, path: Sequence[str], *, old: bool = False) -> str:
-        """A list of the maps that are at a path in which one segment at most is ``*`` or ``[*]``.
+        """Return an expression for the list of maps at a path with at most one ``*`` or ``[*]``.
 
         Raises:
             ValueError: it has more of them.
@@ -120,10 +120,10 @@ class Fields:
 
 
 def segments(path: str) -> tuple[str, ...]:
-    """Of a path as ``WorkloadTemplates`` has it."""
+    """Split a path as ``WorkloadTemplates`` has it."""
     return tuple(path.replace("[*]", ".[*]").split("."))
 
 
 def with_items(named: Mapping[str, str]) -> list[dict[str, str]]:
-    """Names and expressions as the lists of a ValidatingAdmissionPolicy have them."""
+    """Return names and expressions as a list of a ValidatingAdmissionPolicy."""
     return [{"name": name, "expression": text} for name, text in named.items()]

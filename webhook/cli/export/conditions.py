@@ -1,9 +1,9 @@
-"""``matchConditions`` about Pods, workloads and other objects: what may concern a policy, as CEL.
+"""``matchConditions`` about Pods, workloads and other objects, as CEL: true for what may concern a policy.
 
 The API server skips a webhook with failurePolicy Ignore where a condition fails or costs too much, so none may:
 
-- a member is read with ``.?``, and of a custom resource its type is asked first: another one is asked about;
-- what is large is asked about before it is looked through, as is a long key: the cost of `contains` is the length.
+- a member is read with ``.?``, and its type is tested first in a custom resource: the webhook is called for others;
+- the webhook is called for large maps and long keys before they are searched: the cost of `contains` is the length.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions;
     k8s.io/apiserver, pkg/apis/cel/config.go (1,000,000 for an expression, 2,500,000 for all of a webhook)
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from webhook.rules.concern import Concern
 
 MEMBERS_AT_MOST: Final = 64
-"""Members of a map that are looked at one by one. People write a dozen; a key costs some 120, so a map 8,000."""
+"""Members of a map that are tested one by one. People write a dozen; a key costs some 120, so a map 8,000."""
 ITEMS_AT_MOST: Final = 16
 """Items of a list, and templates in the lists of an object: one costs 25,000 at most. With those that stand alone there
 are 27 templates, which are 700,000. The largest RayClusters have some ten worker groups."""
 KEY_LENGTH_AT_MOST: Final = 128
-"""Characters of a key that is looked at. Kubernetes takes 317, and people write some 40."""
+"""Characters of a key that is tested. Kubernetes takes 317, and people write some 40."""
 TEXT_LENGTH_AT_MOST: Final = 256
-"""Characters of the name of an image, or of the key of a toleration, looked at. With a digest it has 150."""
+"""Characters of an image, or of the key of a toleration, that are tested. An image with a digest has 150."""
 BUILT_IN: Final = frozenset({"", "apps", "batch"})
-"""API groups whose objects have the types of their fields: the API server refuses others before it asks a webhook."""
+"""API groups whose objects have the types of their fields: the API server rejects others before it calls a webhook."""
 
 _WILDCARDS: Final = frozenset({"*", "[*]"})
 _OUTDATED: Final = ("beta.", "failure-domain.", "node.kubernetes.io/windows")
@@ -54,21 +54,21 @@ def block(before: str, lines: Iterable[str]) -> str:
 
 
 def neutral_keys(providers: Iterable[Provider]) -> list[str]:
-    """Return keys that no selector of nodes tells spot by, unless a provider does.
+    """Return keys of node labels that say nothing about spot, for any of the providers.
 
-    Outdated ones are left out, to keep expressions short: such a Pod is asked about.
+    Outdated keys are left out, to keep expressions short: the webhook is called for a Pod with one.
     """
     telling = {key for each in providers for key in (each.pool_label, *(label.key for label in each.spot_labels))}
     return sorted(key for key in EVERY_NODE_HAS - telling if not key.startswith(_OUTDATED))
 
 
 def keys_in(found: str, keys: Keys, *, also: str = "") -> Iterator[str]:
-    """Yield expressions: does a map of strings have one of the keys?
+    """Yield expressions that are true if a map of strings has one of the keys.
 
     Args:
         found: the map.
-        keys: of which one is enough.
-        also: what must hold of a ``key``, too.
+        keys: the keys, of which one is enough.
+        also: an expression that must hold for the ``key``, too.
     """
     one_by_one = [f"key.contains({quoted(text)})" for text in sorted(keys.containing)]
     exact = sorted(key for key in keys.exact if not any(text in key for text in keys.containing))
@@ -83,12 +83,12 @@ def keys_in(found: str, keys: Keys, *, also: str = "") -> Iterator[str]:
 
 
 class ConcernExpressions:
-    """What of objects of one kind may concern a policy.
+    """Expressions that are true if an object may concern a policy.
 
     Args:
-        concern: of all policies that look at them, or at their templates.
+        concern: the concern of all policies that match the objects or their templates.
         neutral: see `neutral_keys`.
-        typed: the API server knows the types of their fields.
+        typed: whether the API server knows the types of their fields.
     """
 
     def __init__(self, concern: Concern, neutral: Sequence[str], *, typed: bool) -> None:
@@ -97,7 +97,7 @@ class ConcernExpressions:
         self._typed = typed
 
     def metadata(self, of: str = "object") -> Iterator[str]:
-        """Yield what may concern a policy of the labels and annotations of an object or a template."""
+        """Yield expressions about the labels and annotations of an object or a template."""
         members = [("labels", self._concern.labels), ("annotations", self._concern.annotations)]
         if any(keys for _, keys in members):
             yield from self._unless_maps(of, "metadata")
@@ -107,7 +107,7 @@ class ConcernExpressions:
                 yield from keys_in(f"{of}.?metadata.?{member}.orValue({{}})", keys)
 
     def pod(self, of: str) -> Iterator[str]:
-        """Yield what may concern a policy of a Pod, or of the Pod that a template becomes."""
+        """Yield expressions about a Pod, or about a pod template."""
         yield from self.metadata(of)
         yield from self._unless_maps(of, "spec")
         if self._concern.selectors:
@@ -119,9 +119,9 @@ class ConcernExpressions:
             yield f"{created}{of}.?spec.?nodeName.orValue('') != ''"
 
     def templates(self, workloads: Sequence[Workload]) -> Iterator[str]:
-        """Yield what may concern a policy of the templates, and of the labels that workloads give to others.
+        """Yield expressions about the templates, and about the labels that workloads give to other objects.
 
-        Every path is looked at, whatever the kind of the object.
+        Every path is tested, whatever the kind of the object.
         """
         templates = [path for each in workloads for path in each.paths]
         yield from dict.fromkeys(self._each(templates, "pod", list(self.pod("pod"))))
@@ -130,12 +130,12 @@ class ConcernExpressions:
             yield from dict.fromkeys(self._each(carried, "labels", list(keys_in("labels", self._concern.labels))))
 
     def _each(self, paths: Sequence[TemplatePath], name: str, lines: Sequence[str]) -> Iterator[str]:
-        """Yield what may concern a policy of the maps at these paths.
+        """Yield expressions about the maps at these paths.
 
         Args:
             paths: in which ``*`` and ``[*]`` are every member and item.
-            name: of one of the maps, in the lines.
-            lines: what may concern a policy of it.
+            name: the name of one of the maps, in the lines.
+            lines: the expressions about one of the maps.
         """
         if not paths:
             return
@@ -144,7 +144,7 @@ class ConcernExpressions:
         lists: list[str] = []
         for path in map(segments, dict.fromkeys(each.text for each in paths)):
             wild = [number for number, each in enumerate(path) if each in _WILDCARDS]
-            if len(wild) > 1:  # a list of lists, which is not looked through
+            if len(wild) > 1:  # a list of lists, which is not searched
                 yield "true"
                 return
             names, inner = (path, ()) if not wild else (path[: wild[0]], path[wild[0] + 1 :])
@@ -175,15 +175,15 @@ class ConcernExpressions:
         yield block(f"({together}).exists({name},", lines)
 
     def _unless_maps(self, of: str, *names: str) -> Iterator[str]:
-        """Yield an expression for each step of a path that may be no map."""
+        """Yield, for each step of a path, an expression that is true if it is no map."""
         if not self._typed:
             for end in range(1, len(names) + 1):
                 yield f"type({of}{''.join(f'.?{name}' for name in names[:end])}.orValue({{}})) != map"
 
     def _list(self, found: str) -> tuple[str, list[str]]:
-        """Return a list that may be absent, and what says that it can't be looked through.
+        """Return a list that may be absent, and expressions that are true if it can't be searched.
 
-        Also where types are known: the API server shows some empty lists as null, before it refuses them.
+        They are needed for typed objects, too: the API server shows some empty lists as null, before it rejects them.
         """
         items = f"{found}.orValue([])"
         return items, [f"type({items}) != list || {items}.size() > {ITEMS_AT_MOST}"]
@@ -225,7 +225,7 @@ class ConcernExpressions:
         yield f"{containers}.exists(each, {self._unless_map('each')}{one})"
 
     def _texts(self, value: str, keys: Keys) -> Iterator[str]:
-        """Yield: is a text one of these, or does it contain one?"""
+        """Yield expressions that are true if a text is one of the keys or contains one."""
         if not self._typed:
             yield f"type({value}) != string"
         if keys.exact:
@@ -239,7 +239,7 @@ class ConcernExpressions:
 
 
 def changed_metadata(concern: Concern) -> Iterator[str]:
-    """Yield what of the metadata an UPDATE may change that concerns a policy."""
+    """Yield expressions that are true if an UPDATE changes metadata that concerns a policy."""
     yield "object.?metadata.?labels != oldObject.?metadata.?labels"
     if concern.annotations:
         other = "object.metadata.?annotations[?key] != oldObject.?metadata.?annotations[?key]"
@@ -247,11 +247,11 @@ def changed_metadata(concern: Concern) -> Iterator[str]:
 
 
 def changed_templates(workloads: Sequence[Workload], *, counting: bool) -> Iterator[str]:
-    """Yield what an UPDATE may change of the templates of workloads, and of the labels that they give to others.
+    """Yield expressions that are true if an UPDATE changes templates, or labels that workloads give to other objects.
 
     Args:
-        workloads: the kinds. Of those whose types the API server does not know all beside the metadata is compared.
-        counting: some policy counts the Pods, where there get to be fewer.
+        workloads: the kinds. Of custom resources all but the metadata is compared.
+        counting: whether a policy counts the Pods, so that a lower number of replicas matters.
     """
     built_in = [each for each in workloads if each.group in BUILT_IN]
     is_built_in = f"request.resource.group in {literal(sorted(BUILT_IN))}"

@@ -1,9 +1,9 @@
-"""The two webhook configurations that a bundle asks for, as objects.
+"""The two webhook configurations of a bundle, as objects.
 
 Intent
     The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with
-    failurePolicy Ignore: without the webhook they still start. Node pools are judged with Fail: a fallback that is lost
-    can't be brought back by a later look. What takes no fallback away passes while nobody answers.
+    failurePolicy Ignore: without the webhook they still start. Node pools are judged with Fail: a lost fallback can't
+    be restored by a later check. Changes that remove no fallback are admitted while the webhook is down.
 Source
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from webhook.cli.export.matched_resources import Key, MatchedResources
 
 TIMEOUT_SECONDS: Final = 3
-"""Of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
+"""Limit of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
 
 JSON = dict[str, Any]
 
@@ -55,11 +55,11 @@ _NOT_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "DoesNotExist"}
 
 
 def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
-    """Return the configurations; one that would hold no webhook is left out.
+    """Return the configurations that hold a webhook.
 
     Args:
         bundle: the policies.
-        client_config: of every webhook; its Service gets the path.
+        client_config: the clientConfig of every webhook; its Service gets the path.
     """
     found = _Configurations(bundle, client_config)
     mutating = [{**each, "reinvocationPolicy": "IfNeeded"} for each in found.mutating()]
@@ -70,12 +70,12 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
 
 
 def unconditional_resources(bundle: Bundle) -> dict[str, list[str]]:
-    """Return what is asked about whatever it is, as a policy does not say what may concern it: policy -> resources."""
+    """Return the resources for which the webhook is always called, by the policy that does not say what concerns it."""
     found: dict[str, list[str]] = defaultdict(list)
-    asked = matched_resources(bundle, Phase.VALIDATE)
-    conditions = ObjectConditions(bundle, Phase.VALIDATE, [], asked)
+    matched = matched_resources(bundle, Phase.VALIDATE)
+    conditions = ObjectConditions(bundle, Phase.VALIDATE, [], matched)
     pools = size_fields(bundle.providers.values())
-    for group, path in sorted(asked):
+    for group, path in sorted(matched):
         if (group, path.partition("/")[0]) not in pools:
             for name in conditions.for_everything((group, path)):
                 found[name].append(f"{path}.{group}".rstrip("."))
@@ -112,21 +112,21 @@ class _Configurations:
         self._neutral = neutral_keys(bundle.providers.values())
 
     def mutating(self) -> Iterator[JSON]:
-        """Yield those that change Pods."""
+        """Yield the webhooks that change Pods."""
         yield from self._pair(
             "mutate", "mutate-spot-namespaces", Phase.MUTATE, matched_resources(self._bundle, Phase.MUTATE)
         )
 
     def validating(self) -> Iterator[JSON]:
-        """Yield those that judge."""
-        asked = matched_resources(self._bundle, Phase.VALIDATE)
+        """Yield the webhooks that judge."""
+        matched = matched_resources(self._bundle, Phase.VALIDATE)
         resources = pool_resources(self._bundle.providers.values())
         about_pools = {(group, each.plural) for each in resources for group in (each.group, "*")}
-        pools = {key: each for key, each in asked.items() if (key[0], key[1].partition("/")[0]) in about_pools}
+        pools = {key: each for key, each in matched.items() if (key[0], key[1].partition("/")[0]) in about_pools}
         yield from self._node_pools(pools)
-        namespaces = {key: each for key, each in asked.items() if (key[0], key[1].partition("/")[0]) == _NAMESPACES}
+        namespaces = {key: each for key, each in matched.items() if (key[0], key[1].partition("/")[0]) == _NAMESPACES}
         yield from self._namespaces(namespaces)
-        others = {key: each for key, each in asked.items() if key not in pools and key not in namespaces}
+        others = {key: each for key, each in matched.items() if key not in pools and key not in namespaces}
         yield from self._pair("workloads", "spot-namespaces", Phase.VALIDATE, others)
 
     def _node_pools(self, pools: MatchedResources) -> Iterator[JSON]:
@@ -144,29 +144,29 @@ class _Configurations:
             "node-pool-updates", Phase.VALIDATE, as_rules(more), [_NOT_CLEANING_UP, *conditions.beyond(more)]
         )
 
-    def _namespaces(self, asked: Mapping[Key, MatchedResource]) -> Iterator[JSON]:
-        """Yield the one about Namespaces, without a selector: that goes by their own labels, which anybody may set."""
-        conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, asked).of()
+    def _namespaces(self, matched: Mapping[Key, MatchedResource]) -> Iterator[JSON]:
+        """Yield the webhook about Namespaces, without a selector of their own labels, which anybody may set."""
+        conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, matched).of()
         names = literal(list(self._bundle.index.system_namespaces.patterns))
         essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
-        for webhook in self._webhook("namespaces", Phase.VALIDATE, as_rules(asked), [essential, *conditions]):
+        for webhook in self._webhook("namespaces", Phase.VALIDATE, as_rules(matched), [essential, *conditions]):
             del webhook["namespaceSelector"]
             yield webhook
 
-    def _pair(self, name: str, in_spot: str, phase: Phase, asked: MatchedResources) -> Iterator[JSON]:
-        """Yield one webhook for most namespaces, and one for those that have a capacity label, where all Pods count.
+    def _pair(self, name: str, in_spot: str, phase: Phase, matched: MatchedResources) -> Iterator[JSON]:
+        """Yield a webhook for most namespaces, and one for those with a capacity label, where any Pod may target spot.
 
-        A condition does not know the labels of a namespace.
+        A condition does not see the labels of a namespace.
         """
-        conditions = ObjectConditions(self._bundle, phase, self._neutral, asked)
+        conditions = ObjectConditions(self._bundle, phase, self._neutral, matched)
         divided = conditions.tell_spot_namespaces()
         yield from self._webhook(
-            *(name, phase, as_rules(asked), [NO_MIRROR_PODS, *conditions.of()]),
+            *(name, phase, as_rules(matched), [NO_MIRROR_PODS, *conditions.of()]),
             namespaces=_NOT_SPOT if divided else None,
         )
         if divided:
-            # What is in no namespace is not left out by a selector: of that, the other is asked.
-            rules = as_rules(asked, scope="Namespaced")
+            # What is in no namespace is not left out by a selector: of that, the other is matched.
+            rules = as_rules(matched, scope="Namespaced")
             yield from self._webhook(
                 *(in_spot, phase, rules, [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=True)]), namespaces=_SPOT
             )
@@ -184,12 +184,12 @@ class _Configurations:
         """Yield the webhook, unless it has no rules.
 
         Args:
-            name: without the domain.
-            phase: of which it is the path.
-            rules: what it is about.
-            conditions: what must hold besides.
-            failure_policy: what happens without an answer.
-            namespaces: which namespaces it is about, beside those that all are.
+            name: its name, without the domain.
+            phase: the phase that its path names.
+            rules: its rules.
+            conditions: its matchConditions.
+            failure_policy: its failurePolicy.
+            namespaces: a requirement of its namespaceSelector, beside those of all webhooks.
         """
         if not rules:
             return

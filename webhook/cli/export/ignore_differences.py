@@ -1,4 +1,4 @@
-"""What Argo CD is not to take for a difference between Git and the cluster: what the mutating webhook adds to Pods.
+"""Fields of Pods that the mutating webhook adds, which Argo CD is to ignore when it compares Git and the cluster.
 
 Source: https://argo-cd.readthedocs.io/en/stable/user-guide/diffing/
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ignore_differences(bundle: Bundle) -> list[dict[str, Any]]:
-    """``spec.ignoreDifferences`` of an Application; nothing where no policy changes Pods.
+    """Return ``spec.ignoreDifferences`` of an Application; empty if no policy changes Pods.
 
     Pods alone: the webhook leaves workloads as they are, and Argo CD does not compare the Pods that these make.
     """

@@ -1,4 +1,4 @@
-"""What the policies of a bundle look at, as rules of webhooks: the index itself is asked."""
+"""The resources that the policies of a bundle match, by its index, and the rules of webhooks for them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class MatchedResource:
-    """What policies ask of one resource.
+    """A resource that policies match.
 
     Attributes:
-        direct: those that look at the object itself, by name.
-        projected: those that look at its pod templates.
-        guarded: some policy lets certain groups alone write the break-glass annotation.
+        direct: the policies that judge the object itself, by name.
+        projected: the policies that judge its pod templates, by name.
+        guarded: whether a policy lets only certain groups write the break-glass annotation.
     """
 
     operations: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ MatchedResources = dict[Key, MatchedResource]
 
 
 def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
-    """Return what the policies look at in this phase.
+    """Return the resources that the policies match in this phase.
 
     Pod templates are only judged where they are written: they are mutated as the Pods they become.
     """
@@ -49,19 +49,19 @@ def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
         route = bundle.index.route(phase, _request(operation, group, path))
         if route is None or not (route.direct or phase == "validate"):
             continue
-        asked = found.setdefault((group, path), MatchedResource())
-        asked.operations.add(operation)
-        asked.versions.update(_versions(route.direct, operation, group, path))
-        asked.direct.update((policy.name, policy) for policy in route.direct)
-        asked.projected.update((policy.name, policy) for policy in route.projected)
-        asked.guarded |= bool(route.guards)
+        matched = found.setdefault((group, path), MatchedResource())
+        matched.operations.add(operation)
+        matched.versions.update(_versions(route.direct, operation, group, path))
+        matched.direct.update((policy.name, policy) for policy in route.direct)
+        matched.projected.update((policy.name, policy) for policy in route.projected)
+        matched.guarded |= bool(route.guards)
         if route.projected or not route.direct:
-            asked.versions.add("*")
+            matched.versions.add("*")
     return found
 
 
 def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
-    """Return (operation, API group, resource) of everything that a policy or a pod template may be about."""
+    """Return (operation, API group, resource) of everything that a policy may match, itself or by its pod templates."""
     named = {
         (operation, group, path)
         for policy in bundle.policies
@@ -92,12 +92,13 @@ def _versions(policies: Iterable[Policy], operation: str, group: str, path: str)
 def as_rules(resources: Mapping[Key, MatchedResource], *, scope: str = "") -> list[dict[str, Any]]:
     """Return the rules of a webhook for these resources.
 
-    Those of one group that are asked alike share a rule; it must not name `pods/exec` beside `pods/*`.
+    Resources of one group with the same operations and versions share a rule, which must not name `pods/exec`
+    beside `pods/*`.
     """
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for (group, path), asked in sorted(resources.items()):
-        operations = tuple(each for each in OPERATIONS if each in asked.operations)
-        versions = ("*",) if "*" in asked.versions else tuple(sorted(asked.versions))
+    for (group, path), matched in sorted(resources.items()):
+        operations = tuple(each for each in OPERATIONS if each in matched.operations)
+        versions = ("*",) if "*" in matched.versions else tuple(sorted(matched.versions))
         alike.setdefault((group, versions, operations), []).append(path)
     return [
         {

@@ -1,4 +1,4 @@
-"""Which of the objects that policies match the API server asks about: Pods, and everything else but node pools."""
+"""``matchConditions`` of the webhooks about Pods, workloads and other objects, but not about node pools."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ class ObjectConditions:
 
     Args:
         bundle: the policies.
-        phase: of the webhook.
+        phase: the phase of the webhook.
         neutral: see `neutral_keys`.
-        asked: what policies ask of each resource.
+        matched: the resources that the policies match.
     """
 
-    def __init__(self, bundle: Bundle, phase: Phase, neutral: list[str], asked: Mapping[Key, MatchedResource]) -> None:
+    def __init__(
+        self, bundle: Bundle, phase: Phase, neutral: list[str], matched: Mapping[Key, MatchedResource]
+    ) -> None:
         self._mutate = phase is Phase.MUTATE
         self._neutral = neutral
-        self._asked = asked
-        self._pods = asked.get(PODS)
-        self._others = {key: each for key, each in asked.items() if key != PODS}
+        self._matched = matched
+        self._pods = matched.get(PODS)
+        self._others = {key: each for key, each in matched.items() if key != PODS}
         self._workloads = [bundle.index.workloads[key] for key in self._others if key in bundle.index.workloads]
         self._selectors = {each.name: each.spec.match.object_selector for each in bundle.documents if each.is_policy}
 
@@ -55,7 +57,7 @@ class ObjectConditions:
         """Return the conditions.
 
         Args:
-            in_spot_namespace: of namespaces with a capacity label, where every Pod may be one that targets spot.
+            in_spot_namespace: for namespaces with a capacity label, where every Pod may be one that targets spot.
         """
         found: list[Condition] = []
         if self._pods is not None and (text := self._of_pods(self._pods, in_spot=in_spot_namespace)):
@@ -72,17 +74,17 @@ class ObjectConditions:
         return found
 
     def tell_spot_namespaces(self) -> bool:
-        """Do the Pods of namespaces with a capacity label concern a policy, whatever they are?"""
+        """Return whether every Pod in a namespace with a capacity label concerns a policy."""
         return any(
             self._concern(policies.values(), key).in_spot_namespaces
-            for key, each in self._asked.items()
+            for key, each in self._matched.items()
             for policies in (each.direct, each.projected)
         )
 
     def for_everything(self, key: Key) -> Iterator[str]:
-        """Yield the names of policies that do not say what may concern them of such objects."""
-        asked = self._asked[key]
-        for name, policy in (asked.direct | asked.projected).items():
+        """Yield the names of policies that do not say which of these objects concern them."""
+        matched = self._matched[key]
+        for name, policy in (matched.direct | matched.projected).items():
             if self._concern([policy], key).everything:
                 yield name
 
@@ -90,17 +92,17 @@ class ObjectConditions:
         rules = (policy.mutator if self._mutate else policy.validator or policy.mutator for policy in policies)
         return concern_of(rules, *key)
 
-    def _of_pods(self, asked: MatchedResource, *, in_spot: bool) -> str:
-        """Return which Pods are asked about; empty: all."""
-        concern = self._concern(asked.direct.values(), PODS) | (_BREAK_GLASS if asked.guarded else NOTHING)
+    def _of_pods(self, matched: MatchedResource, *, in_spot: bool) -> str:
+        """Return the expression for Pods; empty if the webhook is called for all."""
+        concern = self._concern(matched.direct.values(), PODS) | (_BREAK_GLASS if matched.guarded else NOTHING)
         if self._mutate:
             concern = replace(concern, node_name=False)  # it is warned of
         every_new = in_spot and concern.in_spot_namespaces
-        if concern.everything or (every_new and asked.operations == {"CREATE"}):
+        if concern.everything or (every_new and matched.operations == {"CREATE"}):
             return ""
         concerns = block("(", ConcernExpressions(concern, self._neutral, typed=True).pod("object"))
         text = f"object == null || {concerns}"
-        if "UPDATE" in asked.operations:
+        if "UPDATE" in matched.operations:
             fields = (f"object.?spec.?{name} != oldObject.?spec.?{name}" for name in sorted(concern.changes))
             changed = block("(", [_NOT_UPDATED, *changed_metadata(concern), *fields])
             text = f"object == null || {changed} && {concerns}"
@@ -109,12 +111,14 @@ class ObjectConditions:
         return f"!({_IS_POD}) || {text}" if self._others else text
 
     def _always(self) -> list[str]:
-        """Return what is asked about whatever it is."""
+        """Return expressions for objects for which the webhook is always called."""
         whole: list[Key] = []
         narrow: list[str] = []
         for key in self._others:
             wide = [
-                self._asked[key].direct[name] for name in self.for_everything(key) if name in self._asked[key].direct
+                self._matched[key].direct[name]
+                for name in self.for_everything(key)
+                if name in self._matched[key].direct
             ]
             selectors = [self._selectors.get(policy.name) for policy in wide]
             if "*" in "".join(key) or not all(selectors):
@@ -134,7 +138,7 @@ class ObjectConditions:
         return found
 
     def _changed(self) -> Iterator[str]:
-        """Yield what an UPDATE must change to be asked about."""
+        """Yield expressions that are true if an UPDATE changes what may concern a policy."""
         yield _NOT_UPDATED
         yield "object == null"
         yield from changed_metadata(self._concern_of_others())
@@ -142,7 +146,7 @@ class ObjectConditions:
         yield from changed_templates(self._workloads, counting=counting)
 
     def _concerns(self, concern: Concern) -> Iterator[str]:
-        """Yield what an object must have to be asked about."""
+        """Yield expressions that are true if an object may concern a policy."""
         expressions = ConcernExpressions(concern, self._neutral, typed=False)
         if concern.everything:  # of a template: a policy about Pods looks at each
             yield "true"

@@ -1,4 +1,4 @@
-"""The JSON Schema of policy files, from the very models that read them. Editors are its readers."""
+"""The JSON Schema of policy files for editors, generated from the models that read the files."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
-"""The newest that every editor knows."""
+"""The newest dialect that every editor knows."""
 
 _DEFINITIONS: Final = "#/definitions/"
 
 
 class _Generator(GenerateJsonSchema):
-    """Without titles: they repeat the fields' names, and editors show them."""
+    """Generates schemas without titles, which repeat the fields' names, and which editors show."""
 
     def field_title_should_be_set(self, schema: CoreSchema) -> bool:  # noqa: ARG002
         return False
 
 
 def spec_models() -> dict[str, type[BaseModel]]:
-    """The model of ``spec`` for every kind of document there is."""
+    """Return the model of ``spec`` for every kind of document."""
     return {**document_kinds(), KIND: PolicyTestSpec}
 
 
 def policy_schema() -> dict[str, Any]:
-    """One schema for every document that a policy file may hold, and for tests of policies, told apart by ``kind``."""
+    """Return one schema for all documents of policy files, and for PolicyTests; ``kind`` selects the part."""
     kinds = spec_models()
     models: list[type[BaseModel]] = [Metadata, *kinds.values()]
     references, generated = models_json_schema(

@@ -1,8 +1,8 @@
-"""``matchConditions`` about node pools: what a stopped webhook must hold back, and nothing else, as CEL.
+"""``matchConditions`` about node pools, as CEL: true only for changes that must be denied while the webhook is down.
 
-Judged with failurePolicy Fail, so a change that nobody judges must not be asked about: controllers remove finalizers,
-write status and annotations, and give pools more nodes, also while the webhook is down. What counts is read off the
-readers of the providers.
+The failurePolicy is Fail, so changes that no policy judges must not match: controllers remove finalizers, write status
+and annotations, and give pools more nodes, also while the webhook is down. The fields that matter are those that the
+readers of the providers read.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ OF_POOLS: Final = frozenset({ON_DEMAND_FALLBACK, "NodePoolRules", "ReservedLabel
 
 _SCALE: Final = "request.?subResource.orValue('')"
 _NOT_READ: Final = ("apiVersion", "kind", "metadata", "status")
-"""Members of an object that are compared otherwise, or never."""
+"""Members of an object that are compared in another way, or never."""
 _ANNOTATION: Final = re.compile(r'metadata\.annotations\."([^"]+)"')
 
 
 def size_fields(providers: Iterable[Provider]) -> dict[tuple[str, str], Tree]:
-    """Return the fields that say how many nodes there are to be, by API group and resource.
+    """Return the fields that hold the desired number of nodes, by API group and resource.
 
-    With more of them no pool needs or gives less, and nobody is left without a fallback.
+    A higher number takes no fallback away.
     """
     found: dict[tuple[str, str], Tree] = {}
     for provider in providers:
@@ -61,7 +61,7 @@ def _grow(tree: Tree, *queries: Query | None) -> None:
 
 
 def annotations_read(providers: Iterable[Provider]) -> frozenset[str]:
-    """Return the annotations that the readers read."""
+    """Return the annotations that readers of node pools read."""
     texts = (
         query.text
         for provider in providers
@@ -91,31 +91,31 @@ class PoolConditions:
     """The conditions of both webhooks about node pools.
 
     Args:
-        providers: whose node pools they are.
-        asked: what policies ask of them.
+        providers: the providers of the node pools.
+        matched: the resources of node pools that the policies match.
     """
 
-    def __init__(self, providers: Collection[Provider], asked: MatchedResources) -> None:
+    def __init__(self, providers: Collection[Provider], matched: MatchedResources) -> None:
         sizes = size_fields(providers)
-        self._resources = {key: sizes[key] for key in sorted(asked) if key in sizes}
+        self._resources = {key: sizes[key] for key in sorted(matched) if key in sizes}
         self._annotations = annotations_read(providers)
-        self._asked = asked
+        self._matched = matched
 
     def guarding(self) -> list[dict[str, str]]:
-        """Return what is asked about although nothing passes while nobody answers."""
+        """Return the conditions of the webhook with failurePolicy Fail."""
         return [
             {"name": "pools-that-change", "expression": self._changes()},
             {"name": "scaled-down", "expression": f"{_SCALE} != 'scale' || {_fewer_replicas()}"},
         ]
 
     def has_more(self, key: Key) -> bool:
-        """Does any policy speak about more of the updates of such an object than those?"""
-        return any(policy.kind != ON_DEMAND_FALLBACK for policy in self._asked[key].direct.values())
+        """Return whether a policy judges other updates of such an object, too."""
+        return any(policy.kind != ON_DEMAND_FALLBACK for policy in self._matched[key].direct.values())
 
     def beyond(self, more: MatchedResources) -> list[dict[str, str]]:
-        """Return what else is asked about: it passes while nobody answers.
+        """Return the conditions of the webhook with failurePolicy Ignore, for other updates.
 
-        That is a size that grows; of policies that do not say what may concern them, everything.
+        They are a size that grows, and all updates if a policy does not say what concerns it.
         """
         whole = [key for key in more if self._concerns_all(key)]
         parts = [
@@ -127,7 +127,7 @@ class PoolConditions:
         return [{"name": "other-changes", "expression": block("object == null || oldObject == null || (", lines)}]
 
     def _concerns_all(self, key: Key) -> bool:
-        policies = self._asked[key].direct.values()
+        policies = self._matched[key].direct.values()
         return any(
             policy.kind not in OF_POOLS and concern_of([policy.validator], *key).everything for policy in policies
         )
@@ -162,12 +162,12 @@ def _of_path(key: Key) -> str:
 
 
 def of_resource(group: str, resource: str) -> str:
-    """Return: is the request about this resource?"""
+    """Return an expression that is true if the request is about this resource."""
     return f"request.resource.group == {quoted(group)} && request.resource.resource == {quoted(resource)}"
 
 
 def _differs(new: str, old: str, tree: Tree) -> Iterator[str]:
-    """Yield: does one map differ from the other in more than sizes that grew?"""
+    """Yield expressions that are true if one map differs from the other in more than sizes that grew."""
     yield f"{new}.size() > {MEMBERS_AT_MOST} || {old}.size() > {MEMBERS_AT_MOST}"
     sizes = literal(sorted(name for name, inner in tree.items() if not inner))
     parents = [name for name, inner in sorted(tree.items()) if inner]
@@ -178,7 +178,7 @@ def _differs(new: str, old: str, tree: Tree) -> Iterator[str]:
 
 
 def _differs_below(new: str, old: str, tree: Tree, names: Iterable[str]) -> Iterator[str]:
-    """Yield: does a member differ from the other in more than sizes that grew?"""
+    """Yield expressions that are true if a member differs from the old one in more than sizes that grew."""
     for name in names:
         if name not in _NOT_READ:
             differ = f"{new}.?{name} != {old}.?{name}"
@@ -192,18 +192,18 @@ def _differs_below(new: str, old: str, tree: Tree, names: Iterable[str]) -> Iter
 
 
 def _grew(new: str, old: str) -> str:
-    """Return: is the member ``key`` a greater number than before?"""
+    """Return an expression that is true if the member ``key`` is a greater number than before."""
     return f"type({new}[key]) == int && type({old}[?key].orValue(null)) == int && {new}[key] > {old}[key]"
 
 
 def _fewer_replicas() -> str:
-    """Return: is it scaled down? The API server leaves out 0."""
+    """Return an expression that is true if it is scaled down. The API server leaves out 0."""
     new, old = (f"{each}.?spec.?replicas.orValue(0)" for each in ("object", "oldObject"))
     return f"object == null || oldObject == null || {new} < {old}"
 
 
 def _grows(new: str, old: str, tree: Tree) -> Iterator[str]:
-    """Yield: does a size grow?"""
+    """Yield expressions that are true if a size grows."""
     if sizes := sorted(name for name, inner in tree.items() if not inner):
         yield f"{literal(sizes)}.exists(key, key in {new} && {_grew(new, old)})"
     for name, inner in sorted(tree.items()):

@@ -1,4 +1,4 @@
-"""One case of a PolicyTest as the request that it describes."""
+"""Cases of PolicyTests, as the requests that they describe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CannotRunError(Exception):
-    """A case that makes no sense, or needs what can't be read."""
+    """A case that contradicts itself, or needs a file that can't be read."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(*problems)
@@ -25,11 +25,11 @@ class CannotRunError(Exception):
 
 
 class PolicyTestCase:
-    """One case.
+    """One case of a PolicyTest.
 
     Attributes:
-        test: the document that it is in.
-        spec: what it says, and what the document says for all its cases.
+        test: the document of the case.
+        spec: the case, completed by what the document says for all cases.
     """
 
     def __init__(self, test: PolicyDocument, number: int) -> None:
@@ -41,21 +41,21 @@ class PolicyTestCase:
 
     @property
     def line(self) -> int:
-        """Where it begins."""
+        """The line where the case begins."""
         return self.test.document.position(self._path)[0]
 
     def at(self, field: str, *path: str | int) -> FieldPath:
-        """Where the field is: in the case, or in the document for all cases."""
+        """Return the path of a field: in the case, or in the document for all cases."""
         shared = field not in self._own.model_fields_set and field in self._shared.model_fields_set
         return ("spec", field, *path) if shared else (*self._path, field, *path)
 
     def cannot_run(self, path: FieldPath, text: str) -> CannotRunError:
-        """The error for something that makes no sense at this path."""
+        """Return the error for a mistake at this path."""
         return CannotRunError(self.test.problem(path, text))
 
     @property
     def operation(self) -> str:
-        """What is done.
+        """The operation of the request.
 
         Raises:
             CannotRunError: it does not fit the objects.
@@ -72,15 +72,15 @@ class PolicyTestCase:
         return operation
 
     def now(self, now: datetime) -> datetime:
-        """When it is done: on the day that it names, else now."""
+        """Return the time of the request: on the day that the case names, else now."""
         return datetime.combine(self.spec.date, time(), UTC) if self.spec.date is not None else now
 
     def version(self) -> tuple[int, int]:
-        """The Kubernetes version."""
+        """Return the Kubernetes version."""
         return self.spec.kubernetes_version or ASSUMED_VERSION
 
     def subject(self, kinds: ResourceKinds) -> Manifest:
-        """The object of the request, or what a DELETE takes away.
+        """Return the object of the request, or the object that a DELETE deletes.
 
         Raises:
             CannotRunError: there is none, or it is no object.
@@ -94,10 +94,10 @@ class PolicyTestCase:
         return subject
 
     def before(self, kinds: ResourceKinds) -> Manifest | None:
-        """What an UPDATE changes; None: there is nothing.
+        """Return the object that an UPDATE changes, or None for another operation.
 
         Raises:
-            CannotRunError: it is no object, or not the one that is changed.
+            CannotRunError: it is no object, or has another identity.
         """
         if self.operation != "UPDATE":
             return None
@@ -110,7 +110,7 @@ class PolicyTestCase:
         return before
 
     def namespace(self) -> Manifest | None:
-        """The Namespace, where the case says what labels it has."""
+        """Return the Namespace, or None if the case does not give its labels."""
         spec = self.spec.namespace
         if spec is None or spec.labels is None:
             return None
@@ -119,7 +119,7 @@ class PolicyTestCase:
         return Manifest(self.test.document, self.at("namespace"), "v1", "Namespace", value)
 
     def inline_state(self) -> list[Manifest]:
-        """The objects that the case says are in the cluster."""
+        """Return the objects that the case writes as state."""
         objects = self.spec.state.objects if self.spec.state is not None else ()
         return [
             Manifest(
@@ -145,7 +145,7 @@ class PolicyTestCase:
         return self._in_namespace(manifest, kinds)
 
     def _in_namespace(self, manifest: Manifest, kinds: ResourceKinds) -> Manifest:
-        """The object in the namespace of the request, if it is namespaced."""
+        """Return the object in the namespace of the request, if it is namespaced."""
         spec, resource = self.spec.namespace, kinds.resource(manifest)
         if spec is None or resource is None or not resource.namespaced or manifest.namespace == spec.name:
             return manifest
@@ -158,7 +158,7 @@ class PolicyTestCase:
 
 
 def _merged(value: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
-    """The value with a JSON merge patch (RFC 7386) laid over it."""
+    """Apply a JSON merge patch (RFC 7386) to the value."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(value) if isinstance(value, dict) else {}

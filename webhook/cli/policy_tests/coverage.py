@@ -1,4 +1,4 @@
-"""What tests reach of the policies: which act, which leave an object alone, on which operations, and exemptions."""
+"""Coverage of policies by tests: which act, which pass an object, on which operations, and by which exemptions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 
 _CONDITION: Final = "matchConditions["
-"""How a step of a trace begins that says which condition is false."""
+"""How a step of a trace begins that names a false condition."""
 
 
 class Reached(msgspec.Struct):
-    """What one case reached of one policy.
+    """The coverage of one policy by one case.
 
     Attributes:
-        operations: those on which the policy looked at something.
-        acted: it found or changed something.
-        exemptions: those that let something through.
-        parts: of the policy that found something, and its match conditions that were false.
-        overruled: ``breakGlass`` made a warning of a denial.
+        operations: the operations on which the policy judged an object.
+        acted: whether it found or changed something.
+        exemptions: the exemptions that applied.
+        parts: parts of the policy with findings, and match conditions that were false.
+        overruled: whether ``breakGlass`` lowered a denial to a warning.
     """
 
     operations: set[str] = msgspec.field(default_factory=set)
@@ -54,12 +54,12 @@ class Reached(msgspec.Struct):
 
     @property
     def passed(self) -> bool:
-        """It had something before it, and left it alone."""
+        """Whether the policy judged an object without acting on it."""
         return bool(self.operations or self.exemptions) and not self.acted
 
 
 class _WatchedMutator:
-    """Notes what a mutator does."""
+    """Records whether a mutator changes something."""
 
     def __init__(self, rule: Mutator, reached: Reached) -> None:
         self._rule = rule
@@ -73,7 +73,7 @@ class _WatchedMutator:
 
 
 class _WatchedValidator:
-    """Notes what a validator finds."""
+    """Records the findings of a validator."""
 
     def __init__(self, rule: Validator, reached: Reached) -> None:
         self._rule = rule
@@ -88,7 +88,7 @@ class _WatchedValidator:
 
 
 class _WatchedExemption(Exemption):
-    """Notes that it lets something through."""
+    """Records that an exemption applies."""
 
     __slots__ = ("_exemption", "_reached")
 
@@ -111,7 +111,7 @@ class _WatchedExemption(Exemption):
 
 
 class _WatchedGroups(Globs):
-    """Notes that a denial is overruled."""
+    """Records that break-glass lowers a denial."""
 
     __slots__ = ("_reached",)
 
@@ -126,14 +126,14 @@ class _WatchedGroups(Globs):
 
 
 class Watch:
-    """The policies of a bundle, or some of them, ready to be asked, and what is reached of each.
+    """Policies of a bundle that record their coverage.
 
     Args:
         bundle: the policies.
-        names: of those to ask; None: all.
+        names: names of the policies to watch; None: all.
 
     Attributes:
-        index: for whoever judges.
+        index: the index of these policies, for a judge.
     """
 
     def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
@@ -143,7 +143,7 @@ class Watch:
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
     def taken(self, trace: Trace | None) -> dict[str, Reached]:
-        """What has been reached since the last time, of which this is the trace."""
+        """Return the coverage of one case, with the trace of its judgement, and begin anew."""
         for name, _, text in trace.validation.steps if trace is not None else ():
             if text.startswith(_CONDITION) and name in self._reached:
                 self._reached[name].parts.add(text.removesuffix(" is false"))
@@ -166,13 +166,13 @@ def _watched(policy: Policy, reached: Reached) -> Policy:
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """How well a policy is tested.
+    """The coverage of a policy by all cases.
 
     Attributes:
-        file, line: of the policy.
-        acted: cases in which it found or changed something.
-        passed: cases in which it had something before it and left it alone.
-        unreached: what no case reached, each with its place.
+        file, line: place of the policy.
+        acted: number of cases in which it found or changed something.
+        passed: number of cases in which it judged an object without acting on it.
+        unreached: what no case reached, each as a phrase.
     """
 
     policy: str
@@ -185,7 +185,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def coverage(bundle: Bundle, cases: list[dict[str, Reached]]) -> list[Covered]:
-    """How well each policy of the bundle is tested by these cases; those that are switched off are left out."""
+    """Return the coverage of each policy of the bundle that is not off."""
     policies = {policy.name: policy for policy in bundle.policies}
     exemptions = set().union(*(reached.exemptions for case in cases for reached in case.values()))
     return [
@@ -221,7 +221,7 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exe
 
 
 def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Iterator[str]:
-    """Of a policy that acts in some case; where it never does, that says it all."""
+    """Yield the parts that no case reached, of a policy that acts in some case."""
     reached = set().union(*(case.parts for case in cases))
     rule: object = policy.validator
     for part in rule.parts if isinstance(rule, HasParts) else ():
@@ -236,7 +236,7 @@ def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> It
 
 
 def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:
-    """CONNECT is left out: it comes with subresources, of which no manifest can be written."""
+    """Yield the operations that no case reached, without CONNECT: no manifest of its subresources can be written."""
     declared = set(chain.from_iterable(rule.operations for rule in policy.rules))
     for operation in OPERATIONS[:3]:
         if operation not in reached and not declared.isdisjoint({operation, "*"}):
@@ -244,7 +244,7 @@ def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:
 
 
 def _exemptions(policy: Policy, told: set[Exemption]) -> Iterator[str]:
-    """Those that let nothing through. A document of kind Exemption is told once, at the first policy that it names."""
+    """Yield the exemptions that no case reached. A shared one is reported once, at the first policy it names."""
     for exemption in policy.exemptions:
         if exemption not in told:
             told.add(exemption)

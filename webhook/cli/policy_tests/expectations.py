@@ -1,4 +1,4 @@
-"""What a case expects, compared with what came of it: every difference, at the line that expects something else."""
+"""Comparison of a case's expectations with the judgement: every difference, at the line of the expectation."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from webhook.policy.policy_test import ExpectSpec
 
 Difference = tuple["FieldPath", str]
-"""(what expects something else, below ``expect``; what is the matter)"""
+"""The path of an expectation below ``expect``, and how the judgement differs from it."""
 
 
 def differences(
     expected: ExpectSpec, findings: tuple[Finding, ...], before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Difference]:
-    """Where a case did not come out as expected; its golden file is left aside.
+    """Yield the differences from what a case expects; its golden file aside.
 
     Args:
-        expected: by the case.
-        findings: about the object.
+        expected: what the case expects.
+        findings: the findings about the object.
         before: the object as it is written.
-        after: the same, with what the policies change.
+        after: the object with the changes of the policies.
     """
     verdict = verdict_of(finding.outcome for finding in findings)
     if verdict is not expected.outcome:
@@ -54,7 +54,7 @@ def differences(
 
 
 def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str:
-    """How the object is different from its golden file; empty: it is not.
+    """Return how the object differs from its golden file; empty if it does not.
 
     Args:
         file: the golden file.
@@ -90,7 +90,7 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
 
 
 def _differing(expected: object, got: object, path: FieldPath) -> Iterator[Difference]:
-    """Where something is not the part of the object that it is to be."""
+    """Yield the differences between an expected part of an object and the object."""
     if isinstance(expected, dict) and isinstance(got, dict):
         for key, value in expected.items():
             if value is None and got.get(key) is not None:

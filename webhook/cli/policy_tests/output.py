@@ -1,4 +1,4 @@
-"""What came of policy tests: for people, for test reports, and as JSON."""
+"""Output of policy tests: text for people, JUnit and JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class PolicyTestReport(msgspec.Struct, frozen=True):
-    """What came of all of them.
+    """The results of all cases.
 
     Attributes:
-        policies: which were tested, for people.
+        policies: the policies that were tested, for people.
         problems: tests that could not be read or run.
-        coverage: of each policy; None: not asked for.
+        coverage: the coverage of each policy; None if it is not wanted.
     """
 
     policies: str
@@ -37,14 +37,14 @@ class PolicyTestReport(msgspec.Struct, frozen=True):
     coverage: list[Covered] | None
 
     def count(self) -> tuple[int, int, int]:
-        """How many cases passed, failed, and could not be judged."""
+        """Count the cases that passed, failed, and could not be judged."""
         unjudged = sum(bool(result.problems) for result in self.results)
         passed = sum(result.passed for result in self.results)
         return passed, len(self.results) - passed - unjudged, unjudged
 
 
 def show(report: PolicyTestReport) -> None:
-    """Print it for people: in colour on a terminal that wants it, else plain."""
+    """Print the report for people: in colour on a terminal that wants it, else plain."""
     terminal.show(_lines(report))
 
 
@@ -93,7 +93,7 @@ def _indented(text: str, indent: str) -> Iterator[Line]:
 
 
 def as_json(report: PolicyTestReport) -> str:
-    """For programs."""
+    """Return the report as JSON."""
     passed, failed, unjudged = report.count()
     value: dict[str, Any] = {
         "policies": report.policies,
@@ -124,7 +124,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def junit(report: PolicyTestReport) -> str:
-    """A test report: a suite for each file, a test case for each case.
+    """Return the report as JUnit XML: a suite for each file, a test case for each case.
 
     Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
     """

@@ -1,4 +1,4 @@
-"""Policy tests: read, run on the engine that ``check`` runs on, and compared with what they expect."""
+"""Policy tests: they are read, run on the engine that ``check`` uses, and compared with what they expect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.policy_tests.case import CannotRunError, PolicyTestCase
 from webhook.cli.policy_tests.coverage import Reached, Watch
 from webhook.cli.policy_tests.expectations import differences, golden_difference
-from webhook.cli.policy_tests.silence import silent, unasked
+from webhook.cli.policy_tests.silence import matched_by_none, silent
 from webhook.context import Context, Phase
 from webhook.decision import Verdict
 from webhook.documents import DocumentError
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 
 class Tests(msgspec.Struct, frozen=True):
-    """What lies in some folders.
+    """The policy tests in some folders.
 
     Attributes:
         documents: the PolicyTests.
-        problems: what can't be read or makes no sense; everything else was read.
-        brings_policies: there are policies beside them.
+        problems: files and documents that are invalid; everything else was read.
+        brings_policies: whether there are policies beside them.
     """
 
     documents: list[PolicyDocument]
@@ -57,17 +57,17 @@ class Tests(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a case.
+    """The result of a case.
 
     Attributes:
         test: name of the document.
-        findings: about the object.
-        mismatches: with what the case expects.
-        problems: why there is no saying; then nothing else counts.
-        silent: where it is a question, why policies found nothing, each as a sentence.
-        warnings: it came out as expected, and shows nothing.
-        seconds: that it took.
-        reached: what it reached of each policy that it asks.
+        findings: the findings about the object.
+        mismatches: differences from what the case expects.
+        problems: why the case could not be run; then nothing else counts.
+        silent: why policies found nothing where that was not expected, each as a sentence.
+        warnings: why a case that passes proves nothing.
+        seconds: time that it took.
+        reached: its coverage of each policy.
     """
 
     file: str
@@ -84,12 +84,12 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """It came out as expected."""
+        """Whether the case came out as expected."""
         return not self.mismatches and not self.problems
 
 
 def read_tests(paths: Sequence[Path]) -> Tests:
-    """Every PolicyTest in these files and folders, whatever else is in them."""
+    """Read the PolicyTests in these files and folders, which may hold other documents too."""
     found = read_manifests(paths)
     problems = list(found.problems)
     tests = []
@@ -117,13 +117,13 @@ def read_tests(paths: Sequence[Path]) -> Tests:
 
 
 class Runner:
-    """Runs cases. What several of them need is read once.
+    """Runs cases. Files that several of them need are read once.
 
     Args:
         bundle: the policies.
-        now: for exemptions that end, in cases that name no day.
+        now: the time of cases that name no day, for exemptions that end.
         update: write golden files instead of comparing with them.
-        folders: which are read as policies.
+        folders: folders that are read as policies.
     """
 
     def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False, folders: Sequence[Path] = ()) -> None:
@@ -136,7 +136,7 @@ class Runner:
         self._goldens: dict[Path, str] = {}
 
     def run(self, test: PolicyDocument) -> list[CaseResult]:
-        """Every case of a document."""
+        """Run every case of a document."""
         spec: PolicyTestSpec = test.spec
         return [self._run(PolicyTestCase(test, number)) for number in range(len(spec.cases))]
 
@@ -181,7 +181,7 @@ class Runner:
             mismatches.append(case.test.problem(case.at("expect", "golden"), text))
         missed = set(expected.policies or ()).difference(finding.policy for finding in findings)
         warnings: list[Problem] = []
-        if not mismatches and expected.outcome is Verdict.ALLOWED and (why := unasked(judgement, watch.index)):
+        if not mismatches and expected.outcome is Verdict.ALLOWED and (why := matched_by_none(judgement, watch.index)):
             text = f"warning: allowed whatever the policies say: {why}"
             warnings.append(case.test.problem(case.at("expect", "outcome"), text))
         return replace(
@@ -196,7 +196,7 @@ class Runner:
         )
 
     def _watch(self, case: PolicyTestCase) -> Watch:
-        """The policies that the case names, or all."""
+        """Return the policies that the case names, or all, recording their coverage."""
         names = case.spec.policies
         known = [policy.name for policy in self._bundle.policies]
         for number, name in enumerate(names or ()):
@@ -208,7 +208,7 @@ class Runner:
         return self._watches[names]
 
     def _state(self, case: PolicyTestCase) -> list[Manifest]:
-        """What is in the cluster already."""
+        """Return the objects that the cluster has already."""
         files = case.spec.state.files if case.spec.state is not None else ()
         objects: list[Manifest] = []
         for number, name in enumerate(files):
@@ -249,12 +249,12 @@ class Runner:
 
 
 def _beside(case: PolicyTestCase, name: str) -> Path:
-    """A file named relative to the file with the test."""
+    """Return the path of a file that is named relative to the file of the test."""
     return Path(case.test.document.file).parent / name
 
 
 def _patched(subject: Manifest, patch: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """The object as it is written, with what is changed."""
+    """Return the object as it is written, with the changes of the policies."""
     prefix = pointer(subject.path)
     own = [{**operation, "path": operation["path"].removeprefix(prefix)} for operation in patch]
     patched: dict[str, Any] = apply_json(own, deepcopy(subject.value))

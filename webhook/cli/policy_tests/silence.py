@@ -1,4 +1,4 @@
-"""Why policies found nothing in a case, in the words of ``explain``."""
+"""Reasons why policies found nothing in a case, in the words of ``explain``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def silent(manifest: Manifest, judgement: Judgement, index: Index, names: Collection[str]) -> Iterator[str]:
-    """Why policies neither found nor changed anything, each as a sentence.
+    """Yield a sentence for each policy that neither found nor changed anything.
 
     Args:
         manifest: the object.
-        judgement: what came of it, with a trace.
-        index: the policies that were asked.
-        names: of those that are in question; empty: all that are for this kind of object.
+        judgement: its judgement, with a trace.
+        index: the policies of the case.
+        names: names of the policies to explain; empty: all that are for this kind of object.
     """
     trace = judgement.trace
     if trace is None:
@@ -43,8 +43,8 @@ def silent(manifest: Manifest, judgement: Judgement, index: Index, names: Collec
             yield f"{policy.name} {verdict.word}: {_said(verdict) or of_all}".removesuffix(": ")
 
 
-def unasked(judgement: Judgement, index: Index) -> str:
-    """Why no policy could find anything, as a phrase: all of them are for other kinds of objects; empty: one could."""
+def matched_by_none(judgement: Judgement, index: Index) -> str:
+    """Return a phrase if all policies are for other kinds of objects; empty if one is for this kind."""
     trace = judgement.trace
     if trace is None:
         return ""
@@ -56,7 +56,7 @@ def unasked(judgement: Judgement, index: Index) -> str:
 
 
 def _said(verdict: PolicyVerdict) -> str:
-    """Its last word where it looks away, and all that it says where it does not."""
+    """Return the last step of a policy that skips or exempts the object, else all its steps."""
     last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS} else slice(None)
     return "; ".join(": ".join(filter(None, (each.where, "; ".join(each.steps[last])))) for each in verdict.said)
 

@@ -1,1 +1,1 @@
-"""Recorded reviews, judged again by other policies."""
+"""Replay: recorded reviews judged again by other policies."""

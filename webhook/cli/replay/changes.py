@@ -1,4 +1,4 @@
-"""What other policies would answer to reviews, compared with what was answered."""
+"""Changes between the answers of two sets of policies to the same reviews."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 
 class ReplayedAnswer(msgspec.Struct, frozen=True):
-    """What comes of a review."""
+    """The findings and the patch in answer to a review."""
 
     findings: tuple[Found, ...]
     patch: list[dict[str, Any]]
 
     @property
     def verdict(self) -> Verdict:
-        """What becomes of the request; outcomes that this version does not know count for nothing."""
+        """The verdict on the request; outcomes that this version does not know are ignored."""
         found = {each.outcome for each in self.findings}
         return verdict_of(outcome for outcome in Outcome if str(outcome) in found)
 
     @classmethod
     def of(cls, decision: Decision) -> ReplayedAnswer:
-        """Of a decision."""
+        """Return the answer of a decision."""
         return cls(found_in(decision), [] if decision.denied else [each.as_json() for each in decision.patch])
 
     @classmethod
     def recorded(cls, recorded: Recorded) -> ReplayedAnswer:
-        """As it was recorded."""
+        """Return the answer that was recorded."""
         patch = recorded.response.patch
         return cls(recorded.spotgate.findings, msgspec.json.decode(base64.b64decode(patch)) if patch else [])
 
@@ -56,8 +56,8 @@ class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         before, after: the verdicts.
-        new, gone: findings.
-        patched, unpatched: operations of the patch that are new, and that are not there any more.
+        new, gone: findings that only the new or the old answer has.
+        patched, unpatched: operations that only the new or the old patch has.
     """
 
     review: Review
@@ -71,11 +71,11 @@ class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policies:
-    """A bundle, and the cluster that it judges in.
+    """A bundle, and the cluster that it judges against.
 
     Args:
         bundle: the policies.
-        view: of the cluster; None: as it was recorded, and unknown where that is not so.
+        view: the cluster; None: as it was recorded, or else unknown.
         version: (major, minor) of Kubernetes where the view does not say it.
     """
 
@@ -85,11 +85,11 @@ class Policies:
         self._version = version
 
     def answer(self, review: Review, phase: Phase) -> ReplayedAnswer:
-        """The answer to the review as it is."""
+        """Return the answer to the review as it is."""
         return ReplayedAnswer.of(decide(review.request, self._index, self._context(review, phase)))
 
     def answer_injected(self, review: Review) -> ReplayedAnswer:
-        """The validating webhook's answer after what these policies' mutating webhook would have injected."""
+        """Return the validating webhook's answer after the injections of the mutating webhook of these policies."""
         patch = decide(review.request, self._index, self._context(review, Phase.MUTATE)).patch
         if patch:
             review = replace(review, request=_patched(review.request, patch))
@@ -118,7 +118,7 @@ class Policies:
 def changes_of_recorded(
     review: Review, recorded: Recorded, new: Policies, old: Policies | None
 ) -> Iterator[AnswerChange]:
-    """What the new policies answer differently from the old ones; without those, from what was recorded."""
+    """Yield the change from the old policies, or from the recorded answer, to the new policies."""
     phase = recorded.spotgate.phase
     before = ReplayedAnswer.recorded(recorded) if old is None else old.answer(review, phase)
     after = new.answer(review, phase)
@@ -129,7 +129,7 @@ def changes_of_recorded(
 
 
 def changes_of_plain(review: Review, new: Policies, old: Policies) -> Iterator[AnswerChange]:
-    """What the new policies answer differently from the old ones, as both webhooks would be asked."""
+    """Yield the changes from the old to the new policies, in both webhooks."""
     yield from _change(review, Phase.MUTATE, old.answer(review, Phase.MUTATE), new.answer(review, Phase.MUTATE))
     yield from _change(review, Phase.VALIDATE, old.answer_injected(review), new.answer_injected(review))
 

@@ -1,4 +1,4 @@
-"""What ``spotgate replay`` says: the same change of many reviews is told once, for people."""
+"""Output of ``spotgate replay``: JSON, and text in which the same change of many reviews is one entry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMED: Final = 3
 
 
 def as_json(changes: Sequence[AnswerChange], reviews: int, problems: Iterable[Problem]) -> str:
-    """Everything, for programs; ``unreadable`` is left out where there is nothing."""
+    """Return all changes as JSON; ``unreadable`` is left out if it is empty."""
     shown: dict[str, Any] = {"changes": [_as_json(each) for each in changes], "summary": _summary(changes, reviews)}
     if unreadable := [
         {"file": each.file, "line": each.line, "field": each.field, "message": each.text} for each in problems
@@ -39,7 +39,7 @@ def as_json(changes: Sequence[AnswerChange], reviews: int, problems: Iterable[Pr
 
 
 def as_lines(changes: Sequence[AnswerChange], reviews: int) -> Iterator[Line]:
-    """The same for people."""
+    """Yield the changes as lines for people."""
     groups: dict[tuple[Any, ...], list[AnswerChange]] = {}
     for change in changes:
         told = tuple(_told(change))
@@ -78,7 +78,7 @@ def _as_json(change: AnswerChange) -> dict[str, Any]:
 
 
 def _summary(changes: Sequence[AnswerChange], reviews: int) -> dict[str, int]:
-    """How many reviews, and how many changes of each sort; a change may be of several."""
+    """Count the reviews, and the changes of each sort; a change may be of several."""
     return {
         "reviews": reviews,
         "changes": len(changes),

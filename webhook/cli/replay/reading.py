@@ -1,4 +1,4 @@
-"""Reviews to be judged again: those that ``spotgate serve --record`` wrote, and as the API server sends them."""
+"""Reading of reviews: recordings of ``spotgate serve --record``, and AdmissionReviews of the API server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Review(msgspec.Struct, frozen=True):
 
     Attributes:
         line: where it begins.
-        recorded: how it was answered, and with what; None: it is a plain AdmissionReview.
+        recorded: the recorded answer and context; None for a plain AdmissionReview.
     """
 
     file: str
@@ -45,7 +45,7 @@ _notes_decoder: Final = msgspec.json.Decoder(_Notes)
 
 
 def read_reviews(paths: list[str], problems: list[Problem]) -> Iterator[Review]:
-    """The reviews in files, folders and standard input, in that order and by name; mistakes go to ``problems``."""
+    """Yield the reviews in files, folders and standard input, in order. Mistakes are added to ``problems``."""
     for path in paths:
         for file in _files(Path(path), problems) if path != STDIN else (path,):
             try:
@@ -71,7 +71,7 @@ def _files(path: Path, problems: list[Problem]) -> list[str]:
 
 
 def _reviews(file: str, data: bytes, problems: list[Problem]) -> Iterator[Review]:
-    """One review, or one on each line."""
+    """Yield the one review of a file, or the review on each line."""
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip()]
     if not lines:
         problems.append(Problem(file, 1, 1, "", "is empty; it should hold reviews"))

@@ -1,4 +1,4 @@
-"""Who may write the break-glass annotation: a ValidatingAdmissionPolicy for each exported policy with breakGlass."""
+"""A ValidatingAdmissionPolicy that restricts the break-glass annotation, for each policy with breakGlass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_CONTROLLERS: Final = (
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
-    """Yield the one part, if the policy has ``breakGlass``. Groups that any other policy names may write it, too."""
+    """Yield one part if the policy has ``breakGlass``. Groups that other policies name may write it, too."""
     if not exported.policy.break_glass:
         return
     exported.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")

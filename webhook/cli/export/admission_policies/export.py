@@ -1,6 +1,6 @@
-"""Policies as Kubernetes' own ValidatingAdmissionPolicies, which hold while the webhook is down.
+"""Export of policies as ValidatingAdmissionPolicies, which hold while the webhook is down.
 
-What they deny, spotgate denies too. Where Kubernetes can't be told what a policy says, they let it through.
+They deny nothing that spotgate admits. They admit what Kubernetes can't express of a policy.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
     "ReservedLabels": labels.parts,
     "Validation": validation.parts,
 }
-"""The kinds that Kubernetes can be told; of the others, `PolicyKind.not_exported` says why not."""
+"""The kinds that can be exported; `PolicyKind.not_exported` says why others can't."""
 _ACTIONS: Final = {Outcome.DENY: "Deny", Outcome.WARN: "Warn", Outcome.AUDIT: "Audit"}
 _CONDITIONS_AT_MOST: Final = 64
-"""matchConditions of one policy, as Kubernetes has it."""
+"""Kubernetes' limit of matchConditions in one policy."""
 
 
 def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
-    """Policies with their bindings, and what is left out of them, and why.
+    """Return the policies with their bindings, and what is left out of them, and why.
 
     Args:
         bundle: the policies.

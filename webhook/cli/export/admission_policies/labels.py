@@ -1,4 +1,4 @@
-"""`ReservedLabels` as ValidatingAdmissionPolicies: one for each set of places where its resources have labels."""
+"""`ReservedLabels` as ValidatingAdmissionPolicies, one for each set of places where resources have labels."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _OWN_LABELS: Final = "metadata.labels"
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """A map of labels: where it is, and which reserved keys may be in it."""
+    """The field of a map of labels, and the reserved keys that are allowed in it."""
 
     field: str
     allowed: tuple[str, ...]
 
 
 _Group = dict[tuple[_Place, ...], list[tuple[str, JSON]]]
-"""Places -> the resources that have them, each with its rule."""
+"""Places -> the resources that have labels there, each with its rule."""
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
-    """Own labels of objects, then those of pod templates."""
+    """Yield parts for the own labels of objects, then for those of pod templates."""
     exported.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
     own: _Group = {}
     namespaces: _Group = {}
@@ -67,7 +67,7 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
 
 
 def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, path: str) -> None:
-    """One resource of one rule."""
+    """Add one resource of one rule to its group."""
     resource, _, subresource = path.partition("/")
     operations = tuple(each for each in _WRITES if {each, "*"} & set(rule.operations))
     if group == "*":
@@ -83,7 +83,7 @@ def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, 
 
 
 def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Place]:
-    """Where objects of a resource have labels, beside their pod templates."""
+    """Yield the places where objects of a resource have labels, beside their pod templates."""
     index = exported.bundle.index
     allowed = _allowed(exported, resource)
     yield _Place(_OWN_LABELS, allowed)
@@ -102,7 +102,7 @@ def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Pl
 
 
 def _allowed(exported: ExportedPolicy, resource: str) -> tuple[str, ...]:
-    """The globs of keys that may be set on a resource."""
+    """Return the globs of keys that are allowed on a resource."""
     allowed = cast("ReservedLabels", exported.policy.validator).allowed
     of = PODS if resource == "bindings" else resource
     return allowed[of].patterns if of in allowed else ()
@@ -138,7 +138,7 @@ def _part(
 
 
 def _of_subjects(exported: ExportedPolicy) -> str:
-    """Of pod templates only those that are selected, and not exempt, by their labels."""
+    """Return a filter for pod templates that are selected, and not exempt, by their labels."""
     selector = exported.spec.match.object_selector
     tests = [f"({selects(selector, 'each')})"] if selector is not None else []
     tests += [f"!({exemption(spec, 'each')})" for spec in exported.exempt if spec.object_selector is not None]
@@ -146,7 +146,7 @@ def _of_subjects(exported: ExportedPolicy) -> str:
 
 
 def _wrong(exported: ExportedPolicy, place: _Place, of: str) -> str:
-    """Is the label reserved, not allowed, and not the same before?"""
+    """Return an expression that is true if the label is reserved, not allowed and not unchanged."""
     domains = "|".join(map(re.escape, exported.spec.domains))
     tests = [f"key.matches({quoted(f'^([^/]*[.])?({domains})/')})"]
     tests += [f"!({names('key', place.allowed)})"] if place.allowed else []

@@ -1,4 +1,4 @@
-"""What every exported policy has: `match`, `exempt`, `breakGlass`, as constraints and conditions of Kubernetes."""
+"""`match`, `exempt` and `breakGlass` of exported policies, as constraints and conditions of Kubernetes."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ _GROUPS: Final = "request.userInfo.?groups.orValue([])"
 _USER: Final = "request.userInfo.username"
 _HAS_ITS_OBJECT: Final = f"request.?subResource.orValue('') in {literal(sorted(SAME_OBJECT))}"
 OWN: Final = "spotgate.dev/"
-"""What the names of spotgate's conditions begin with."""
+"""The prefix of the names of spotgate's conditions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What becomes one ValidatingAdmissionPolicy.
+    """A part of a policy that becomes one ValidatingAdmissionPolicy.
 
     Attributes:
-        name: what it is about, behind the name of the policy: ``pods``, ``templates.deployments.apps``.
+        name: the suffix of its name: ``pods``, ``templates.deployments.apps``.
         rules: its ``resourceRules``.
-        outcome: what becomes of what is wrong.
-        conditions: its own, before those of every policy; name -> expression.
+        outcome: the outcome of a violation.
+        conditions: its own conditions, before those of every policy; name -> expression.
         template_labels: the labels of the pod template that it judges; empty: it judges the object itself. None: its
             expressions deal with label selectors.
-        guards_namespaces: it judges Namespaces, those that claim to be a provider's own among them.
+        guards_namespaces: whether it judges Namespaces, also those with the labels of a provider's own.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Part:
 
 
 class ExportedPolicy:
-    """One policy of a bundle, to be exported.
+    """A policy that is exported.
 
     Attributes:
-        left_out: what of it Kubernetes can't be told, and why.
-        exempt: the entries that hold on the day of the export: its own, then those of Exemption documents.
+        left_out: what Kubernetes can't express of the policy, and why.
+        exempt: the exemptions that hold on the day of the export: its own, then those of Exemption documents.
     """
 
     def __init__(self, bundle: Bundle, policy: Policy, document: PolicyDocument, today: date) -> None:
@@ -83,12 +83,12 @@ class ExportedPolicy:
         self.exempt = [spec for spec in self._entries(today) if spec.expires is None or spec.expires >= today]
 
     def leave_out(self, path: tuple[str | int, ...], why: str) -> None:
-        """Say what is left out: a field of ``spec``; () is all of it."""
+        """Record that a field of ``spec`` is left out, and why; () is the whole ``spec``."""
         problem = self.document.problem(("spec", *path) if path else (), why)
         self.left_out.append(msgspec.structs.replace(problem, text=f"{self.policy.name}: {why}"))
 
     def _entries(self, today: date) -> Iterator[ExemptSpec]:
-        """All entries. One that ends is left in until the next export: what spotgate allows is not denied by this."""
+        """Yield all exemptions. One that ends holds until the next export, so as not to deny what spotgate admits."""
         shared = [each for each in self.bundle.documents if each.kind == EXEMPTION]
         for document, path, spec in (
             *((self.document, ("spec", "exempt", number), each) for number, each in enumerate(self.spec.exempt)),
@@ -102,14 +102,14 @@ class ExportedPolicy:
             yield spec
 
     def leave_out_system_namespaces(self) -> None:
-        """A policy may name one of them, and then warns there; here it can't."""
+        """Record system namespaces that the policy names: spotgate warns there, and the export ignores them."""
         for number, each in enumerate(self.spec.match.namespaces.include):
             if self.bundle.index.system_namespaces.match(each):
                 path = ("match", "namespaces", "include", number)
                 self.leave_out(path, f"{each} is a system namespace, and left alone")
 
     def constraints(self, part: Part) -> JSON:
-        """``matchConstraints``. The system namespaces are left out as they are in the webhook configurations."""
+        """Return ``matchConstraints``, without the system namespaces, as in the webhook configurations."""
         match = self.spec.match
         namespaces = without_system_namespaces(self.bundle)
         if not part.guards_namespaces:
@@ -132,18 +132,18 @@ class ExportedPolicy:
         return constraints
 
     def _match_policy(self, part: Part) -> str:
-        """`Exact` where the webhook is shown versions that the rules don't name, as they are, for another policy."""
-        asked = matched_resources(self.bundle, Phase.VALIDATE).items()
+        """Return `Exact` if another policy has the webhook get versions that the rules don't name, else `Equivalent`."""
+        matched = matched_resources(self.bundle, Phase.VALIDATE).items()
         for rule in part.rules:
             groups, versions = set(rule["apiGroups"]), set(rule["apiVersions"])
-            for (group, path), of_it in asked if "*" not in versions else ():
+            for (group, path), of_it in matched if "*" not in versions else ():
                 named = not {"*", group}.isdisjoint(groups) and any(_overlap(path, each) for each in rule["resources"])
                 if named and not of_it.versions <= versions:
                     return "Exact"
         return "Equivalent"
 
     def conditions(self, part: Part) -> dict[str, str]:
-        """``matchConditions``: namespaces, whom it does not hold for, and break-glass."""
+        """Return ``matchConditions``: namespaces, exemptions and break-glass."""
         found = dict(part.conditions)
         found |= self._namespaces(part)
         resources = {path.partition("/")[0] for rule in part.rules for path in rule["resources"]}
@@ -164,7 +164,7 @@ class ExportedPolicy:
         return found
 
     def _without_providers(self) -> list[JSON]:
-        """Leave out the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
+        """Exclude the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
         labels: dict[str, list[str]] = {}
         for provider in self.bundle.providers.values():
             for label in provider.system_namespace_labels:
@@ -187,7 +187,7 @@ class ExportedPolicy:
         return found
 
     def _not_denied(self) -> dict[str, str]:
-        """Those for whom spotgate turns a denial into a warning."""
+        """Return conditions that exclude users for whom spotgate lowers a denial to a warning."""
         users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
         found = {f"{OWN}no-controllers": f"!({names(_USER, sorted(users))})"}
         if self.policy.break_glass:
@@ -198,7 +198,7 @@ class ExportedPolicy:
 
 
 def exemption(spec: ExemptSpec, labels: str) -> str:
-    """Does the entry exempt the request, or the one whose labels the expression gives?"""
+    """Return an expression that is true if the exemption applies to the request and the labels."""
     parts = []
     if spec.users:
         parts.append(names(_USER, spec.users))
@@ -218,7 +218,7 @@ def exemption(spec: ExemptSpec, labels: str) -> str:
 
 
 def as_rule(rule: ResourceRule) -> JSON:
-    """One of ``resourceRules``, with what the API server would fill in: else each apply would change it."""
+    """Return one of ``resourceRules``, with the API server's defaults: else each apply would change it."""
     written: JSON = {
         "apiGroups": list(rule.api_groups),
         "apiVersions": list(rule.api_versions),
@@ -232,7 +232,7 @@ def as_rule(rule: ResourceRule) -> JSON:
 
 
 def merged(rules: Iterable[JSON]) -> list[JSON]:
-    """Rules that differ in nothing but their resources as one."""
+    """Merge rules that differ only in their resources."""
     found: dict[str, JSON] = {}
     for rule in rules:
         alike = str({**rule, "resources": None})
@@ -246,7 +246,7 @@ def _is_about(document: PolicyDocument, policy: str) -> bool:
 
 
 def _has_others(part: Part) -> bool:
-    """Does it judge subresources whose object is not that of the resource?"""
+    """Return whether a part judges subresources whose object is not that of the resource."""
     return any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
 
 

@@ -1,4 +1,4 @@
-"""A team's `Validation` as ValidatingAdmissionPolicies: for objects, and for the pod templates of workloads."""
+"""`Validation` as ValidatingAdmissionPolicies: for objects, and for the pod templates of workloads."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _ON_TEMPLATES: Final = {
     "object": re.compile(r"\s*\.\??\s*(spec\b|metadata\s*\.\??\s*(labels|annotations)\b)"),
     "request": re.compile(r"\s*\.\??\s*(namespace|userInfo|dryRun)\b"),
 }
-"""What may follow these names where a pod template stands for a Pod: it has no name or kind, and is not requested."""
+"""Fields that may follow these names where a pod template stands for a Pod, which has a name, kind and request."""
 
 _NAME: Final = re.compile(
     rf"(?!{re.escape(OWN)})([a-z0-9.-]*[a-z0-9]/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
 )
-"""What a match condition may be called, beside those that `webhook.cli.export.admission_policies.matching` adds."""
+"""The names of match conditions, beside those that `webhook.cli.export.admission_policies.matching` adds."""
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
-    """The objects that it names, then the pod templates."""
+    """Yield a part for the objects that the policy matches, then parts for their pod templates."""
     export = _Export(exported)
     for number, each in enumerate(exported.spec.match_conditions):
         if why_not := export.why_not(each.expression):
             exported.leave_out(("matchConditions", number), f"not exported, and so nothing of the policy is: {why_not}")
             return
-    kept = list(export.kept())
-    if not kept:
+    validations = list(export.exportable())
+    if not validations:
         return
-    yield export.part("objects", [as_rule(each) for each in exported.policy.rules], kept, {})
+    yield export.part("objects", [as_rule(each) for each in exported.policy.rules], validations, {})
     if exported.policy.judges_templates():
-        yield from export.of_templates(kept)
+        yield from export.of_templates(validations)
 
 
 class _Export:
@@ -56,14 +56,14 @@ class _Export:
             self.params += "_"
 
     def why_not(self, expression: str) -> str:
-        """Why Kubernetes can't be told it, for itself or for a variable that it reads; empty: it can."""
+        """Return why Kubernetes can't evaluate the expression, or a variable that it reads; empty if it can."""
         text = Text(expression)
         if "pools" in text.words:
             return "it asks for the cluster's node pools"
         return next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
 
-    def kept(self) -> Iterator[JSON]:
-        """The validations that need no look-up, in the policy's own words."""
+    def exportable(self) -> Iterator[JSON]:
+        """Yield the validations that need no look-up."""
         for number, each in enumerate(self.spec.validations):
             if why_not := self.why_not(each.expression):
                 self.exported.leave_out(("validations", number), f"not exported: {why_not}")
@@ -78,7 +78,7 @@ class _Export:
     def part(
         self, name: str, rules: list[JSON], validations: Iterable[JSON], given: Mapping[str, str], labels: str = ""
     ) -> Part:
-        """One policy. `given` is what stands for names of the expressions."""
+        """Return one part. `given` maps names in the expressions to what replaces them."""
         params = f"dyn({literal(self.spec.params)})"
         inside = {**given, "params": f"variables.{self.params}"}
         before = {**given, "params": f"({params})"}
@@ -102,7 +102,7 @@ class _Export:
         )
 
     def of_templates(self, validations: list[JSON]) -> Iterator[Part]:
-        """Pod templates of Kubernetes' own workloads. Those of others may lack what every Pod has."""
+        """Yield parts for the pod templates of built-in workloads. Those of others may lack what every Pod has."""
         expressions = [
             *self.variables.values(),
             *(each.expression for each in self.spec.match_conditions),
@@ -142,13 +142,13 @@ class _Export:
 
 
 def _reads_what_validations_have(condition: str) -> bool:
-    """Kubernetes shows neither variables nor the namespace to match conditions."""
+    """Return whether the condition reads variables or the namespace, which Kubernetes hides from match conditions."""
     text = Text(condition)
     return bool(text.variables) or "namespaceObject" in text.words
 
 
 def _written(validation: JSON, given: Mapping[str, str], guard: str) -> JSON:
-    """A validation with what stands for its names, and for which nothing is wrong where the guard is false."""
+    """Return a validation with its names replaced, which holds where the guard is false."""
     written = {key: substituted(text, given) if "xpression" in key else text for key, text in validation.items()}
     if guard:
         # Not `||`: one whose guard has no result has none, as a match condition.
