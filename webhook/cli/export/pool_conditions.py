@@ -29,7 +29,7 @@ Tree = dict[str, "Tree"]
 
 ON_DEMAND_FALLBACK: Final = "OnDemandFallback"
 OF_POOLS: Final = frozenset({ON_DEMAND_FALLBACK, "NodePoolRules", "ReservedLabels"})
-"""ResourceKinds that look at nothing of a node pool but what is compared here."""
+"""Policy kinds that judge no fields of a node pool but those that are compared here."""
 
 _SCALE: Final = "request.?subResource.orValue('')"
 _NOT_READ: Final = ("apiVersion", "kind", "metadata", "status")

@@ -132,7 +132,7 @@ class ExportedPolicy:
         return constraints
 
     def _match_policy(self, part: Part) -> str:
-        """Return `Exact` if another policy has the webhook get versions that the rules don't name, else `Equivalent`."""
+        """Return `Exact` if the webhook gets versions that the rules don't name, for another policy."""
         matched = matched_resources(self.bundle, Phase.VALIDATE).items()
         for rule in part.rules:
             groups, versions = set(rule["apiGroups"]), set(rule["apiVersions"])
