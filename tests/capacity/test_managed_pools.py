@@ -517,7 +517,7 @@ def test_a_pool_belongs_to_the_cluster_that_it_names(
             "spec.nodeConfig.taint[0] has a value that is not a string",
         ),
         ("ContainerNodePool", {"clusterRef": {"name": 7}}, "spec.clusterRef.name is not a string"),
-        ("Nodegroup", {"instanceTypes": ["m5.large", 7]}, "spec.instanceTypes has items that are no strings"),
+        ("Nodegroup", {"instanceTypes": ["m5.large", 7]}, "spec.instanceTypes has items that are not strings"),
         (
             "Nodegroup",
             {"instanceTypes": {}, "launchTemplate": {"name": "x"}},
@@ -600,7 +600,7 @@ def test_below_a_field_that_is_no_map_no_default_holds(kind: str, spec: object, 
         (
             "ManagedClustersAgentPool",
             {"vmSize": "Standard_D4s_v5", "availabilityZones": [1]},
-            "spec.availabilityZones has items that are no strings",
+            "spec.availabilityZones has items that are not strings",
         ),
         ("ManagedClustersAgentPool", {"vmSize": "Standard_D4s_v5", "owner": "prod"}, "spec.owner is not a map"),
     ],

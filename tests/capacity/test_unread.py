@@ -122,20 +122,20 @@ def test_a_type_in_the_wrong_type_is_not_the_default_one(kind: str, spec: object
         (
             "ContainerNodePool",
             {"nodeCount": 3, "autoscaling": {"maxNodeCount": "5"}},
-            "nobody can read its spec.autoscaling.maxNodeCount",
+            "its spec.autoscaling.maxNodeCount can't be read",
         ),
-        ("ContainerNodePool", {"nodeCount": 3, "nodeConfig": {"taint": {}}}, "nobody can read its spec.nodeConfig.taint"),
+        ("ContainerNodePool", {"nodeCount": 3, "nodeConfig": {"taint": {}}}, "its spec.nodeConfig.taint can't be read"),
         ("NodePool", {"replicas": []}, "it does not say how many nodes it has"),
-        ("NodePool", {"limits": {"cpu": "lots"}}, "nobody can read its spec.limits"),
-        ("NodePool", {"limits": []}, "nobody can read its spec.limits"),
-        ("NodePool", {"template": {"spec": {"taints": "x"}}}, "nobody can read its spec.template.spec.taints"),
+        ("NodePool", {"limits": {"cpu": "lots"}}, "its spec.limits can't be read"),
+        ("NodePool", {"limits": []}, "its spec.limits can't be read"),
+        ("NodePool", {"template": {"spec": {"taints": "x"}}}, "its spec.template.spec.taints can't be read"),
         (
             "NodePool",
             {"template": {"spec": {"taints": [{"key": "a", "effect": "No"}]}}},
-            "nobody can read its spec.template.spec.taints",
+            "its spec.template.spec.taints can't be read",
         ),
-        ("ManagedClustersAgentPool", {"count": 1, "enableAutoScaling": "yes"}, "nobody can read its spec.enableAutoScaling"),
-        ("ManagedClustersAgentPool", {"count": 1, "powerState": "Stopped"}, "nobody can read its spec.powerState.code"),
+        ("ManagedClustersAgentPool", {"count": 1, "enableAutoScaling": "yes"}, "its spec.enableAutoScaling can't be read"),
+        ("ManagedClustersAgentPool", {"count": 1, "powerState": "Stopped"}, "its spec.powerState.code can't be read"),
     ],
 )  # fmt: skip
 def test_a_pool_that_may_have_no_nodes_for_all_that_anybody_knows_is_not_usable(

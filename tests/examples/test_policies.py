@@ -72,10 +72,10 @@ MISTAKES = [
     ("gpu-requests.yaml", "spotgate.dev/v1", "spotgate.dev/v1beta1", "4:1: apiVersion: expected spotgate.dev/v1, got 'spotgate.dev/v1beta1'"),
     ("gpu-requests.yaml", "name: gpu-requests", "name: GPU_requests", "7:3: metadata.name: expected up to 63 lower case letters, digits, '-' and single '.', as team-labels; got 'GPU_requests'"),
     ("gpu-requests.yaml", "resourceRules:", "resourceRule:", "10:5: spec.match.resourceRule: unknown field `resourceRule`, did you mean `resourceRules`?"),
-    ("gpu-requests.yaml", "resources: [pods]", "resources: [Pods]", "11:39: spec.match.resourceRules[0].resources[0]: 'Pods' is no resource; write the plural in lower case, as pods"),
+    ("gpu-requests.yaml", "resources: [pods]", "resources: [Pods]", "11:39: spec.match.resourceRules[0].resources[0]: 'Pods' is not a resource; write the plural in lower case, as pods"),
     ("gpu-requests.yaml", "resources: [pods]", "resources: [pod]", "11:39: spec.match.resourceRules[0].resources[0]: warning: never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"),
-    ("gpu-requests.yaml", 'apiGroups: [""]', "apiGroups: [core]", "11:22: spec.match.resourceRules[0].apiGroups[0]: 'core' is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"),
-    ("gpu-requests.yaml", 'apiGroups: [""]', "apiGroups: [v1]", "11:22: spec.match.resourceRules[0].apiGroups[0]: 'v1' is no API group"),
+    ("gpu-requests.yaml", 'apiGroups: [""]', "apiGroups: [core]", "11:22: spec.match.resourceRules[0].apiGroups[0]: 'core' is not an API group; that of Pods, Namespaces and Nodes, the core group, is ''"),
+    ("gpu-requests.yaml", 'apiGroups: [""]', "apiGroups: [v1]", "11:22: spec.match.resourceRules[0].apiGroups[0]: 'v1' is not an API group"),
     ("gpu-requests.yaml", "operations: [CREATE]", "operations: [Create]", "11:59: spec.match.resourceRules[0].operations[0]: 'Create' is not one of CREATE, UPDATE, DELETE, CONNECT or *, did you mean `CREATE`?"),
     ("gpu-requests.yaml", "operations: [CREATE]", "operations: CREATE", "11:46: spec.match.resourceRules[0].operations: must be a list: [CREATE]"),
     ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpu in params.sizes", "25:19: spec.validations[0].expression: there is no `variables.gpu`, did you mean `variables.gpus`?"),
@@ -102,7 +102,7 @@ MISTAKES = [
     ("exemptions/ranking.yaml", "[production-on-spot,", "[production-on-spott,", "10:14: spec.policies[0]: no policy is named production-on-spott, did you mean `production-on-spot`?"),
     ("exemptions/ranking.yaml", "names: [indexer]", "namespace: [indexer]", "12:3: spec.namespace: unknown field `namespace`, did you mean `namespaces`?"),
     ("exemptions/ranking.yaml", "expires: 2099-06-30", "expires: 30.06.2099", "14:3: spec.expires: a date is written as 2027-01-31, got '30.06.2099'"),
-    ("exemptions/ranking.yaml", "expires: 2099-06-30", "expires: 2099-06-31", "14:3: spec.expires: there is no day 2099-06-31"),
+    ("exemptions/ranking.yaml", "expires: 2099-06-30", "expires: 2099-06-31", "14:3: spec.expires: 2099-06-31 is not a date"),
     ("exemptions/ranking.yaml", "expires: 2099-06-30", "expires: 2025-06-30", "14:3: spec.expires: warning: the exemption ended on 2025-06-30"),
 ]  # fmt: skip
 

@@ -25,5 +25,5 @@ def test_major_and_minor_count(text: str, version: tuple[int, int]) -> None:
     "text", ["", "1", "1.", "1.2O", "1.34.", "1.34.2.1", "1.34 ", "1.34\n", "1.٣", "latest", "1.12345"]
 )
 def test_anything_else_is_no_version(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no Kubernetes version; write it as 1\.34$"):
+    with pytest.raises(ValueError, match=r"is not a Kubernetes version; write it as 1\.34$"):
         parse_version(text)

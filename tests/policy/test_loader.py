@@ -75,7 +75,7 @@ spec:
         ("spec: {exempt: [{reason: because}]}", 4, "name at least one of users, groups"),
         ("spec: {exempt: [{users: [a], reason: b, expires: 31.01.2027}]}", 4, "spec.exempt[0].expires: "),
         ("spec: {exempt: [{users: [a], reason: b, expires: 2027}]}", 4, "a date is written as 2027-01-31"),
-        ("spec: {exempt: [{users: [a], reason: b, expires: 2027-02-30}]}", 4, "there is no day 2027-02-30"),
+        ("spec: {exempt: [{users: [a], reason: b, expires: 2027-02-30}]}", 4, "2027-02-30 is not a date"),
         ("spec: {exempt: [{users: [a], reason: b, expires: '20270131'}]}", 4, "a date is written as 2027-01-31, got '20270131'"),
         ("spec: {exempt: [{users: [a], reason: b, expires: '2027-01-31T00:00:00Z'}]}", 4, "a date is written as 2027-01-31"),
         ("spec: {exempt: [{serviceAccounts: [ci-deploy], reason: b}]}", 4, "expected namespace:name, and nothing before it; got 'ci-deploy'"),
@@ -286,8 +286,8 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("templates: ['spec..template']", "is no template path"),
-        ("templates: ['spec.items[0].template']", "is no template path"),
+        ("templates: ['spec..template']", "is not a template path"),
+        ("templates: ['spec.items[0].template']", "is not a template path"),
         ("templates: []", "templates: "),
     ],
 )
@@ -308,9 +308,9 @@ def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, said: str
         (
             "group: a",
             "group: v1",
-            "group: 'v1' is no API group; that of Pods, Namespaces and Nodes, the core group, is ''",
+            "group: 'v1' is not an API group; that of Pods, Namespaces and Nodes, the core group, is ''",
         ),
-        ("kind: A", "kind: pools", "kind: 'pools' is no kind; write the singular with its capitals, as Deployment"),
+        ("kind: A", "kind: pools", "kind: 'pools' is not a kind; write the singular with its capitals, as Deployment"),
     ],
 )
 def test_a_reader_is_checked_at_load(tmp_path: Path, right: str, wrong: str, said: str) -> None:

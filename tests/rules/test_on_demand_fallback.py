@@ -656,7 +656,7 @@ def test_the_denial_names_every_pool_that_does_not_count_and_shows_one_that_woul
             "NodePool a100-od: it has 0 nodes and no autoscaling; "
             "NodePool cpu-control-plane: it has no GPUs; "
             "NodePool far: it belongs to cluster far; "
-            "NodePool odd: nobody knows whether mi400 has GPUs (spec.maxNodes is not an integer); "
+            "NodePool odd: it is unknown whether mi400 has GPUs (spec.maxNodes is not an integer); "
             "NodePool tainted: no Pod may tolerate its taint node.coreweave.cloud/reserved:NoSchedule.",
             fix="create an on-demand pool first, for example:\n"
             + EXAMPLE.replace("maxNodes: 1", "maxNodes: 16")

@@ -295,7 +295,7 @@ def test_what_gives_GPUs_to_the_Pods_that_ask_needs_a_fallback_by_what_it_says_o
         "request GPUs stay pending"
     )
     (kept,) = judge(tainted(node_pool("any", ("spot",), ())), None, [])
-    assert kept.detail.startswith("Its taint nvidia.com/gpu:NoSchedule lets in only Pods that request GPUs.")
+    assert kept.detail.startswith("Its taint nvidia.com/gpu:NoSchedule admits only Pods that request GPUs.")
 
 
 def test_a_pool_that_begins_to_let_in_only_GPU_Pods_begins_to_need_a_fallback() -> None:

@@ -35,13 +35,13 @@ SPOT, FALLBACK = karpenter_pool("spot", "spot"), karpenter_pool("od", "on-demand
 @pytest.mark.parametrize(
     ("pool", "why"),
     [
-        (karpenter_pool("od", "on-demand", limits={"cpu": "lots"}), "nobody can read its spec.limits"),
-        (karpenter_pool("od", "on-demand", limits=["cpu"]), "nobody can read its spec.limits"),
+        (karpenter_pool("od", "on-demand", limits={"cpu": "lots"}), "its spec.limits can't be read"),
+        (karpenter_pool("od", "on-demand", limits=["cpu"]), "its spec.limits can't be read"),
         (karpenter_pool("od", "on-demand", limits={"memory": "1Mi"}), "its limits allow 1Mi of memory"),
-        (karpenter_pool("od", "on-demand", taints="x"), "nobody can read its spec.template.spec.taints"),
+        (karpenter_pool("od", "on-demand", taints="x"), "its spec.template.spec.taints can't be read"),
         (
             karpenter_pool("od", "on-demand", taints=[{"key": "karpenter.sh/disrupted", "effect": "No"}]),
-            "nobody can read its spec.template.spec.taints",
+            "its spec.template.spec.taints can't be read",
         ),
     ],
 )

@@ -40,7 +40,7 @@ class TemplatePath:
         for part in text.split("."):
             found = _SEGMENT.fullmatch(part)
             if found is None:
-                raise ValueError(f"{text!r} is no template path: {part!r} is neither a field, 'field[*]' nor '*'")
+                raise ValueError(f"{text!r} is not a template path: {part!r} is neither a field, 'field[*]' nor '*'")
             segments.append(found[1])
             if found[2]:
                 segments.append("[*]")

@@ -17,5 +17,5 @@ def parse_version(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(VERSION, text)
     if found is None:
-        raise ValueError(f"{text!r} is no Kubernetes version; write it as 1.34")
+        raise ValueError(f"{text!r} is not a Kubernetes version; write it as 1.34")
     return int(found[1]), int(found[2])

@@ -112,9 +112,9 @@ EnforcementWord = Annotated[
     BeforeValidator(_off),
     EnumDescriptions(
         {
-            "deny": "the request is refused",
-            "warn": "the request goes through, and the user is told",
-            "audit": "nothing is changed or refused, only recorded in the audit log",
+            "deny": "the request is denied",
+            "warn": "the request is allowed with a warning",
+            "audit": "nothing is changed or denied, only recorded in the audit log",
             "off": "the policy is switched off",
         }
     ),
@@ -297,8 +297,8 @@ class PolicySpec(Model):
         Literal["warn", "deny"],
         EnumDescriptions(
             {
-                "warn": "the Pod is let through with a warning, and noted in the audit log",
-                "deny": "it is refused: a workload that is older than the policy may not get its Pods back",
+                "warn": "the Pod is allowed with a warning, and recorded in the audit log",
+                "deny": "it is denied: a workload that is older than the policy may not get its Pods back",
             }
         ),
     ] = Field(

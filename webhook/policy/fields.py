@@ -27,7 +27,7 @@ def _no_group(group: str) -> str:
         return f"{group!r} is a group with a version: write apiGroups: [{name}] and apiVersions: [{version}]"
     return (
         _no_core(group)
-        or f"{group!r} is no API group; write '' for the core group, '*' for all, or a name such as apps"
+        or f"{group!r} is not an API group; write '' for the core group, '*' for all, or a name such as apps"
     )
 
 
@@ -35,26 +35,26 @@ def _no_group_of_kind(group: str) -> str:
     name, slash, _ = group.partition("/")
     if slash and re.fullmatch(_DNS_SUBDOMAIN, name):
         return f"{group!r} is a group with a version: write {name}"
-    return _no_core(group) or f"{group!r} is no API group; write '' for the core group, or a name such as apps"
+    return _no_core(group) or f"{group!r} is not an API group; write '' for the core group, or a name such as apps"
 
 
 def _no_core(group: str) -> str:
     if group == "core" or re.fullmatch(_VERSION, group):
-        return f"{group!r} is no API group; that of Pods, Namespaces and Nodes, the core group, is ''"
+        return f"{group!r} is not an API group; that of Pods, Namespaces and Nodes, the core group, is ''"
     return ""
 
 
 def _no_version(version: str) -> str:
-    return f"{version!r} is no API version; write it without its group, as v1, or '*' for all"
+    return f"{version!r} is not an API version; write it without its group, as v1, or '*' for all"
 
 
 def _no_kind_name(kind: str) -> str:
-    return f"{kind!r} is no kind; write the singular with its capitals, as Deployment"
+    return f"{kind!r} is not a kind; write the singular with its capitals, as Deployment"
 
 
 def _no_resource(resource: str) -> str:
     return (
-        f"{resource!r} is no resource; write the plural in lower case, as pods, a subresource as deployments/scale, "
+        f"{resource!r} is not a resource; write the plural in lower case, as pods, a subresource as deployments/scale, "
         "and '*' for a whole part"
     )
 

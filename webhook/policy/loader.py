@@ -191,7 +191,7 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
         case "too_short":
             return "must not be empty"
         case "date_parsing" | "date_from_datetime_parsing":
-            return f"there is no day {found}"
+            return f"{found} is not a date"
         case _:
             return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {shown(found)}"
 

@@ -88,7 +88,7 @@ class ExpectSpec(Model):
                 "audited": "what is found is only noted in the audit log",
                 "indeterminate": "something must be known that the state does not say",
                 "warned": "warnings, and nothing that denies",
-                "denied": "the request is refused",
+                "denied": "the request is denied",
             }
         ),
     ] = Field(description="What becomes of the request: its weightiest finding.")

@@ -225,7 +225,7 @@ def test_an_item_that_is_no_object_is_an_error(run: Run, item: str) -> None:
         (b"kind: ResourceList\napiVersion: config.kubernetes.io/v1\nresults: x\n", "-:3:1: results: is not a list"),
         (resource_list(mode="validates"), "functionConfig: data.mode: invalid choice: 'validates' (choose from"),
         (resource_list(failOn="never"), "functionConfig: data.failOn: invalid choice: 'never' (choose from"),
-        (resource_list(kubernetesVersion="new"), "functionConfig: data.kubernetesVersion: 'new' is no Kubernetes version"),
+        (resource_list(kubernetesVersion="new"), "functionConfig: data.kubernetesVersion: 'new' is not a Kubernetes version"),
         (resource_list(modus="validate"), "functionConfig: data.modus: unknown, did you mean `mode`?"),
         (resource_list(operation="DELETE"), "functionConfig: data.operation: unknown; there are mode, failOn,"),
         (resource_list(partial=True), "functionConfig: data.partial: expected a string; write it in quotes"),

@@ -159,11 +159,11 @@ BROKEN: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "no version": (
         'kubernetesVersion: "latest"',
-        ["1:1: kubernetesVersion: 'latest' is no Kubernetes version; write it as 1.34"],
+        ["1:1: kubernetesVersion: 'latest' is not a Kubernetes version; write it as 1.34"],
     ),
     "a letter in the version": (
         'kubernetesVersion: "1.2O"',
-        ["1:1: kubernetesVersion: '1.2O' is no Kubernetes version; write it as 1.34"],
+        ["1:1: kubernetesVersion: '1.2O' is not a Kubernetes version; write it as 1.34"],
     ),
     "text for a list": ("ignore: x", ["1:1: ignore: must be a list: [x]"]),
     "bad glob": ('ignore: ["[a"]', ["1:10: ignore[0]: '[a' opens a `[` that it does not close"]),

@@ -405,7 +405,7 @@ spec:
         ("case 1", "case 0", "2 cases are named 'case 0'; give each a name of its own"),
         ("kubernetesVersion: '1.30'", "kubernetesVersion: 1.30", 'write it in quotes, as "1.34": YAML reads 1.3'),
         ("kubernetesVersion: '1.30'", "kubernetesVersion: 1", 'expected a version in quotes, as "1.34"; got 1'),
-        ("'1.30'", "1.3O", "kubernetesVersion: '1.3O' is no Kubernetes version; write it as 1.34"),
+        ("'1.30'", "1.3O", "kubernetesVersion: '1.3O' is not a Kubernetes version; write it as 1.34"),
         ("'1.30'", f"v1.{'9' * 5000}", "t.yaml:17:3: spec.kubernetesVersion: 'v1.99"),
         ("labels:", "label:", "unknown field `label`, did you mean `labels`?"),
         ("team: a", "team: 1", "must be a text, got 1; put it in quotes"),

@@ -121,7 +121,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
             return ""
         for taint in pool.taints:
             if taint.effect in HARD_EFFECTS and any(each.matches(taint) for each in provider.gpu_taints):
-                return f"Its taint {taint} lets in only Pods that request GPUs."
+                return f"Its taint {taint} admits only Pods that request GPUs."
         return ""
 
     def _named_gpus(self, pool: Pool) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if pool.spot:
             return "it is spot"
         if pool.capacity is CapacityType.UNKNOWN:
-            return "nobody knows whether it is on-demand"
+            return "it is unknown whether it is on-demand"
         if pool.unusable:
             return pool.unusable
         provider = self.providers.get(pool.provider)
@@ -223,7 +223,7 @@ def _why_unknown(pool: Pool) -> str:
     """Return why it is unknown whether a pool has GPUs."""
     if ", " in pool.instance_type:
         return f"not all of its instance types are known to have GPUs: {pool.instance_type}"
-    return f"nobody knows whether {pool.instance_type or 'it'} has GPUs"
+    return f"it is unknown whether {pool.instance_type or 'it'} has GPUs"
 
 
 def _why_other_type(spot: Pool, pool: Pool) -> str:

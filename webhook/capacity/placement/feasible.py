@@ -147,7 +147,7 @@ def _unable(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
     if gpu:
         return _NO_GPU if nodes.gpu is Gpu.NO else ""
     guard = gpu_only(pod, nodes)
-    return f"its taint {guard} keeps Pods off that request no GPUs" if guard is not None else ""
+    return f"its taint {guard} keeps off Pods that request no GPUs" if guard is not None else ""
 
 
 def _named(

@@ -81,7 +81,7 @@ class PoolParser(QueryResults):
             unlimited=reader.unlimited,
             blocked=blocked,
             passing=passing,
-            unread=f"nobody can read its {self._unread}" if self._unread else "",
+            unread=f"its {self._unread} can't be read" if self._unread else "",
             held_by=where.place(value) if where is not None else self._unread,
             taints=taints,
             requirements=requirements,
@@ -119,7 +119,7 @@ class PoolParser(QueryResults):
         elif not types:
             self._note(f"{where} is not a string")
         elif len(types) < len(several):
-            self._note(f"{where} has items that are no strings")
+            self._note(f"{where} has items that are not strings")
         return types if len(types) == len(several) else ()
 
     def _capacity(self, requirements: Requirements | None) -> CapacityType:
@@ -255,7 +255,7 @@ class PoolParser(QueryResults):
             return frozenset()
         zones = frozenset(zone for zone in found if isinstance(zone, str))
         if not all(isinstance(zone, str) for zone in found):
-            self._problems.append(f"{self._reader.zones.field} has items that are no strings")
+            self._problems.append(f"{self._reader.zones.field} has items that are not strings")
         return zones
 
     def _grace(self) -> PoolGrace | None:

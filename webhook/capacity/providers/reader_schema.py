@@ -56,7 +56,7 @@ def _check_quantity(quantity: int | str) -> int | str:
 
 def _check_resource(resource: str) -> str:
     if not _RESOURCE.fullmatch(resource):
-        raise ValueError(f"{resource!r} is no resource; write the plural in lower case, as nodepools")
+        raise ValueError(f"{resource!r} is not a resource; write the plural in lower case, as nodepools")
     return resource
 
 

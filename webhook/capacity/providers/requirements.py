@@ -290,7 +290,7 @@ def _other(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def _named(operator: object) -> str:
-    return f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is no string"
+    return f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is not a string"
 
 
 def _of_list(values: Iterable[str]) -> LabelValues:
