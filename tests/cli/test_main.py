@@ -50,7 +50,10 @@ def test_version_is_the_packages(run: Run) -> None:
         (["check"], "required: PATH"),
         (["check", "x.yaml", "--fail-on", "audit"], "invalid choice: 'audit'"),
         (["check", "x.yaml", "--outp", "json"], "unrecognized arguments: --outp"),
-        (["check", "x.yaml", "--kubernetes-version", "latest"], "'latest' is not a Kubernetes version; write it as 1.34"),
+        (
+            ["check", "x.yaml", "--kubernetes-version", "latest"],
+            "'latest' is not a Kubernetes version; write it as 1.34",
+        ),
         (["check", "x.yaml", "--ignore", "[a"], "'[a' opens a `[` that it does not close"),
         (["check", "x.yaml", "--operation", "create"], "invalid choice: 'create'"),
         (["review", "x.json", "y.json"], "unrecognized arguments: y.json"),
