@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from certs.verify import VerifiedKeyPair
 
 
-def server_context(verified: VerifiedKeyPair, client_ca_pem: bytes | None = None) -> ssl.SSLContext:
+def server_context(verified: VerifiedKeyPair, client_authorities: bytes | None = None) -> ssl.SSLContext:
     """Return a server context: TLS 1.2 or newer, HTTP/1.1.
 
-    With `client_ca_pem` only clients with a certificate of these CAs finish the handshake; else none is asked for.
-    Raises CertificateProblem if OpenSSL won't have the CAs or the pair, e.g. for a key too short for its security.
+    With `client_authorities` (DER, see `certs.verify`) only clients with a certificate of these CAs finish the
+    handshake; else none is asked for. Raises CertificateProblem if OpenSSL won't have the pair, e.g. for a key too
+    short for its security.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -37,14 +38,10 @@ def server_context(verified: VerifiedKeyPair, client_ca_pem: bytes | None = None
                 f"OpenSSL does not accept the certificate ({error.reason})",
                 "issue it with a P-256 or RSA-2048 key and a SHA-256 signature",
             ) from error
-    if client_ca_pem is not None:
+    if client_authorities is not None:
         context.verify_mode = ssl.CERT_REQUIRED
-        try:
-            context.load_verify_locations(cadata=client_ca_pem.decode())
-        except (ssl.SSLError, ValueError) as error:
-            raise CertificateProblem(
-                "the client CA file holds no readable PEM certificate", "give it one or more CERTIFICATE blocks"
-            ) from error
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an intermediate CA in the file is enough, as in Go
+        context.load_verify_locations(cadata=client_authorities)
     return context
 
 

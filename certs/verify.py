@@ -7,12 +7,13 @@ often lacks (key identifiers, key usage) are not asked for.
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from certs.authority import KeyPair
+
+_NAMED = 3
+"""Certificates of a client CA file that a message names: a system's bundle holds hundreds."""
 
 _SERVER_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
@@ -74,6 +78,45 @@ def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime) -> Non
         raise CertificateProblem(f"the CA bundle is malformed ({error})", "put the CA's certificate there") from error
 
 
+def client_authorities(pem: bytes, *, now: datetime) -> bytes:
+    """Return the CAs among the certificates, as DER, for `server_context` to verify clients with.
+
+    Raise CertificateProblem if no client can be verified with any of them: every caller would be locked out.
+    One that is valid is enough, so that an old and a new CA may stand side by side. `now` is timezone-aware.
+    """
+    certificates = {each.public_bytes(Encoding.DER): each for each in _certificates(pem, "the client CA file")}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_verify_locations(cadata=b"".join(certificates))
+        authorities = context.get_ca_certs(binary_form=True)  # those that OpenSSL takes for CAs
+        unusable = [
+            f"{each.subject.rfc4514_string()} {why}"
+            for der, each in certificates.items()
+            if (why := _why_no_client_ca(each, now) if der in authorities else "is no CA certificate")
+        ]
+    except (ssl.SSLError, ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+        raise CertificateProblem(
+            f"the client CA file is malformed ({error})", "put the CA's certificate there"
+        ) from error
+    if len(unusable) == len(certificates):
+        raise CertificateProblem(
+            f"the client CA file would lock out every client ({'; '.join(unusable[:_NAMED])})",
+            "put the valid certificate of the CA there that issues the clients' certificates",
+        )
+    return b"".join(authorities)
+
+
+def _why_no_client_ca(authority: x509.Certificate, now: datetime) -> str:
+    """Return why OpenSSL verifies no client with this CA now, or an empty string if it does."""
+    if state := _outside_dates(authority, now):
+        return f"{state} (from {authority.not_valid_before_utc} to {authority.not_valid_after_utc})"
+    try:
+        usages = authority.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return ""
+    return "" if ExtendedKeyUsageOID.CLIENT_AUTH in usages else "has an extended key usage without clientAuth"
+
+
 def _certificates(pem: bytes, what: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
@@ -98,14 +141,18 @@ def _check_key(leaf: x509.Certificate, key_pem: bytes) -> None:
 
 
 def _check_dates(leaf: x509.Certificate, now: datetime) -> None:
-    start, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
-    if start <= now <= end:
-        return
-    state = "is not yet valid" if now < start else "has expired"
-    raise CertificateProblem(
-        f"the certificate {state} (from {start.isoformat()} to {end.isoformat()}; it is {now.isoformat()})",
-        "renew it, or set the clock right",
-    )
+    if state := _outside_dates(leaf, now):
+        start, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+        raise CertificateProblem(
+            f"the certificate {state} (from {start.isoformat()} to {end.isoformat()}; it is {now.isoformat()})",
+            "renew it, or set the clock right",
+        )
+
+
+def _outside_dates(certificate: x509.Certificate, now: datetime) -> str:
+    if now < certificate.not_valid_before_utc:
+        return "is not yet valid"
+    return "has expired" if now > certificate.not_valid_after_utc else ""
 
 
 def _check_usage(leaf: x509.Certificate) -> None:

@@ -390,6 +390,25 @@ def test_H14_nothing_of_an_object_is_logged(start: Start) -> None:
         assert "hunter2" not in served.text_of_log()
 
 
+def test_of_refusals_for_one_reason_a_line_a_second_is_logged_with_their_count(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("webhook.server.log.perf_counter", lambda: now)
+    served = start()
+    for _ in range(5):
+        served.post(b"{")
+    served.post(path="/elsewhere")
+    now += 1
+    served.post(b"{")
+    assert [(line["reason"], line["count"]) for line in served.log("refused")] == [
+        ("bad review", 1),
+        ("not found", 1),
+        ("bad review", 5),
+    ]
+    assert served.metric("spotgate_rejected_total", reason="bad review") == 6
+
+
 def test_names_in_the_log_have_a_bounded_length(start: Start) -> None:
     served = start()
     served.post(review(name="n" * 50_000, namespace="m" * 50_000, userInfo={"username": "u" * 50_000}))

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.verify import CertificateProblem
-from tests.server.harness import PAIR, SHORT, Client, eventually, put, write_policy
+from tests.server.harness import (
+    FRESH,
+    LOOPBACK,
+    PAIR,
+    PATIENCE,
+    SHORT,
+    Client,
+    Slow,
+    bundle_of,
+    eventually,
+    put,
+    write_policy,
+)
 from webhook.context import utc_now
 from webhook.server.callers import Callers, names_in
 from webhook.server.serve import Address, ServeOptions, serve
 from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.server.conftest import Spawn, Start
@@ -105,6 +125,112 @@ def test_the_CA_file_is_read_again_and_a_bad_one_keeps_the_last_good(served: Ser
     assert is_turned_away(served)
     show(served, OTHER_CA)
     assert served.post().allowed
+
+
+def authority(
+    name: str, *, days: int = 1, is_ca: bool = True, usages: Sequence[x509.ObjectIdentifier] = ()
+) -> tuple[bytes, bytes]:
+    """Return the certificate and the key (PEM) of a root that expires in so many days."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = utc_now()
+    builder = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now + timedelta(days=days - 2))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+    )
+    if usages:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    return pem, key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+
+
+LOCKS_OUT = {
+    "CN=expired has expired (from ": authority("expired", days=-1)[0],
+    "CN=early is not yet valid (from ": authority("early", days=4)[0],
+    "CN=leaf is no CA certificate": authority("leaf", is_ca=False)[0],
+    "CN=server has an extended key usage without clientAuth": authority(
+        "server", usages=[ExtendedKeyUsageOID.SERVER_AUTH]
+    )[0],
+}
+
+
+@pytest.mark.parametrize("why", LOCKS_OUT)
+def test_CAs_that_would_lock_every_caller_out_keep_the_last_good(served: Served, client_ca: Path, why: str) -> None:
+    show(served)
+    put(client_ca, LOCKS_OUT[why].decode())
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
+    (line,) = served.log("certificate not taken over")
+    assert line["level"] == "error"
+    assert f"the client CA file would lock out every client ({why}" in line["problem"]
+    assert served.post().allowed
+
+
+def test_CAs_that_would_lock_every_caller_out_are_not_started_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ca.crt").write_bytes(b"".join(LOCKS_OUT.values()))
+    assert serve(ServeOptions(listen=LOOPBACK, ops=LOOPBACK, self_signed=True, client_ca=tmp_path / "ca.crt")) == 2
+    error = capsys.readouterr().err
+    assert all(why in error for why in list(LOCKS_OUT)[:3])
+
+
+@pytest.mark.parametrize("others", [b"", b"".join(LOCKS_OUT.values())])
+def test_one_valid_CA_is_enough_also_an_intermediate_one(start: Start, tmp_path: Path, others: bytes) -> None:
+    intermediate = CA.create_child_ca()
+    (tmp_path / "ca.crt").write_bytes(others + intermediate.cert_pem.bytes())
+    served = start(certificate=ServingCertificate(PAIR, client_ca=tmp_path / "ca.crt"))
+    show(served, intermediate)
+    assert served.post().allowed
+
+
+def test_a_leaf_beside_a_CA_lets_nobody_in(start: Start, tmp_path: Path) -> None:
+    leaf, key = authority("leaf", is_ca=False)
+    (tmp_path / "ca.crt").write_bytes(CA.cert_pem.bytes() + leaf)
+    (tmp_path / "leaf.pem").write_bytes(leaf + key)
+    served = start(certificate=ServingCertificate(PAIR, client_ca=tmp_path / "ca.crt"))
+    served.tls.load_cert_chain(tmp_path / "leaf.pem")
+    assert is_turned_away(served)
+
+
+def test_connections_of_the_old_CA_end_with_it(start: Start, client_ca: Path) -> None:
+    cluster = Slow()
+    served = start(bundle_of(needs=FRESH), state=cluster, certificate=ServingCertificate(PAIR, client_ca=client_ca))
+    show(served)
+    with closing(served.connection()) as idle, closing(served.connection()) as busy, ThreadPoolExecutor(1) as pool:
+        idle.connect()
+        answer = pool.submit(served.post, over=busy)
+        assert cluster.asked.acquire(timeout=PATIENCE)
+        put(client_ca, OTHER_CA.cert_pem.bytes().decode())
+        idle.sock.settimeout(PATIENCE)
+        while idle.sock.recv(1024):  # the hint to a client that closes by itself, then the end
+            pass
+        served.loop.call_soon_threadsafe(cluster.open.set)
+        assert answer.result().allowed
+        assert answer.result().headers["connection"] == "close"
+    show(served, OTHER_CA)
+    assert served.post().allowed
+
+
+def test_a_handshake_that_began_under_the_old_CA_is_worth_no_connection(served: Served, client_ca: Path) -> None:
+    show(served)
+    with served.plain_socket() as begun:
+        eventually(lambda: served.replica.status().connections == 1)
+        put(client_ca, OTHER_CA.cert_pem.bytes().decode())
+        eventually(lambda: bool(served.log("certificate taken over")))
+        with served.tls.wrap_socket(begun, server_hostname="127.0.0.1") as connection:
+            while connection.recv(1024):
+                pass
+
+
+def test_connections_outlive_a_CA_file_that_says_the_same_in_other_words(served: Served, client_ca: Path) -> None:
+    show(served)
+    with closing(served.connection()) as connection:
+        assert served.post(over=connection).allowed
+        put(client_ca, "# the same\n" + CA.cert_pem.bytes().decode())
+        eventually(lambda: bool(served.log("certificate taken over")))
+        assert served.post(over=connection).allowed
 
 
 def test_without_a_CA_nobody_is_authenticated(start: Start) -> None:

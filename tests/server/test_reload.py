@@ -7,6 +7,7 @@ import shutil
 import threading
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,11 +16,10 @@ from tests.server.harness import LOOPBACK, SHORT, Known, bundle_of, eventually, 
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
 from webhook.server.reload import Reloader
-from webhook.server.serve import ServeOptions, build_snapshot
+from webhook.server.serve import ServeOptions, build_snapshot, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable
 
     from tests.server.conftest import Start
     from tests.server.harness import Served
@@ -158,6 +158,37 @@ def test_P1_a_link_to_nothing_keeps_the_last_good_ones_until_it_is_removed(start
     assert denies(served, "reserved.example.com")
     (policies / "gone.yaml").unlink()
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 1)
+
+
+def link_to_a_folder(path: Path) -> None:
+    path.symlink_to("/")
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, link_to_a_folder])
+def test_P1_what_takes_the_place_of_a_policy_file_and_is_none_keeps_the_last_good_ones_until_it_is_removed(
+    start: Start, policies: Path, make: Callable[[Path], None]
+) -> None:
+    put(policies / "second.yaml", second_policy(policies))
+    served = start(reloader=reloader_of(policies))
+    (policies / "second.yaml").unlink()  # and the next before anything is looked at: changes are gathered for 0.2 s
+    make(policies / "second.yaml")
+    eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert denies(served, "second.example.com")
+    (line,) = served.log("policies not taken over")
+    assert f"{policies}/second.yaml: is named like a policy file, but is no regular file" in line["problems"][0]
+    (policies / "second.yaml").rename(policies / "put-aside")
+    eventually(lambda: served.metric("spotgate_policies_removed_total") == 1)
+    assert served.metric("spotgate_last_reload_success", what="policies") == 1
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_named_like_a_policy_file_and_is_none_is_not_started_with(
+    policies: Path, make: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (policies / "team").mkdir()
+    make(policies / "team" / "more.yml")
+    assert serve(ServeOptions(listen=LOOPBACK, ops=LOOPBACK, policies=(policies,), self_signed=True)) == 2
+    assert f"{policies}/team/more.yml: is named like a policy file, but" in capsys.readouterr().err
 
 
 def mount(volume: Path, revision: str, domain: str) -> None:

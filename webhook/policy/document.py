@@ -110,33 +110,36 @@ def _inside(document: Document, path: tuple[str | int, ...], offset: int) -> tup
 def policy_files(paths: Iterable[Path]) -> list[Path]:
     """Return every policy file below the paths in a stable order, without hidden files and ``tests`` folders.
 
-    The ``..data`` folders of a ConfigMap volume are hidden too; its visible links are followed.
+    The ``..data`` folders of a ConfigMap volume are hidden too; its visible links are followed. A folder, a pipe or a
+    broken link that is named like a policy file is returned too, so that reading it reports the missing file.
     """
     files: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            files |= dict.fromkeys(file for file in sorted(files_below(path)) if _is_policy_file(file, path))
+            files |= dict.fromkeys(file for file in sorted(files_below(path)) if is_read(file.relative_to(path)))
         else:
             files[path] = None
     return list(files)
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield all files in a folder and its subfolders, even while they change.
+    """Yield all files in a folder and its subfolders, even while they change, and folders named like a policy file.
 
     Not ``Path.rglob``: it raises if a folder disappears meanwhile, as happens in a volume that the kubelet updates.
     """
-    return (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    for parent, below, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names)
+        yield from (Path(parent, name) for name in below if is_named_like_policy(Path(name)))
 
 
-def _is_policy_file(file: Path, folder: Path) -> bool:
-    """Return whether a file holds policies. A broken link counts, so that reading it reports the missing file."""
-    return is_read(file.relative_to(folder)) and (file.is_file() or (file.is_symlink() and not file.exists()))
+def is_named_like_policy(file: Path) -> bool:
+    """Return whether the name is that of a policy file, wherever it lies."""
+    return file.suffix.lower() in SUFFIXES and file.name not in _NO_POLICIES
 
 
 def is_read(below: Path) -> bool:
     """Return whether a file at this path in a policy folder is read as policies."""
-    return below.suffix.lower() in SUFFIXES and below.name not in _NO_POLICIES and _is_looked_at(below)
+    return is_named_like_policy(below) and _is_looked_at(below)
 
 
 def _is_looked_at(below: Path) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import types
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from webhook.documents import Document, DocumentError, field_path, read_documents
 from webhook.policy.common import Metadata
-from webhook.policy.document import PolicyDocument
-from webhook.policy.errors import Problem, did_you_mean, shown, unreadable
+from webhook.policy.document import PolicyDocument, is_named_like_policy
+from webhook.policy.errors import Problem, did_you_mean, printable, shown, unreadable
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def load_documents(
     loaded: list[PolicyDocument] = []
     for file in files:
         try:
+            if is_named_like_policy(file) and not S_ISREG(file.stat().st_mode):  # to read a pipe might never end
+                text = "is named like a policy file, but is no regular file; put the file back, or remove this"
+                problems.append(Problem(printable(str(file)), 0, 0, "", text))
+                continue
             documents = list(read_documents(file.read_bytes(), str(file)))
         except OSError as error:
             problems.append(unreadable(str(file), error))

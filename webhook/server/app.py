@@ -21,7 +21,7 @@ from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
 from webhook.server.callers import UNAUTHENTICATED
 from webhook.server.intake import JSON, Intake, Refused, busy
-from webhook.server.log import TEXT_LENGTH, log, log_decision, where
+from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -114,6 +114,7 @@ class Webhook:
         self._peers = peers
         self._callers = callers
         self._intake = Intake(limits, peers)
+        self._repeats = Repeats()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request."""
@@ -143,7 +144,8 @@ class Webhook:
             self._metrics.shed(refused.reason)
         else:
             self._metrics.rejected(refused.reason)
-        log.warning("refused", status=refused.status, reason=refused.reason, peer=peer.address)
+        reason = refused.reason
+        self._repeats.warning("refused", reason, status=refused.status, reason=reason, peer=peer.address)
         return refused.response()
 
     async def _answer(self, route: Route, body: bytes, started: float, sender: Sender) -> web.StreamResponse:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from webhook.server.callers import names_in
 from webhook.server.intake import Refused
-from webhook.server.log import log, where
+from webhook.server.log import Repeats, log, where
 
 if TYPE_CHECKING:
     import socket
@@ -44,7 +44,7 @@ _LINGER: Final = 3.0
 """Seconds for which the rest of a refused body is read and dropped: if we closed at once, the answer might be lost."""
 
 _GOODBYE: Final = 1.0
-"""Seconds for the client to answer the end of TLS."""
+"""Seconds for the client to answer the end of TLS, or to close a connection that it is to leave."""
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 """Makes a client close an idle connection. A client that has just sent a request on it skips this and reads on."""
@@ -135,8 +135,21 @@ class Connection(web.RequestHandler):
 
     def dismiss(self) -> None:
         """Make the client close the connection if it is idle. A request that is on its way is still answered."""
-        if self.idle_since < math.inf and self.receiving_since == math.inf and self.transport is not None:
+        if self._is_idle() and self.transport is not None:
             self.transport.write(_CONTINUE)
+
+    def retire(self) -> None:
+        """End the connection: after the next answer, or if it is idle now and the client has not closed it soon."""
+        self._requests_left = 0
+        self.dismiss()
+        self._loop.call_later(_GOODBYE, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self._is_idle() and self.transport is not None:
+            self.transport.close()
+
+    def _is_idle(self) -> bool:
+        return self.idle_since < math.inf and self.receiving_since == math.inf
 
     def abort(self) -> None:
         """End it now, and count it as neither slow nor idle from now on."""
@@ -218,6 +231,8 @@ class Acceptor:
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._peers = server.peers
+        self._repeats = Repeats()
+        self._retired = 0
 
     def __len__(self) -> int:
         """How many connections are open."""
@@ -273,21 +288,31 @@ class Acceptor:
         await self._peers.turn(peer)
         peer.charge(_HANDSHAKE_COST)
         try:
+            retired, connection = self._retired, self._server.connection(peer)
             await self._loop.connect_accepted_socket(
-                partial(self._server.connection, peer),
+                lambda: connection,
                 client,
                 ssl=self._context(),
                 ssl_handshake_timeout=self._limits.handshake,
                 ssl_shutdown_timeout=_GOODBYE,
             )
+            if retired != self._retired:
+                connection.retire()
         except ssl.SSLError as error:
             reason = error.reason or ""
             unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # ours of theirs, not theirs of ours
             self._metrics.cut("client certificate" if unknown else "handshake")
             if unknown:
-                log.warning("client without a certificate of the CA", peer=peer.address, problem=reason)
+                event = "client without a certificate of the CA"
+                self._repeats.warning(event, reason, peer=peer.address, problem=reason)
         except OSError:  # that is also what a timeout raises
             self._metrics.cut("handshake")
+
+    def retire(self) -> None:
+        """Part with all clients there are: new connections have another TLS context to pass."""
+        self._retired += 1
+        for connection in self._server.open_connections():
+            connection.retire()
 
     def _make_room(self, newcomer: Peer) -> bool:
         """End a connection of the peer that has most. Return False if it can do without none."""

@@ -124,7 +124,7 @@ class Replica:
                 for work in (
                     self._acceptor.accept(),
                     self._acceptor.sweep(),
-                    self._certificate.watch(self._limits.certificate_poll, bundles),
+                    self._certificate.watch(self._limits.certificate_poll, bundles, self._acceptor.retire),
                     *following,
                     self._reloader.watch(use, self._limits.policy_poll),
                 )

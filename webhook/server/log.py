@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
+from collections import Counter
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import orjson
@@ -22,6 +24,9 @@ _FLUSH: Final = 0.2
 
 _LINES: Final = 64
 """Lines that may wait: some 20 KB."""
+
+_REPEAT: Final = 1.0
+"""Seconds between two lines about the same: a flood of requests must not become a flood of lines."""
 
 _INFO: Final = 20
 _JSON: Final = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
@@ -70,6 +75,22 @@ def log_decision(**fields: Any) -> None:  # noqa: ANN401 - what JSON takes
     """Log one decision: the same line as `log.info`'s, at less than half its cost. Inside a running loop."""
     line = {"event": "decision", **fields, "level": "info", "timestamp": datetime.now(tz=UTC)}
     _output.write_soon(orjson.dumps(line, option=_JSON))
+
+
+class Repeats:
+    """Warnings that any client can cause without end: of those with one key, one line a second is written."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._due: dict[str, float] = {}
+
+    def warning(self, event: str, key: str, **fields: Any) -> None:  # noqa: ANN401 - what JSON takes
+        """Log a warning with the count of those since the last line, or only count it."""
+        self._counts[key] += 1
+        now = perf_counter()
+        if now >= self._due.get(key, now):
+            self._due[key] = now + _REPEAT
+            log.warning(event, count=self._counts.pop(key), **fields)
 
 
 def flush_log() -> None:

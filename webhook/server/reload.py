@@ -126,11 +126,12 @@ def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
         for file in files_below(path) if path.is_dir() else (path,):
             try:
                 status = file.stat()
-            except OSError:  # a link to nothing, which can't be read: to remove it is a change
-                found.add((str(file), 0, 0, 0))
-                continue
-            if stat.S_ISREG(status.st_mode):
-                found.add((str(file), status.st_ino, status.st_mtime_ns, status.st_size))
+                regular = stat.S_ISREG(status.st_mode)
+            except OSError:
+                regular = False
+            # A link to nothing, a folder or a pipe can't be read as a file: only to make or remove it is a change.
+            seen = (status.st_ino, status.st_mtime_ns, status.st_size) if regular else (0, 0, 0)
+            found.add((str(file), *seen))
     return frozenset(found)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from certs.context import server_context
 from certs.files import CertificateFiles
-from certs.verify import CertificateProblem, verify, verify_chain
+from certs.verify import CertificateProblem, client_authorities, verify, verify_chain
 from webhook.cluster.api import ApiError
 from webhook.context import utc_now
 from webhook.server.log import log
@@ -68,9 +68,11 @@ class ServingCertificate:
         now = utc_now()
         pair = self._source.read() if isinstance(self._source, CertificateFiles) else self._source
         client_ca = self._last_client_ca = self._read_client_ca()
+        authorities = client_authorities(client_ca, now=now) if client_ca is not None else None
         verified = verify(pair, now=now, names=self._names)
         self._hold_against_bundles(pair.certificate_pem, now)
-        self.context = server_context(verified, client_ca)
+        self.context = server_context(verified, authorities)
+        self._authorities = authorities
         self.expiry = verified.not_valid_after
         self.last_reload = Reload.now(success=True)
         self._served = pair.certificate_pem
@@ -93,15 +95,29 @@ class ServingCertificate:
             except CertificateProblem as problem:
                 raise CertificateProblem(f"{problem.problem} of {webhook} in force", problem.fix) from None
 
-    async def watch(self, seconds: float, bundles: CaBundles | None = None) -> None:
-        """Look at the files, and at the caBundles in force, every so often, until cancelled."""
+    async def watch(
+        self,
+        seconds: float,
+        bundles: CaBundles | None = None,
+        on_new_client_ca: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Look at the files, and at the caBundles in force, every so often, until cancelled.
+
+        Args:
+            seconds: between two looks.
+            bundles: reads the caBundles; None: they are not looked at.
+            on_new_client_ca: is called when other CAs are in force: open connections were verified with the old ones.
+        """
         if bundles is not None:
             self.waits_for = "the caBundles in force have not been read yet"
         while True:
             if bundles is not None:
                 await self._look_at(bundles)
             if not self.last_reload.success or await asyncio.to_thread(self._changed):
+                before = self._authorities
                 self._reload()
+                if self._authorities != before:
+                    on_new_client_ca()
             await asyncio.sleep(seconds)
 
     async def _look_at(self, bundles: CaBundles) -> None:
