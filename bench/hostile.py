@@ -72,6 +72,11 @@ def _pods() -> Iterator[Attack]:
     reason = {"spotgate.dev/break-glass": "\\u00a0" * (_MIB // 2)}
     yield Attack("Pod, a break-glass reason of 3 MiB", PODS, pod(RESERVED, reason))
     yield Attack("Pod, nested 100,000 deep", PODS, pod(SPOT, x="DEEP"))
+    for count in (12_500, 14_000):
+        yield Attack(f"Pod, {count:,} x 240 nested lists", PODS, pod(SPOT, x=[_nested(240)] * count))
+    escaped = pod(SPOT, x="<" * (3 * _MIB // 2))
+    yield Attack("Pod, 2 x 1.5 MiB that Go escapes, UPDATE", PODS, escaped, escaped)
+    yield Attack("Deployment, 200,000 numbers with exponents", DEPLOYMENTS, deployment(x=[1e308] * 200_000))
     yield Attack("Pod, 2,300,000 empty maps", PODS, pod(SPOT, x=[{}] * 2_300_000))
 
 
@@ -193,6 +198,13 @@ SPOT: Final = {"spotgate.dev/capacity": "spot"}
 RESERVED: Final = {"qos.coreweave.cloud/interruptible": "true"}
 
 
+def _nested(depth: int) -> list[object]:
+    found: list[object] = []
+    for _ in range(depth - 1):
+        found = [found]
+    return found
+
+
 def _map(count: int, key: str = "k", value: str = "v") -> dict[str, str]:
     return {f"{key}{number}": value for number in range(count)}
 
@@ -302,7 +314,7 @@ def review(attack: Attack) -> bytes:
         "oldObject": old,
     }
     body = orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-    return body.replace(b'"DEEP"', b"[" * 100_000 + b"]" * 100_000)
+    return body.replace(b"<", b"\\u003c").replace(b'"DEEP"', b"[" * 100_000 + b"]" * 100_000)
 
 
 def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Section:

@@ -15,7 +15,7 @@ from webhook.context import Context, Phase, utc_now
 from webhook.decision import ENGINE, NOTHING, Outcome
 from webhook.engine import VIOLATIONS_AT_MOST, decide
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.review import Request, decode_review
+from webhook.review import BRACKETS_AT_MOST, BadReviewError, Request, decode_review
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,6 +263,12 @@ def test_I7_a_budget_of_countless_digits_is_refused_in_words(digits: int, schedu
     decision = judged(json.dumps(value).encode(), "nodepools", "karpenter.sh")
     assert "spec.disruption.budgets[0].duration" in [each.field for each in decision.findings]
     assert decision.denied
+
+
+def test_I6_a_review_of_countless_lists_is_refused_before_it_is_decoded() -> None:
+    lists = b"[" + b"[]," * (BRACKETS_AT_MOST + 1) + b"0]"
+    with pytest.raises(BadReviewError, match="lists and maps"):
+        judged(b'{"metadata":{},"x":' + lists + b"}")
 
 
 def test_I6_what_a_team_s_own_expressions_go_over_has_a_smaller_bound(tmp_path: Path) -> None:
