@@ -230,9 +230,8 @@ async def huge_objects(scene: Scene) -> None:
                 await scene.load.send(HUGE)
 
 
-# A killed process answers no call that it had, and no connection that comes before its probe fails; one that stops
-# closes idle connections, one of which the API server may pick at that moment. Without an answer the API server admits
-# what `failurePolicy: Ignore` is for, and fails the rest.
+# A killed process answers no call that it had, and no connection that comes before its probe fails. Without an answer
+# the API server admits what `failurePolicy: Ignore` is for, and fails the rest.
 _UNANSWERED: Final = frozenset({Outcome.LET_IN, Outcome.UNCHANGED, Outcome.FAILED})
 
 FAULTS: Final = tuple(
@@ -240,7 +239,7 @@ FAULTS: Final = tuple(
     for each in (
         ("nothing", nothing),
         ("a replica killed, twice", kill, _UNANSWERED),
-        ("rollout", rollout, _UNANSWERED),
+        ("rollout", rollout),
         ("all replicas killed, back after 5 s", all_dead, _UNANSWERED),
         ("policies: good", _policies(_good_policies)),
         ("policies: broken", _policies(lambda folder: _append(folder / "reserved-labels.yaml", "\n{"))),
