@@ -15,6 +15,8 @@ from tests.controlplane.objects import deployment, node_pool, pod, saying
 from tests.controlplane.populate import CRDS, nodes_of, wait_for_crds
 from tests.controlplane.process import reserve_port
 from tests.controlplane.webhook import NAMESPACE, apply_base, apply_configurations
+from webhook.cli.export.conditions import KEY_LENGTH_AT_MOST
+from webhook.cli.export.pool_conditions import ANNOTATIONS_AT_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,14 @@ RESERVED = {"foo.coreweave.cloud/bar": "x"}
 KARPENTERS = "nodepools.karpenter.sh"
 MACHINE_POOLS = "machinepools.cluster.x-k8s.io"
 HELD = "held-by-a-pool"
+INFRASTRUCTURE = {
+    "AWSManagedMachinePool": "v1beta2",
+    "AzureManagedMachinePool": "v1beta1",
+    "AzureASOManagedMachinePool": "v1beta1",
+    "GCPManagedMachinePool": "v1beta1",
+}
+GROUP = "infrastructure.cluster.x-k8s.io"
+PROVIDER_IDS = '{"spec":{"providerIDList":["aws:///eu-west-1a/i-1"]}}'
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 THERE: tuple[dict[str, Any], ...] = (
@@ -46,7 +56,20 @@ THERE: tuple[dict[str, Any], ...] = (
         "metadata": {"name": "held", "namespace": HELD},
         "spec": {"replicas": 3},
     },
+    *(
+        {
+            "apiVersion": f"{GROUP}/{version}",
+            "kind": kind,
+            "metadata": {"name": "held", "namespace": HELD},
+            "spec": {"scaling": {"maxSize": 3}},
+        }
+        for kind, version in INFRASTRUCTURE.items()
+    ),
 )
+LONG_PREFIX = ".".join(["x"] * (KEY_LENGTH_AT_MOST // 4))
+"""With the rest of the key that has `KEY_LENGTH_AT_MOST`: 63, a slash, and 63."""
+ANNOTATED = node_pool("annotated", instanceType="turin-gp")
+ANNOTATED["metadata"]["annotations"] = {f"{LONG_PREFIX}/{number:063}": "" for number in range(ANNOTATIONS_AT_MOST)}
 TRIES = 300
 FAILED = re.compile(
     r"Error from server \(InternalError\): (error when creating \"STDIN\": )?Internal error occurred: failed calling webhook "
@@ -76,12 +99,14 @@ def outage(webhook: Webhook) -> Iterator[None]:
     kubectl = webhook.cluster.kubectl
     kubectl("create", "namespace", HELD)
     kubectl.apply(*THERE)
+    kubectl("create", "--filename=-", documents=as_list(ANNOTATED))
     webhook.stop()
     yield
     webhook.start()
     webhook.wait_until_called()
     for thing in THERE[:2]:
         kubectl("delete", thing["kind"].lower() + "s." + thing["apiVersion"].partition("/")[0], "growing")
+    kubectl("delete", KIND, "annotated")
 
 
 @pytest.mark.usefixtures("outage")
@@ -120,6 +145,10 @@ def test_node_pools_can_not_be_changed_and_it_is_said_who_did_not_answer(alice: 
             ("patch", f"{KIND}/growing", '{"metadata":{"finalizers":["example.com/hold"]}}'), id="a finalizer"
         ),
         pytest.param(("patch", f"{KIND}/growing", '{"metadata":{"finalizers":null}}'), id="no finalizer"),
+        pytest.param(
+            ("patch", f"{KIND}/annotated", '{"spec":{"targetNodes":3}}'),
+            id="autoscaler's targetNodes, many annotations",
+        ),
         pytest.param(("patch", f"{KIND}/growing", '{"spec":{"targetNodes":3}}'), id="autoscaler's targetNodes"),
         pytest.param(("scale", f"{KIND}/growing", "--replicas=4"), id="scale up"),
         pytest.param(("annotate", KARPENTERS, "growing", "karpenter.sh/nodepool-hash=2"), id="Karpenter's hash"),
@@ -127,6 +156,25 @@ def test_node_pools_can_not_be_changed_and_it_is_said_who_did_not_answer(alice: 
         pytest.param(
             ("patch", f"{MACHINE_POOLS}/held", '{"spec":{"replicas":6}}', f"--namespace={HELD}"),
             id="MachinePool's spec",
+        ),
+        pytest.param(
+            (
+                "patch",
+                f"{MACHINE_POOLS}/held",
+                '{"spec":{"replicas":7,"providerIDList":["aws:///eu-west-1a/i-1"]}}',
+                f"--namespace={HELD}",
+            ),
+            id="MachinePool's replicas and providerIDList",
+        ),
+        *(
+            pytest.param(
+                ("patch", f"{kind.lower()}s.{GROUP}/held", patch, f"--namespace={HELD}"), id=f"{kind}'s {what}"
+            )
+            for kind in INFRASTRUCTURE
+            for what, patch in (
+                ("providerIDList", PROVIDER_IDS),
+                ("providerIDList gone", '{"spec":{"providerIDList":null}}'),
+            )
         ),
         pytest.param(("delete", "namespace", HELD, "--timeout=90s"), id="namespace with a pool"),
     ],

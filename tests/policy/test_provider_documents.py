@@ -93,6 +93,7 @@ NO_VALUE = "can't be the value of a label"
         ("{key: acme.example/org, value: acme}", "{key: org, value: a/b}", f"14: spec.systemNamespaces.labels[0].value: 'a/b' {NO_VALUE}"),
         ("[{require: gpu, outcome: warn, because: Pods stay pending.}]", "[{require: gpu, outcome: warn, because: A.}, {require: gpu, outcome: deny, because: B.}]", "17: spec.fallback: gpu is there twice"),
         ("knownLabels: {acme.example/machine:", "knownLabels: {a b:", f"25: spec.nodePools[0].knownLabels[\"a b\"]: 'a b' {NO_KEY}"),
+        ("resource: fleets", "resource: fleets\n      controllerFields: [status.ids]", "23: spec.nodePools[0].controllerFields[0]: 'status.ids' is no field of `spec`; write its path, as spec.providerIDList"),
         ("resource: fleets", "resource: Fleets", "22: spec.nodePools[0].resource: 'Fleets' is not a resource; write the plural in lower case, as nodepools"),
         ("from: spec.lease,", "from: upper(spec.lease),", "23: spec.nodePools[0].capacity.from: not a JMESPath expression: there is no function `upper`"),
         ("from: spec.lease,", '"from": "starts_with(spec.lease)",', "23: spec.nodePools[0].capacity.from: not a JMESPath expression: Expected 2 arguments for function starts_with(), received 1"),

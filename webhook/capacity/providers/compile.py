@@ -21,6 +21,7 @@ from webhook.kube.quantity import amount_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from webhook.capacity.providers.query import FieldPath
     from webhook.capacity.providers.reader_schema import NodePoolReaderSpec
     from webhook.capacity.providers.schema import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
 
@@ -140,7 +141,12 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         cluster_namespace=_query(spec.cluster_namespace),
         cluster_path=_query(spec.cluster_path),
         unusable=tuple(UnusableCondition(Query(item.when), item.because, item.passing) for item in spec.unusable),
+        controller_fields=_paths(spec.controller_fields),
     )
+
+
+def _paths(fields: Sequence[str]) -> tuple[FieldPath, ...]:
+    return tuple(tuple(each.split(".")) for each in fields)
 
 
 def _amounts(quantities: Mapping[str, int | str]) -> dict[str, Decimal]:
@@ -163,6 +169,7 @@ def _sizer(spec: NodePoolReaderSpec, this_cluster: str) -> Sizer | None:
         autoscaling=_query(by.autoscaling),
         cluster=_query(by.cluster),
         this_cluster=this_cluster,
+        controller_fields=_paths(by.controller_fields),
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.limits import Least
     from webhook.capacity.providers.machines import Machines
     from webhook.capacity.providers.pool import CapacityType
-    from webhook.capacity.providers.query import Query
+    from webhook.capacity.providers.query import FieldPath, Query
     from webhook.capacity.providers.sizes import Sizer
 
 
@@ -86,6 +86,7 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
         grace: the limits on a Pod's grace period.
         cluster: the cluster it belongs to, in ``cluster_namespace`` or else in the pool's own namespace.
         cluster_path: the provider's own path of that cluster, if ``cluster`` is a name.
+        controller_fields: the fields that only the provider's controllers write.
     """
 
     provider: str
@@ -122,6 +123,7 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     cluster_namespace: Query | None
     cluster_path: Query | None
     unusable: tuple[UnusableCondition, ...]
+    controller_fields: tuple[FieldPath, ...]
 
     @property
     def is_cluster(self) -> bool:

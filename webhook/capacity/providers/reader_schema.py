@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
 _RESOURCE: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 """A plural, as the API server has it (a DNS-1035 label)."""
 
@@ -60,9 +61,21 @@ def _check_resource(resource: str) -> str:
     return resource
 
 
+def _check_spec_field(path: str) -> str:
+    if not _SPEC_FIELD.fullmatch(path):
+        raise ValueError(f"{path!r} is no field of `spec`; write its path, as spec.providerIDList")
+    return path
+
+
 Quantity = Annotated[StrictInt | str, AfterValidator(_check_quantity)]
 ResourceName = Annotated[str, AfterValidator(_check_resource)]
 Query = Annotated[str, AfterValidator(_check_query)]
+SpecField = Annotated[str, AfterValidator(_check_spec_field)]
+_CONTROLLER_FIELDS: Final = (
+    "Fields of `spec` that only the provider's controllers write and no policy judges: the API server does not ask "
+    "about them, so that controllers go on while spotgate is down. Fields that a reader reads are asked about all the "
+    "same."
+)
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both"],
     EnumDescriptions(
@@ -115,6 +128,7 @@ class SizedBySpec(Model):
     cluster: Query | None = Field(
         default=None, description="JMESPath of the cluster that both belong to, where the pool itself may not say it."
     )
+    controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
 
 class LeastSpec(Model):
@@ -250,6 +264,7 @@ class NodePoolReaderSpec(Model):
     unusable: Annotated[tuple[UnusableSpec, ...], distinct(attrgetter("when"))] = Field(
         default=(), description="Conditions under which it gives no nodes; any of them."
     )
+    controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
     @model_validator(mode="after")
     def _has_requirements(self) -> Self:

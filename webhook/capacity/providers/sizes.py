@@ -13,7 +13,7 @@ from webhook.capacity.providers.pool import Pool, Size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from webhook.capacity.providers.query import Query
+    from webhook.capacity.providers.query import FieldPath, Query
 
 
 class Sizer(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,7 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
         autoscaling: true if an autoscaler sets that number.
         cluster: the cluster of the object and the pool.
         this_cluster: the cluster that the policies are for, as ``cluster`` names it.
+        controller_fields: the fields that only the provider's controllers write.
     """
 
     group: str
@@ -39,6 +40,7 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
     autoscaling: Query | None
     cluster: Query | None
     this_cluster: str
+    controller_fields: tuple[FieldPath, ...] = ()
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
         """Return the size that an object gives. Return None if it sizes no such pool. Never raise for its contents."""

@@ -62,13 +62,14 @@ def neutral_keys(providers: Iterable[Provider]) -> list[str]:
     return sorted(key for key in EVERY_NODE_HAS - telling if not key.startswith(_OUTDATED))
 
 
-def keys_in(found: str, keys: Keys, *, also: str = "") -> Iterator[str]:
+def keys_in(found: str, keys: Keys, *, also: str = "", at_most: int = MEMBERS_AT_MOST) -> Iterator[str]:
     """Yield expressions that are true if a map of strings has one of the keys.
 
     Args:
         found: the map.
         keys: the keys, of which one is enough.
         also: an expression that must hold for the ``key``, too.
+        at_most: the members of a map that is looked through; a larger one counts as having a key.
     """
     one_by_one = [f"key.contains({quoted(text)})" for text in sorted(keys.containing)]
     exact = sorted(key for key in keys.exact if not any(text in key for text in keys.containing))
@@ -77,7 +78,7 @@ def keys_in(found: str, keys: Keys, *, also: str = "") -> Iterator[str]:
     elif exact:
         yield from (f"{quoted(key)} in {found}" for key in exact)
     if one_by_one:
-        yield f"{found}.size() > {MEMBERS_AT_MOST}"
+        yield f"{found}.size() > {at_most}"
         either = " || ".join([f"key.size() > {KEY_LENGTH_AT_MOST}", *one_by_one])
         yield f"{found}.exists(key, {f'({either}) && {also}' if also else either})"
 

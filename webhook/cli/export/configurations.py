@@ -20,7 +20,7 @@ from webhook.cli.export.cel import literal, quoted
 from webhook.cli.export.conditions import neutral_keys
 from webhook.cli.export.matched_resources import MatchedResource, as_rules, matched_resources
 from webhook.cli.export.object_conditions import ObjectConditions
-from webhook.cli.export.pool_conditions import PoolConditions, size_fields
+from webhook.cli.export.pool_conditions import PoolConditions, unasked_fields
 from webhook.context import Phase
 from webhook.enforcement import NEVER_DENIED
 from webhook.kube.pod import MIRROR_ANNOTATION
@@ -74,7 +74,7 @@ def unconditional_resources(bundle: Bundle) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     matched = matched_resources(bundle, Phase.VALIDATE)
     conditions = ObjectConditions(bundle, Phase.VALIDATE, [], matched)
-    pools = size_fields(bundle.providers.values())
+    pools = unasked_fields(bundle.providers.values())
     for group, path in sorted(matched):
         if (group, path.partition("/")[0]) not in pools:
             for name in conditions.for_everything((group, path)):

@@ -1,16 +1,18 @@
 """``matchConditions`` about node pools, as CEL: true only for changes that must be denied while the webhook is down.
 
-The failurePolicy is Fail, so changes that no policy judges must not match: controllers remove finalizers, write status
-and annotations, and give pools more nodes, also while the webhook is down. The fields that matter are those that the
-readers of the providers read.
+The failurePolicy is Fail, so changes that no policy judges must not match: controllers remove finalizers, write
+status, annotations and fields of their own, and give pools more nodes, also while the webhook is down. The fields that
+matter are those that the readers of the providers read.
 """
 
 from __future__ import annotations
 
 import re
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.sizes import Sizer
 from webhook.cli.export.cel import literal, quoted
 from webhook.cli.export.conditions import MEMBERS_AT_MOST, block, keys_in
 from webhook.rules.concern import Keys, concern_of
@@ -22,42 +24,75 @@ if TYPE_CHECKING:
     import msgspec
 
     from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.query import FieldPath
+    from webhook.capacity.providers.reader import PoolReader
     from webhook.cli.export.matched_resources import Key, MatchedResources
 
-Tree = dict[str, "Tree"]
-"""Members of an object on the way to its size fields; a size field has none."""
+
+class Field(Enum):
+    """A field whose change is not asked about."""
+
+    SIZE = auto()
+    """How many nodes there are to be: not asked about where it grows."""
+    CONTROLLERS = auto()
+    """What only the provider's controllers write, and no reader reads."""
+
+
+Tree = dict[str, "Tree | Field"]
+"""Members of an object on the way to these fields."""
 
 ON_DEMAND_FALLBACK: Final = "OnDemandFallback"
 OF_POOLS: Final = frozenset({ON_DEMAND_FALLBACK, "NodePoolRules", "ReservedLabels"})
 """Policy kinds that judge no fields of a node pool but those that are compared here."""
 
 _SCALE: Final = "request.?subResource.orValue('')"
+ANNOTATIONS_AT_MOST: Final = 1024
+"""Annotations of a pool that are looked at one by one. Measured on a real API server, 7,000 short keys or 2,040 of 127
+characters (256 KiB) stay within the budget: a pool with many must not need an answer for every update."""
 _NOT_READ: Final = ("apiVersion", "kind", "metadata", "status")
 """Members of an object that are compared in another way, or never."""
 _ANNOTATION: Final = re.compile(r'metadata\.annotations\."([^"]+)"')
 
 
-def size_fields(providers: Iterable[Provider]) -> dict[tuple[str, str], Tree]:
-    """Return the fields that hold the desired number of nodes, by API group and resource.
+def unasked_fields(providers: Iterable[Provider]) -> dict[Key, Tree]:
+    """Return the sizes, and the fields that only controllers write, by API group and resource.
 
     A higher number takes no fallback away.
     """
-    found: dict[tuple[str, str], Tree] = {}
-    for provider in providers:
-        for reader in provider.readers:
-            _grow(found.setdefault((reader.group, reader.resource), {}), reader.desired, reader.maximum)
-            if reader.sizer is not None:
-                _grow(found.setdefault((reader.sizer.group, reader.sizer.resource), {}), reader.sizer.desired)
-    return found
+    parts: dict[Key, list[PoolReader | Sizer]] = {}
+    for reader in (reader for provider in providers for reader in provider.readers):
+        for part in (reader, reader.sizer):
+            if part is not None:
+                parts.setdefault((part.group, part.resource), []).append(part)
+    return {key: _tree(of_resource) for key, of_resource in parts.items()}
 
 
-def _grow(tree: Tree, *queries: Query | None) -> None:
-    for query in queries:
-        for path in query.paths if query is not None else ():
+def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
+    queries = [query for part in parts for query in _queries(part)]
+    tree: Tree = {}
+    for part in parts:
+        sizes = (part.desired, None if isinstance(part, Sizer) else part.maximum)
+        for path in (path for query in sizes if query is not None for path in query.paths):
             if path[0] not in _NOT_READ:
-                place = tree
-                for name in path:
-                    place = place.setdefault(name, {})
+                _put(tree, path, Field.SIZE)
+        for path in part.controller_fields:
+            if not any(_reads(query, path) for query in queries):
+                _put(tree, path, Field.CONTROLLERS)
+    return tree
+
+
+def _reads(query: Query, path: FieldPath) -> bool:
+    """Return True if the expression may read the field: it names it, or a field that holds it."""
+    return path[-1] in query.text or any(path[: len(each)] == each for each in query.paths)
+
+
+def _put(tree: Tree, path: FieldPath, field: Field) -> None:
+    for name in path[:-1]:
+        below = tree.setdefault(name, {})
+        if isinstance(below, Field):  # the field above is one of them
+            return
+        tree = below
+    tree.setdefault(path[-1], field)
 
 
 def annotations_read(providers: Iterable[Provider]) -> frozenset[str]:
@@ -96,8 +131,8 @@ class PoolConditions:
     """
 
     def __init__(self, providers: Collection[Provider], matched: MatchedResources) -> None:
-        sizes = size_fields(providers)
-        self._resources = {key: sizes[key] for key in sorted(matched) if key in sizes}
+        unasked = unasked_fields(providers)
+        self._resources = {key: unasked[key] for key in sorted(matched) if key in unasked}
         self._annotations = annotations_read(providers)
         self._matched = matched
 
@@ -119,9 +154,9 @@ class PoolConditions:
         """
         whole = [key for key in more if self._concerns_all(key)]
         parts = [
-            block(f"{of_resource(*key)} && (", _grows("object", "oldObject", tree))
+            block(f"{of_resource(*key)} && (", grows)
             for key, tree in self._resources.items()
-            if tree and key in more and key not in whole
+            if key in more and key not in whole and (grows := list(_grows("object", "oldObject", tree)))
         ]
         lines = [*map(_of_path, whole), *parts]
         return [{"name": "other-changes", "expression": block("object == null || oldObject == null || (", lines)}]
@@ -141,7 +176,7 @@ class PoolConditions:
         lines = [
             "object.?metadata.?labels != oldObject.?metadata.?labels",
             "object.?metadata.?ownerReferences != oldObject.?metadata.?ownerReferences",
-            *keys_in(new, keys, also=other),
+            *keys_in(new, keys, also=other, at_most=ANNOTATIONS_AT_MOST),
             *removed,
             f"object.size() > {MEMBERS_AT_MOST} || oldObject.size() > {MEMBERS_AT_MOST}",
             f"object.exists(key, !(key in {literal(roots)}) && object[?key] != oldObject[?key])",
@@ -167,18 +202,26 @@ def of_resource(group: str, resource: str) -> str:
 
 
 def _differs(new: str, old: str, tree: Tree) -> Iterator[str]:
-    """Yield expressions that are true if one map differs from the other in more than sizes that grew."""
+    """Yield expressions that are true if the maps differ, except in sizes that grew and controllers' fields."""
     yield f"{new}.size() > {MEMBERS_AT_MOST} || {old}.size() > {MEMBERS_AT_MOST}"
-    sizes = literal(sorted(name for name, inner in tree.items() if not inner))
-    parents = [name for name, inner in sorted(tree.items()) if inner]
-    unless = f"!(key in {literal(parents)}) && " if parents else ""
-    yield f"{new}.exists(key, {unless}{new}[?key] != {old}[?key] && !(key in {sizes} && {_grew(new, old)}))"
-    yield f"{old}.exists(key, !(key in {new}))"
+    sizes = _named(tree, Field.SIZE)
+    parents = sorted(name for name, inner in tree.items() if isinstance(inner, dict))
+    controllers = _named(tree, Field.CONTROLLERS)
+    unless = f"!(key in {literal([*parents, *controllers])}) && " if parents or controllers else ""
+    grew = f" && !(key in {literal(sizes)} && {_grew(new, old)})" if sizes else ""
+    yield f"{new}.exists(key, {unless}{new}[?key] != {old}[?key]{grew})"
+    unless = f"!(key in {literal(controllers)}) && " if controllers else ""
+    yield f"{old}.exists(key, {unless}!(key in {new}))"
     yield from _differs_below(new, old, tree, parents)
 
 
+def _named(tree: Tree, field: Field) -> list[str]:
+    """Return the members that are such a field."""
+    return sorted(name for name, inner in tree.items() if inner is field)
+
+
 def _differs_below(new: str, old: str, tree: Tree, names: Iterable[str]) -> Iterator[str]:
-    """Yield expressions that are true if a member differs from the old one in more than sizes that grew."""
+    """Yield expressions that are true if one of these members differs so."""
     for name in names:
         if name not in _NOT_READ:
             differ = f"{new}.?{name} != {old}.?{name}"
@@ -186,7 +229,7 @@ def _differs_below(new: str, old: str, tree: Tree, names: Iterable[str]) -> Iter
             unlike = " || ".join(f"type({each}.?{name}.orValue(null)) != map" for each in (new, old))
             yield (
                 block(f"{differ} && (", [unlike, *_differs(f"{new}.{name}", f"{old}.{name}", inner)])
-                if inner
+                if isinstance(inner, dict)
                 else differ
             )
 
@@ -204,9 +247,9 @@ def _fewer_replicas() -> str:
 
 def _grows(new: str, old: str, tree: Tree) -> Iterator[str]:
     """Yield expressions that are true if a size grows."""
-    if sizes := sorted(name for name, inner in tree.items() if not inner):
+    if sizes := _named(tree, Field.SIZE):
         yield f"{literal(sizes)}.exists(key, key in {new} && {_grew(new, old)})"
     for name, inner in sorted(tree.items()):
-        if inner:
+        if isinstance(inner, dict) and (grows := list(_grows(f"{new}.{name}", f"{old}.{name}", inner))):
             alike = " && ".join(f"type({each}.?{name}.orValue(null)) == map" for each in (new, old))
-            yield block(f"{alike} && (", _grows(f"{new}.{name}", f"{old}.{name}", inner))
+            yield block(f"{alike} && (", grows)
