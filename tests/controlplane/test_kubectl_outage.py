@@ -38,6 +38,12 @@ INFRASTRUCTURE = {
     "AzureASOManagedMachinePool": "v1beta1",
     "GCPManagedMachinePool": "v1beta1",
 }
+MACHINES = {
+    "scaling": {"maxSize": 3},
+    "sku": "Standard_D4s_v5",
+    "resources": [{"kind": "ManagedClustersAgentPool", "spec": {"vmSize": "Standard_D4s_v5"}}],
+}
+"""What any of them says; each reads its own fields."""
 GROUP = "infrastructure.cluster.x-k8s.io"
 PROVIDER_IDS = '{"spec":{"providerIDList":["aws:///eu-west-1a/i-1"]}}'
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
@@ -61,7 +67,7 @@ THERE: tuple[dict[str, Any], ...] = (
             "apiVersion": f"{GROUP}/{version}",
             "kind": kind,
             "metadata": {"name": "held", "namespace": HELD},
-            "spec": {"scaling": {"maxSize": 3}},
+            "spec": MACHINES,
         }
         for kind, version in INFRASTRUCTURE.items()
     ),
