@@ -216,6 +216,9 @@ class Index:
         self.policies = tuple(policies)
         self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
         self.providers = providers
+        self._owning = tuple(
+            each for each in providers.values() if each.system_namespaces.patterns or each.system_namespace_labels
+        )
         self.system_namespaces = Globs((*SYSTEM_NAMESPACES, own_namespace))
         self._wildcards = any(
             "*" in item for policy in policies for rule in policy.rules for item in (*rule.api_groups, *rule.resources)
@@ -277,7 +280,7 @@ class Index:
         if self.system_namespaces.match(namespace):
             return Tristate.YES
         labels = view.namespaces.get(namespace) or {}
-        owners = {each.name for each in self.providers.values() if each.owns_namespace(namespace, labels)}
+        owners = {each.name for each in self._owning if each.owns_namespace(namespace, labels)}
         if not owners:
             return Tristate.NO
         if not owners.isdisjoint(in_play(view, self.providers)):
