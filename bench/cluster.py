@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
+from math import nan
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -190,7 +191,8 @@ def _ratios(ours: list[Cell], theirs: list[Cell]) -> Iterator[float]:
         lambda cell: cell.webhook,
     ]
     for figure in figures:
-        yield median(figure(one) / figure(other) for one, other in zip(ours, theirs, strict=True))
+        # A short round may use no measurable CPU time.
+        yield median(figure(one) / (figure(other) or nan) for one, other in zip(ours, theirs, strict=True))
 
 
 def prepare(cluster: Cluster) -> None:
