@@ -109,9 +109,11 @@ _sizes_decoder: Final = msgspec.json.Decoder(_OfSizes)
 ENVELOPE_AT_MOST: Final = 1024 * 1024
 """Bytes of a review beside its objects. A user of 1,000 groups with the longest names has 256 KiB of them."""
 
-BRACKETS_AT_MOST: Final = 3 * 1024 * 1024
-"""Opening brackets of a review: two objects that etcd keeps, of 1.5 MiB each, have no more even if they have nothing
-else. To go over that many lists in lists takes 30 ms, and a review is gone over some four times."""
+BRACKETS_AT_MOST: Final = 3 * 512 * 1024
+COMMAS_AT_MOST: Final = 3 * 1024 * 1024
+"""Opening brackets and commas of a review: two objects that etcd keeps, of 1.5 MiB each, have no more even if they have
+nothing else. A list or map takes two bytes there, an item of a list of small numbers one. To go over that many takes
+15 ms, and a review is gone over some four times."""
 
 
 def decode_review(data: bytes) -> Request:
@@ -125,6 +127,8 @@ def decode_review(data: bytes) -> Request:
         if len(data) > ENVELOPE_AT_MOST:
             if data.count(b"[") + data.count(b"{") > BRACKETS_AT_MOST:
                 raise BadReviewError(f"the AdmissionReview has more than {BRACKETS_AT_MOST:,} lists and maps")
+            if data.count(b",") > COMMAS_AT_MOST:
+                raise BadReviewError(f"the AdmissionReview has more than {COMMAS_AT_MOST:,} items")
             sizes = _sizes_decoder.decode(data).request
             if len(data) - len(sizes.object) - len(sizes.old_object) > ENVELOPE_AT_MOST:
                 raise BadReviewError(f"the AdmissionReview has more than {ENVELOPE_AT_MOST:,} bytes around its objects")
