@@ -34,12 +34,11 @@ def why_void(value: str, now: datetime) -> str:
 
     Its value may end in ``until`` and a time. With an invalid time the annotation is void.
     """
-    *reason, before, last = ("", "", *value.split())
-    if last.lower() == "until":
+    *reason, before, time = ("", "", *value.split())
+    if time.lower() == "until":
         return "a time must follow `until`, as 2026-11-22T18:00:00Z"
     if before.lower() != "until":
-        return "" if last else "it gives no reason"
-    time = last
+        return "" if time else "it gives no reason"
     if not any(reason):
         return "it gives no reason"
     try:
