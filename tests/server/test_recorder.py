@@ -26,7 +26,7 @@ from webhook.server.limits import LIMITS
 from webhook.server.log import configure_logging
 from webhook.server.metrics import Metrics
 from webhook.server.recorder import Recorder, prepare_folder
-from webhook.server.recording import BLOT, decode_notes
+from webhook.server.recording import REDACTED, decode_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -144,7 +144,7 @@ def test_what_is_secret_is_not_recorded(recording: Recording, body: bytes) -> No
     assert recording.count("spotgate_recorded_total") == 0
 
 
-def test_values_of_environment_variables_are_blotted_out_wherever_they_are(recording: Recording) -> None:
+def test_values_of_environment_variables_are_redacted_out_wherever_they_are(recording: Recording) -> None:
     env = [{"name": "A", "value": "hunter2"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     spec = {"containers": [{"name": "main", "env": env}], "initContainers": [{"name": "init", "env": env}]}
     workload = {"metadata": {"name": "web"}, "spec": {"template": {"spec": spec}}}
@@ -153,8 +153,8 @@ def test_values_of_environment_variables_are_blotted_out_wherever_they_are(recor
     assert "hunter2" not in json.dumps(line)
     for each in (line["request"]["object"], line["request"]["oldObject"]):
         recorded = each["spec"]["template"]["spec"]
-        assert recorded["containers"][0]["env"] == [{"name": "A", "value": BLOT}, env[1]]
-        assert recorded["initContainers"][0]["env"][0] == {"name": "A", "value": BLOT}
+        assert recorded["containers"][0]["env"] == [{"name": "A", "value": REDACTED}, env[1]]
+        assert recorded["initContainers"][0]["env"][0] == {"name": "A", "value": REDACTED}
 
 
 def decoded(value: str) -> str:
@@ -247,7 +247,7 @@ def test_a_secret_value_is_not_in_the_recorded_patch(recording: Recording) -> No
     recording.recorder.take(request, decision, context, bundle, answer)
     (line,) = recording.end()
     (operation,) = json.loads(b64decode(line["response"]["patch"]))
-    assert (operation["path"], operation["value"][0]["value"]) == ("/spec/tolerations", BLOT)
+    assert (operation["path"], operation["value"][0]["value"]) == ("/spec/tolerations", REDACTED)
 
 
 def test_what_has_no_secret_in_it_is_recorded_as_it_was_answered(recording: Recording) -> None:
@@ -258,7 +258,7 @@ def test_what_has_no_secret_in_it_is_recorded_as_it_was_answered(recording: Reco
 
 
 @pytest.mark.parametrize("data", [None, "hunter2", ["hunter2"], {"a": {"b": "hunter2"}}])
-def test_data_of_a_secret_of_another_type_is_blotted_out_too(recording: Recording, data: Any) -> None:
+def test_data_of_a_secret_of_another_type_is_redacted_out_too(recording: Recording, data: Any) -> None:
     recording.take(review(object={"spec": {"apiVersion": "v1", "kind": "Secret", "data": data}}))
     assert "hunter2" not in json.dumps(recording.end())
 
@@ -275,7 +275,7 @@ def test_what_kubectl_and_the_api_server_keep_in_metadata_is_left_out(recording:
     recording.take(review(object={"metadata": metadata, "spec": {}}))
     (line,) = recording.end()
     recorded = line["request"]["object"]["metadata"]
-    assert recorded["annotations"] == {"kubectl.kubernetes.io/last-applied-configuration": BLOT, "a": "b"}
+    assert recorded["annotations"] == {"kubectl.kubernetes.io/last-applied-configuration": REDACTED, "a": "b"}
     assert "managedFields" not in recorded
 
 

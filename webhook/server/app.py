@@ -1,4 +1,4 @@
-"""``POST /mutate`` and ``POST /validate``: transport around `webhook.engine.decide`.
+"""Answer ``POST /mutate`` and ``POST /validate``: HTTP around `webhook.engine.decide`.
 
 Every decision is HTTP 200 with an AdmissionReview. Any other status means that the call failed, and the API server's
 failurePolicy has the word: 400, 413, 415 for what is no review, 429 for "come again", 500 (with the UID) for a bug.
@@ -20,8 +20,9 @@ from webhook.engine import decide, needs
 from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
 from webhook.server.callers import UNAUTHENTICATED
-from webhook.server.intake import JSON, Intake, Refused, busy
 from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
+from webhook.server.rejected import JSON, RejectedError, too_busy
+from webhook.server.request_reader import RequestReader
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from webhook.review import Request
     from webhook.server.callers import Callers
     from webhook.server.connections import Connection
-    from webhook.server.intake import Route
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
     from webhook.server.peers import Peer, Peers
     from webhook.server.recorder import Recorder
+    from webhook.server.request_reader import RequestTarget
 
 _REQUEST_COST: Final = 0.0002
 """Seconds of work that a request is charged with beside its judging, which is timed: TLS, HTTP, a line in the log."""
@@ -44,26 +45,32 @@ _REQUEST_COST: Final = 0.0002
 _BUG: Final = "spotgate could not judge this request because of a bug in itself; its log says where"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 _MESSAGE_LENGTH: Final = 1024
-"""Characters of a refusal, which may quote the request."""
+"""Characters of the message that rejects a request, which may quote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What requests are judged with. It is exchanged as a whole; a request sees one to its end."""
+    """The policies and the cluster state that requests are judged with.
+
+    A snapshot is replaced as a whole; a request keeps the one it began with.
+    """
 
     bundle: Bundle
     state: ClusterState
 
 
 class Sender(NamedTuple):
-    """Who sent a request: from where, and under which name; empty if nobody vouches for one."""
+    """The sender of a request: its address, and its name or an empty string if it showed no certificate."""
 
     peer: Peer
     caller: str
 
 
 class Answer(web.StreamResponse):
-    """A decision on its way back, HTTP 200. aiohttp's own response spends a sixth of a request's time on headers."""
+    """The HTTP response to a review, status 200.
+
+    aiohttp's own response spends a sixth of a request's time on headers.
+    """
 
     def __init__(self, body: bytes) -> None:
         # Nothing of the base class is used but its place in aiohttp: it is prepared, ended, and asked for `keep_alive`.
@@ -71,7 +78,7 @@ class Answer(web.StreamResponse):
         self._keep_alive: bool | None = None
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Send it, head and body in one write."""
+        """Send head and body of the response in one write."""
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
         ending = b"\r\n\r\n" if self._keep_alive else b"\r\nConnection: close\r\n\r\n"
@@ -81,15 +88,15 @@ class Answer(web.StreamResponse):
         return writer
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing is left to send."""
+        """Do nothing: `prepare` has sent everything."""
 
 
 class Webhook:
-    """The request handler.
+    """Handles the requests of the API server.
 
     Attributes:
         snapshot: what the next request is judged with.
-        stopping: every answer asks the client to leave the connection.
+        stopping: every answer asks the client to close the connection.
         in_flight: requests that are being judged.
         last_request: when the last one came, by `time.perf_counter`.
     """
@@ -113,7 +120,7 @@ class Webhook:
         self._let_go = LetGo()
         self._peers = peers
         self._callers = callers
-        self._intake = Intake(limits, peers)
+        self._request_reader = RequestReader(limits, peers)
         self._repeats = Repeats()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -124,81 +131,81 @@ class Webhook:
         peer = connection.peer
         peer.charge(_REQUEST_COST)
         try:
-            sender = Sender(peer, self._callers.identify(connection))
-            route, body = await self._intake.read(request, peer)
+            sender = Sender(peer, self._callers.identify(connection.certificate_names))
+            target, body = await self._request_reader.read(request, peer)
             connection.request_received()
             try:
-                response = await self._answer(route, body, started, sender)
+                response = await self._answer(target, body, started, sender)
             finally:
-                self._intake.release(body, peer)
-        except Refused as refused:
-            response = self._refuse(refused, peer)
+                self._request_reader.release(body, peer)
+        except RejectedError as error:
+            response = self._reject(error, peer)
             if not request.content.is_eof():
                 response.force_close()
         if connection.request_ends() or self.stopping:
             response.force_close()
         return response
 
-    def _refuse(self, refused: Refused, peer: Peer) -> web.Response:
-        if refused.status == web.HTTPTooManyRequests.status_code:
-            self._metrics.shed(refused.reason)
+    def _reject(self, error: RejectedError, peer: Peer) -> web.Response:
+        if error.status == web.HTTPTooManyRequests.status_code:
+            self._metrics.shed(error.reason)
         else:
-            self._metrics.rejected(refused.reason)
-        reason = refused.reason
-        self._repeats.warning("refused", reason, status=refused.status, reason=reason, peer=peer.address)
-        return refused.response()
+            self._metrics.rejected(error.reason)
+        reason = error.reason
+        self._repeats.warning("refused", reason, status=error.status, reason=reason, peer=peer.address)
+        return error.response()
 
-    async def _answer(self, route: Route, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
+    async def _answer(self, target: RequestTarget, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
         peer, most = sender.peer, self._limits.in_flight
         if self.in_flight >= most and peer.in_flight >= self._peers.share(most):
-            raise busy("many requests")
+            raise too_busy("many requests")
         self.in_flight += 1
         peer.in_flight += 1
         try:
             await self._peers.turn(peer)
-            if perf_counter() - started > route.timeout:
-                raise busy("waited too long")
-            return await self._judge(route, body, started, sender)
+            if perf_counter() - started > target.timeout:
+                raise too_busy("waited too long")
+            return await self._judge(target, body, started, sender)
         finally:
             self.in_flight -= 1
             peer.in_flight -= 1
 
-    async def _judge(self, route: Route, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
+    async def _judge(self, target: RequestTarget, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
         began, waited = perf_counter(), 0.0
         try:
             request = decode_review(body)
         except BadReviewError as error:
             sender.peer.charge(perf_counter() - began)
-            raise Refused(400, "bad review", str(error)[:_MESSAGE_LENGTH]) from None
+            raise RejectedError(400, "bad review", str(error)[:_MESSAGE_LENGTH]) from None
         try:
             snapshot = self.snapshot
             index, state = snapshot.bundle.index, snapshot.state
-            fresh = needs(request, index, route.phase).fresh
+            fresh = needs(request, index, target.phase).fresh
             if fresh:
                 asked = perf_counter()
-                left = route.timeout - self._limits.reply - (asked - started)
+                left = target.timeout - self._limits.reply - (asked - started)
                 view = await self._fresh(state, max(0.0, min(left, self._limits.fresh)))
                 waited = perf_counter() - asked
             else:
                 view = state.view()
-            context = _context(route.phase, self._let_go.applied(view) if fresh else view)
+            context = _context(target.phase, self._let_go.applied(view) if fresh else view)
             decision = decide(request, index, context)
-            if fresh and route.phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
+            if fresh and target.phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
                 self._let_go.note(request, view, index.providers)
-            answer = respond(request.uid, decision, route.phase)
+            answer = respond(request.uid, decision, target.phase)
             if self._recorder is not None:
                 self._recorder.take(request, decision, context, snapshot.bundle, answer)
         except Exception as error:  # noqa: BLE001 - no request may stop the server
-            return self._bug(request, route.phase, error)
+            return self._bug(request, target.phase, error)
         finally:
             sender.peer.charge(perf_counter() - began - waited)
         seconds = perf_counter() - started
-        self._metrics.decided(route.phase, request.path, decision, seconds, authenticated=bool(sender.caller))
-        _log(request, route.phase, decision, seconds, sender)
+        self._metrics.decided(target.phase, request.path, decision, seconds, authenticated=bool(sender.caller))
+        _log(request, target.phase, decision, seconds, sender)
         return Answer(answer)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
-        """The cluster as it is now; with its pools unknown if that takes longer than the caller can wait."""
+        """Read the cluster anew. Return it with unknown pools if that takes longer than the caller can wait."""
         try:
             async with asyncio.timeout(seconds):
                 return await state.fresh()

@@ -1,7 +1,8 @@
-"""Who asks: the one place that says so, and who may not.
+"""Identify callers, and reject those whose reviews are not judged.
 
-Today that is the name in a client certificate, which TLS has verified. API servers of Kubernetes 1.37 can send a
-ServiceAccount token with each review instead (KEP-6060, alpha): it would be verified here, from the request's headers.
+A caller is identified by the name in its client certificate, which TLS has verified. API servers of Kubernetes 1.37
+can send a ServiceAccount token with each review instead (KEP-6060, alpha): it would be verified here, from the
+request's headers.
 """
 
 from __future__ import annotations
@@ -9,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.server.intake import Refused
+from webhook.server.rejected import RejectedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from webhook.server.connections import Connection
+    from collections.abc import Iterator, Mapping, Sequence
 
 UNAUTHENTICATED: Final = "unauthenticated"
 """Stands in the log for the name of a caller that did not show who it is."""
@@ -25,24 +24,26 @@ _UNNAMED: Final = "unnamed"
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """Those who may ask.
+    """The callers whose reviews are judged.
 
     Attributes:
-        names: of client certificates; empty: whoever TLS lets in.
+        names: of client certificates; empty: any caller that passes TLS.
     """
 
     names: frozenset[str] = frozenset()
 
-    def identify(self, connection: Connection) -> str:
-        """Return the name of the caller, or an empty string if nobody vouches for one.
+    def identify(self, names: Sequence[str]) -> str:
+        """Return the name of the caller, or an empty string if it showed no certificate.
+
+        Args:
+            names: those in its client certificate.
 
         Raises:
-            Refused: reviews of this caller are not judged.
+            RejectedError: reviews of this caller are not judged.
         """
-        names = connection.certificate_names
         if self.names and self.names.isdisjoint(names):
             shown = ", ".join(names)
-            raise Refused(
+            raise RejectedError(
                 _FORBIDDEN, "caller", f"the client certificate is for {shown}, and spotgate judges only for others"
             )
         return names[0] if names else ""
@@ -51,7 +52,7 @@ class Callers:
 def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Return the common name and the DNS names in a certificate, as `ssl.SSLSocket.getpeercert` shows it.
 
-    Return none if there is no certificate; a certificate without a name has the name ``unnamed``.
+    Return an empty tuple if there is no certificate. A certificate without a name has the name ``unnamed``.
     """
     if not certificate:
         return ()

@@ -1,4 +1,4 @@
-"""Connections: accepted, handed to aiohttp over TLS, bounded in number and in time.
+"""Accept connections, hand them to aiohttp over TLS, and bound their number and age.
 
 Connections are accepted here and not by ``loop.create_server``: so the bound on their number holds for those that have
 not finished their handshake too, and each gets the certificate that is current when it comes.
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp import web
 
 from webhook.server.callers import names_in
-from webhook.server.intake import Refused
 from webhook.server.log import Repeats, log, where
+from webhook.server.rejected import RejectedError
 
 if TYPE_CHECKING:
     import socket
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
-    from webhook.server.peers import Peer, Peers
+    from webhook.server.peers import Peer, PeerConnection, Peers
 
 _SWEEP: Final = 0.5
 """Seconds between two looks for connections past their deadline."""
@@ -43,7 +43,7 @@ _HANDSHAKE_COST: Final = 0.001
 _LINGER: Final = 3.0
 """Seconds for which the rest of a refused body is read and dropped: if we closed at once, the answer might be lost."""
 
-_GOODBYE: Final = 1.0
+_CLOSE_TIMEOUT: Final = 1.0
 """Seconds for the client to answer the end of TLS, or to close a connection that it is to leave."""
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -55,11 +55,11 @@ class Connection(web.RequestHandler):
 
     Attributes:
         peer: the clients at its other end.
-        certificate_names: in the certificate that the client showed, and TLS verified; none: there is none.
-        receiving_since: loop time of the first byte of a request that is not here to its last; else infinity.
+        certificate_names: in the client certificate, which TLS verified; empty if the client showed none.
+        receiving_since: loop time of the first byte of a request that is not complete yet; else infinity.
         idle_since: loop time since when no request is being received or answered; infinity while one is.
         has_served: a request was answered.
-        lost: done when nothing of it is left, on either side.
+        lost: done when both sides of the connection are closed.
     """
 
     def __init__(
@@ -84,19 +84,19 @@ class Connection(web.RequestHandler):
         self._requests_left = int(server.limits.recycle_requests * jitter)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note that it has begun, and with whom."""
+        """Count the connection as one of its peer, and read the names in the client certificate."""
         self.peer.connections.add(self)
         self.certificate_names = names_in(transport.get_extra_info("peercert"))
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Note when a request begins. aiohttp also calls this with nothing, to go on with what it has."""
+        """Remember when a request begins. aiohttp also calls this with nothing, to go on with what it has."""
         if self.receiving_since == math.inf and data:
             self.receiving_since = self._loop.time()
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Note that it is over."""
+        """Stop counting the connection as one of its peer."""
         self.peer.connections.discard(self)
         self._peers.forget(self.peer)
         if not self.lost.done():
@@ -104,21 +104,21 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def request_begins(self) -> None:
-        """The head of a request is there; it may have come together with the request before."""
+        """Count a request whose head is complete; it may have come together with the request before."""
         self.idle_since = math.inf
         if self.receiving_since == math.inf:
             self.receiving_since = self._loop.time()
         self._requests_left -= 1
 
     def request_received(self) -> None:
-        """All of the request is there."""
+        """Stop the deadline for receiving the request: it is complete."""
         self.receiving_since = math.inf
 
-    def expendable(self) -> tuple[int, float] | None:
-        """Return how well it can be done without, the least first; None while a request is being answered.
+    def eviction_rank(self) -> tuple[int, float] | None:
+        """Return how soon the connection is evicted, the lowest first, or None while a request is being answered.
 
-        First what begins a request and does not end it, then who has not asked anything yet, then who has; of each of
-        the three, the one that waits longest.
+        First connections whose request is not complete, then those without any request yet, then the other idle ones;
+        of each sort, the one that waits longest.
         """
         if self.receiving_since < math.inf:
             return 0, self.receiving_since
@@ -127,7 +127,7 @@ class Connection(web.RequestHandler):
         return None
 
     def request_ends(self) -> bool:
-        """It is answered, and its body is read or won't be. True: it is time to part with the client."""
+        """Note that the request is answered. Return whether the connection is due to end."""
         self.idle_since = now = self._loop.time()
         self.receiving_since = math.inf
         self.has_served = True
@@ -142,7 +142,7 @@ class Connection(web.RequestHandler):
         """End the connection: after the next answer, or if it is idle now and the client has not closed it soon."""
         self._requests_left = 0
         self.dismiss()
-        self._loop.call_later(_GOODBYE, self._close_if_idle)
+        self._loop.call_later(_CLOSE_TIMEOUT, self._close_if_idle)
 
     def _close_if_idle(self) -> None:
         if self._is_idle() and self.transport is not None:
@@ -152,7 +152,7 @@ class Connection(web.RequestHandler):
         return self.idle_since < math.inf and self.receiving_since == math.inf
 
     def abort(self) -> None:
-        """End it now, and count it as neither slow nor idle from now on."""
+        """End the connection now, and count it as neither slow nor idle from now on."""
         self.receiving_since = self.idle_since = math.inf
         if self.transport is not None:
             self.transport.abort()
@@ -167,16 +167,16 @@ class Connection(web.RequestHandler):
         """Answer what aiohttp could not parse, in our words and without a traceback."""
         if status == web.HTTPBadRequest.status_code:
             self._metrics.rejected("malformed HTTP")
-            refused = Refused(status, "malformed HTTP", "this is no well-formed HTTP request")
+            rejected = RejectedError(status, "malformed HTTP", "this is no well-formed HTTP request")
         else:
             self.log_exception("the request handler failed", exc_info=exc)
-            refused = Refused(status, "bug", "spotgate failed to answer; its log says where")
-        response = refused.response()
+            rejected = RejectedError(status, "bug", "spotgate failed to answer; its log says where")
+        response = rejected.response()
         response.force_close()
         return response
 
     def log_exception(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - logging's signature
-        """Log an exception of aiohttp's or of the handler's: where, but not its text."""
+        """Log where an exception of aiohttp or of the handler was raised, but not its text."""
         error = options.get("exc_info")
         if isinstance(error, BaseException):
             log.error("connection failed", error=type(error).__name__, where=where(error), problem=args[0])
@@ -211,16 +211,16 @@ class Server(web.Server):
         )
 
     def open_connections(self) -> list[Connection]:
-        """All connections whose handshake is done."""
+        """Return all connections whose handshake is done."""
         return cast("list[Connection]", self.connections)
 
 
 class Acceptor:
-    """Takes connections from a listening socket.
+    """Accepts connections from a listening socket.
 
     Args:
         listener: listening and non-blocking.
-        context: gives the TLS context for the next connection.
+        context: returns the TLS context for the next connection.
     """
 
     def __init__(self, listener: socket.socket, server: Server, context: Callable[[], ssl.SSLContext]) -> None:
@@ -235,11 +235,11 @@ class Acceptor:
         self._retired = 0
 
     def __len__(self) -> int:
-        """How many connections are open."""
+        """Return the number of open connections."""
         return self._peers.connections()
 
     async def accept(self) -> None:
-        """Accept until cancelled."""
+        """Accept connections until cancelled."""
         while True:
             await self._readable()
             try:
@@ -262,12 +262,12 @@ class Acceptor:
             client.close()
             self._peers.forget(peer)
             return
-        handshake = self._loop.create_task(self._welcome(client, peer))
+        handshake = self._loop.create_task(self._handshake(client, peer))
         peer.handshakes[handshake] = self._loop.time()
         handshake.add_done_callback(partial(self._handshake_ends, client, peer))
 
     async def _readable(self) -> None:
-        """Wait for a client, and leave it where it is.
+        """Wait for a client without accepting it.
 
         Not ``loop.sock_accept``: cancelled at the wrong moment, it has taken a client that nobody knows of.
         """
@@ -284,7 +284,7 @@ class Acceptor:
         if handshake.cancelled():  # perhaps before its first step, and nobody else knows of the socket
             client.close()
 
-    async def _welcome(self, client: socket.socket, peer: Peer) -> None:
+    async def _handshake(self, client: socket.socket, peer: Peer) -> None:
         await self._peers.turn(peer)
         peer.charge(_HANDSHAKE_COST)
         try:
@@ -294,7 +294,7 @@ class Acceptor:
                 client,
                 ssl=self._context(),
                 ssl_handshake_timeout=self._limits.handshake,
-                ssl_shutdown_timeout=_GOODBYE,
+                ssl_shutdown_timeout=_CLOSE_TIMEOUT,
             )
             if retired != self._retired:
                 connection.retire()
@@ -309,37 +309,37 @@ class Acceptor:
             self._metrics.cut("handshake")
 
     def retire(self) -> None:
-        """Part with all clients there are: new connections have another TLS context to pass."""
+        """End all connections, because new ones get another TLS context."""
         self._retired += 1
         for connection in self._server.open_connections():
             connection.retire()
 
     def _make_room(self, newcomer: Peer) -> bool:
-        """End a connection of the peer that has most. Return False if it can do without none."""
+        """Evict a connection of the peer that has most. Return False if none can be evicted."""
         largest = self._peers.largest()
         return self._evict(largest if len(largest) > len(newcomer) else newcomer)
 
     def _evict(self, peer: Peer) -> bool:
-        """End the connection of a peer that can be done without best. Return False if there is none."""
+        """Evict the connection of a peer with the lowest rank. Return False if none can be evicted."""
         # A handshake is as good as a connection on which nothing was asked yet.
-        found: list[tuple[tuple[int, float], asyncio.Task[None] | Connection]] = [
+        found: list[tuple[tuple[int, float], asyncio.Task[None] | PeerConnection]] = [
             ((1, began), handshake) for handshake, began in peer.handshakes.items()
         ]
-        found += ((rank, each) for each in peer.connections if (rank := each.expendable()) is not None)
+        found += ((rank, each) for each in peer.connections if (rank := each.eviction_rank()) is not None)
         if not found:
             return False
         _, victim = min(found, key=lambda each: each[0])
-        if isinstance(victim, Connection):
-            peer.connections.discard(victim)
-            victim.abort()
-        else:
+        if isinstance(victim, asyncio.Task):
             del peer.handshakes[victim]
             victim.cancel()
+        else:
+            peer.connections.discard(victim)
+            victim.abort()
         self._metrics.cut("evicted")
         return True
 
     async def sweep(self) -> None:
-        """End connections whose request takes too long to come, until cancelled."""
+        """End connections whose request takes too long to arrive, until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP)
             deadline = self._loop.time() - self._limits.receive
@@ -361,7 +361,7 @@ class Acceptor:
             await asyncio.wait([each.lost for each in connections], timeout=self._limits.finish)
 
     async def close(self) -> None:
-        """End all connections; requests that are being answered get a while to end."""
+        """End all connections, after a grace period for requests that are being answered."""
         self._listener.close()
         handshakes = self._peers.handshakes()
         for handshake in handshakes:
@@ -370,7 +370,7 @@ class Acceptor:
         transports = [each.transport for each in connections]
         self._server.pre_shutdown()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.finish + _GOODBYE):
+            async with asyncio.timeout(self._limits.finish + _CLOSE_TIMEOUT):
                 await self._server.shutdown(self._limits.finish)
                 await asyncio.gather(*(each.lost for each in connections))
         for transport in transports:

@@ -1,4 +1,4 @@
-"""A live cluster behind the policies: followed for those in force, read for new ones before they are."""
+"""Follow a live cluster for the policies in force, and read it for new policies before they are in force."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from webhook.server.app import Snapshot
 
 _ANSWER: Final = 5.0
-"""Seconds that an answer about one object may take."""
+"""Seconds that the API server may take to answer about one object."""
 
 _REMIND: Final = 30.0
-"""Seconds between two words about policies that are not in force because the cluster can't be read for them."""
+"""Seconds between two warnings that policies are not in force because the cluster can't be read for them."""
 
 
 class LiveCluster:
-    """Gives snapshots the state of a live cluster. Made by `connect`."""
+    """Adds the state of a live cluster to snapshots. Made by `connect`."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -37,10 +37,10 @@ class LiveCluster:
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None) -> LiveCluster:
-        """The cluster of a kubeconfig; None: that of the Pod in which this process runs.
+        """Connect to the cluster of a kubeconfig; None: to that of the Pod in which this process runs.
 
         Raises:
-            UnusableCredentialsError: there is no saying where it is, or how to authenticate.
+            UnusableCredentialsError: its address or the credentials can't be read.
         """
         return cls(await Api.connect(kubeconfig))
 
@@ -49,7 +49,7 @@ class LiveCluster:
         return await ca_bundles(self._api, _ANSWER)
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection to the API server."""
         await self._api.close()
 
     async def run(self, first: Snapshot, use: Callable[[Snapshot], None]) -> None:
@@ -57,7 +57,7 @@ class LiveCluster:
 
         Args:
             first: the snapshot to begin with.
-            use: takes a snapshot over, with the cluster's state in it.
+            use: puts a snapshot into force, with the cluster's state in it.
         """
         self._use = use
         try:
@@ -68,19 +68,19 @@ class LiveCluster:
             await self.close()
 
     def offer(self, snapshot: Snapshot) -> None:
-        """Have a snapshot taken over as soon as the cluster has been read for it, if none is offered after it."""
+        """Put a snapshot into force once the cluster is read for it, unless a newer one is offered before."""
         if self._taking_over is not None:
             self._taking_over.cancel()
         self._taking_over = self._group.create_task(self._take_over(snapshot))
 
     def waits_for(self) -> str:
-        """What must be read of the cluster before anything can be judged; empty when it has been."""
+        """Return what must still be read of the cluster before anything can be judged, or an empty string."""
         if self._in_force is not None:
             return ""
         return self._coming.why_not_synced() if self._coming is not None else "the cluster"
 
     def silence(self) -> float:
-        """Seconds since the cluster in force was last heard of."""
+        """Return the seconds since the API server last sent something."""
         return self._in_force.silence() if self._in_force is not None else 0.0
 
     async def _take_over(self, snapshot: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""One replica from start to end: what it serves with, what runs beside, how it stops without a failed request."""
+"""Run one replica from start to end, and stop it without a failed request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Stop:
-    """The wish to stop: gracefully (a Pod is deleted), or at once after the requests in flight (a person's Ctrl-C)."""
+    """A request to stop: gracefully (a Pod is deleted), or right after the requests in flight (a person's Ctrl-C)."""
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
@@ -49,16 +49,23 @@ class Stop:
         self.at_once.set()
 
     def on_signals(self) -> None:
-        """Let SIGTERM and SIGINT speak it."""
+        """Stop gracefully on SIGTERM, and soon on SIGINT."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.gracefully)
         loop.add_signal_handler(signal.SIGINT, self.soon)
 
 
 class Replica:
-    """A webhook on a listening socket, on request with a live cluster as its state. Made inside a running loop.
+    """A webhook on a listening socket. Made inside a running loop.
 
-    Where ``record`` names a folder, what it decides is recorded there.
+    Args:
+        listener: listening and non-blocking.
+        certificate: that it serves with.
+        reloader: of policies and files of state.
+        limits: bounds and durations.
+        cluster: the live cluster whose state it judges with; None: the state is that of the reloader's snapshots.
+        record: the folder for its decisions; None: they are not recorded.
+        callers: those whose reviews are judged.
     """
 
     def __init__(
@@ -85,7 +92,7 @@ class Replica:
         self._acceptor = Acceptor(listener, server, lambda: certificate.context)
 
     def status(self) -> Status:
-        """Return the state it is in now."""
+        """Return the state of the replica now."""
         bundle = self.webhook.snapshot.bundle
         waits_for = (self._cluster.waits_for() if self._cluster is not None else "") or self._certificate.waits_for
         return Status(
@@ -107,7 +114,7 @@ class Replica:
         )
 
     async def run(self, stop: Stop) -> None:
-        """Serve until told to stop, and until that is done."""
+        """Serve until told to stop, then stop."""
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
         # What was loaded stays: a full collection that walked it all would hold up requests for 20 ms.
         gc.collect()
@@ -145,7 +152,7 @@ class Replica:
         self.webhook.snapshot = snapshot
 
     async def _drain(self, stop: Stop) -> None:
-        """Serve on, every answer with `Connection: close`, until no request has come for a while and clients have left.
+        """Go on serving, every answer with `Connection: close`, until no request has come for a while.
 
         Kubernetes tells the clients that this Pod is going away at the same moment as the Pod itself: until they have
         heard, new connections come.
@@ -165,7 +172,7 @@ class Replica:
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:
-    """Run on a fast event loop, and leave nothing unlogged."""
+    """Run on uvloop, and write all log lines before returning."""
     try:
         return uvloop.run(main)
     finally:

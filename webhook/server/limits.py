@@ -1,4 +1,4 @@
-"""What one process takes upon itself, and why that much."""
+"""The bounds and durations of the server, each with its derivation."""
 
 from __future__ import annotations
 

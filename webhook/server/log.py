@@ -1,4 +1,4 @@
-"""Log lines: JSON on standard output. They never hold an object, a part of one, or a patch."""
+"""Write log lines: JSON on standard output, never with an object, a part of one, or a patch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class _Output:
-    """Where the lines go. Those of `log` are written at once, and what has been waiting with them."""
+    """The file that lines are written to. Those of `log` are written at once, with all that wait."""
 
     def __init__(self) -> None:
         self.file: BinaryIO = sys.stdout.buffer
@@ -72,20 +72,20 @@ def configure_logging(file: BinaryIO | None = None) -> None:
 
 
 def log_decision(**fields: Any) -> None:  # noqa: ANN401 - what JSON takes
-    """Log one decision: the same line as `log.info`'s, at less than half its cost. Inside a running loop."""
+    """Log one decision as `log.info` does, at less than half its cost. Inside a running loop."""
     line = {"event": "decision", **fields, "level": "info", "timestamp": datetime.now(tz=UTC)}
     _output.write_soon(orjson.dumps(line, option=_JSON))
 
 
 class Repeats:
-    """Warnings that any client can cause without end: of those with one key, one line a second is written."""
+    """Limits warnings that any client can cause without end: one line a second for each key."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._due: dict[str, float] = {}
 
     def warning(self, event: str, key: str, **fields: Any) -> None:  # noqa: ANN401 - what JSON takes
-        """Log a warning with the count of those since the last line, or only count it."""
+        """Log a warning with the number of those since the last line, or only count it."""
         self._counts[key] += 1
         now = perf_counter()
         if now >= self._due.get(key, now):
@@ -94,7 +94,7 @@ class Repeats:
 
 
 def flush_log() -> None:
-    """Write what is still waiting."""
+    """Write the lines that are still waiting."""
     _output.flush()
 
 
@@ -106,13 +106,13 @@ def _render(_: WrappedLogger, level: str, event: EventDict) -> bytes:
 
 
 def where(error: BaseException) -> list[str]:
-    """The frames of an exception. Its text is left out: it may quote what was judged."""
+    """Return the frames of an exception without its text, which may quote what was judged."""
     frames = traceback.extract_tb(error.__traceback__)
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 def log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """What no coroutine handled, as the event loop reports it (`asyncio.loop.set_exception_handler`)."""
+    """Log an error that no coroutine handled (for `asyncio.loop.set_exception_handler`)."""
     error = context.get("exception")
     details = {"error": type(error).__name__, "where": where(error)} if isinstance(error, BaseException) else {}
     log.error("unhandled error", problem=context.get("message"), **details)

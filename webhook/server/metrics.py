@@ -1,4 +1,4 @@
-"""What is counted on the request path. Everything that is a state, not a count, is in `webhook.server.ops`."""
+"""Count what happens on the request path. Gauges of the server's state are in `webhook.server.ops`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLERS: Final = ("unauthenticated", "authenticated")
 
 
 class Metrics:
-    """The counters. Children are kept: looking one up costs more than counting."""
+    """The counters. Their children are cached: looking one up costs more than counting."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -54,7 +54,7 @@ class Metrics:
         self._resources: set[str] = set()
 
     def decided(self, phase: Phase, resource: str, decision: Decision, seconds: float, *, authenticated: bool) -> None:
-        """Count one answer."""
+        """Count one decision."""
         if resource not in self._resources:
             if len(self._resources) < _RESOURCES:
                 self._resources.add(resource)
@@ -82,15 +82,15 @@ class Metrics:
         self._errors.labels(phase.value).inc()
 
     def rejected(self, reason: str) -> None:
-        """Count a request that was refused before judging."""
+        """Count a request that was rejected before judging."""
         self._rejected.labels(reason).inc()
 
     def shed(self, reason: str) -> None:
-        """Count a request that was told to come again."""
+        """Count a request that was answered with 429."""
         self._shed.labels(reason).inc()
 
     def unrecorded(self, reason: str) -> None:
-        """Count a review that was to be recorded, and was not."""
+        """Count a review that should have been recorded, and was not."""
         self._unrecorded.labels(reason).inc()
 
     def cut(self, reason: str) -> None:

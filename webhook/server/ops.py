@@ -1,4 +1,4 @@
-"""The operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``."""
+"""Serve the operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class OpsPort:
-    """Answers operators.
+    """The operators' port.
 
     Args:
-        status: gives the server's state.
+        status: returns the server's state.
         registry: of the counters; the gauges of the state are added to it.
-        stop: once it is wanted, not ready.
+        stop: once it is wanted, the server is not ready.
     """
 
     def __init__(self, status: Callable[[], Status], registry: CollectorRegistry, stop: Stop) -> None:
@@ -125,7 +125,7 @@ class _States(Collector):
 def _gauge(
     name: str, help_text: str, value: float | Mapping[str, float] | Mapping[tuple[str, str], float], *labels: str
 ) -> GaugeMetricFamily:
-    """A gauge of one value, or of one value for each value of the label, or of the two."""
+    """Return a gauge with one value, or with one value for each value of its labels."""
     family = GaugeMetricFamily(f"spotgate_{name}", help_text, labels=labels or None)
     for key, number in value.items() if isinstance(value, Mapping) else [((), value)]:
         family.add_metric([key] if isinstance(key, str) else key, float(number))

@@ -1,4 +1,4 @@
-"""What each address may take of the server: where there is not enough for all, whoever takes most goes short.
+"""Share the server fairly among the addresses of its clients: the one that takes most goes short first.
 
 Nothing is kept back: a lone peer may have everything. All clients are one peer where a proxy or NAT stands between
 (konnectivity, a Service with `externalTrafficPolicy: Cluster`), and no worse off than if nobody looked at addresses.
@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from webhook.server.connections import Connection
+
+class PeerConnection(Protocol):
+    """An open connection of a peer."""
+
+    def eviction_rank(self) -> tuple[int, float] | None:
+        """Return how soon the connection is evicted, the lowest first, or None if it may not be now."""
+
+    def abort(self) -> None:
+        """End the connection now."""
 
 
 class Peer:
     """The clients at one address.
 
     Attributes:
-        address: theirs.
-        handshakes: tasks that welcome new connections, and when each began.
+        address: of the clients.
+        handshakes: tasks that do the handshakes of new connections, and when each began.
         connections: those whose handshake is done.
         body_bytes: of bodies that are held in memory.
         in_flight: requests that are being judged.
@@ -31,7 +38,7 @@ class Peer:
     def __init__(self, address: str) -> None:
         self.address = address
         self.handshakes: dict[asyncio.Task[None], float] = {}
-        self.connections: set[Connection] = set()
+        self.connections: set[PeerConnection] = set()
         self.body_bytes = 0
         self.in_flight = 0
         self.time = 0.0
@@ -41,12 +48,12 @@ class Peer:
         return len(self.handshakes) + len(self.connections)
 
     def charge(self, seconds: float) -> None:
-        """Note work that was done for them."""
+        """Add seconds of work that was done for this peer."""
         self.time += seconds
 
 
 class Peers:
-    """All peers that have a connection."""
+    """The peers that have a connection."""
 
     def __init__(self) -> None:
         self._peers: dict[str, Peer] = {}
@@ -79,9 +86,9 @@ class Peers:
         return max(self._peers.values(), key=len)
 
     def share(self, whole: float) -> float:
-        """Return what each peer may have of something that has run out.
+        """Return the equal share of each peer in something that has run out.
 
-        Who has less may go beyond the whole: so all of them together never have more than twice of it.
+        A peer below its share still gets more when the whole is used up: together they have at most twice the whole.
         """
         return whole / max(1, len(self._peers))
 
@@ -89,8 +96,8 @@ class Peers:
         """Wait until it is this peer's turn to be worked for.
 
         That is start-time fair queueing: of the peers that wait, the one for which the least work was done is next, one
-        in each round of the event loop. Whoever comes (again) begins where the others are: time that was not used can't
-        be saved up. Peers that don't wait leave all the time to the others.
+        in each round of the event loop. A peer that comes (again) begins where the others are: unused time can't be
+        saved up. Peers that don't wait leave all the time to the others.
         """
         if len(self._peers) == 1:
             self._time = max(self._time, peer.time)

@@ -1,7 +1,8 @@
-"""``serve --record DIR``: reviews written down for ``spotgate replay``, beside the request path.
+"""Record reviews for ``spotgate replay``, beside the request path (``serve --record DIR``).
 
-The event loop only puts a decision into a queue. A thread makes a line of it and appends it to a file of this process.
-What can't be kept up with, is too large or can't be written is counted and left out: no request waits or fails for it.
+The event loop only puts a decision into a queue. A thread encodes it and appends the line to a file of this process.
+A review that is too large, comes while too many wait or can't be written is counted and left out: no request waits or
+fails for it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "reviews-"
 _OTHERS: Final = 0o077
-"""What users other than the owner may do."""
+"""The permissions of users other than the owner."""
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder, for this user alone.
+    """Make the folder for recorded reviews, readable by this user alone.
 
     Raises:
-        OSError: it can't be used, and why.
+        OSError: the folder can't be used. ``str()`` says why.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 class _Taken(NamedTuple):
-    """A decision that waits to be written; what is in it is not changed any more."""
+    """A decision that waits to be written. Nothing in it changes any more."""
 
     request: Request
     decision: Decision
@@ -63,12 +64,12 @@ class _Taken(NamedTuple):
 
 
 class Recorder:
-    """Records what is decided.
+    """Records decisions.
 
     Args:
         folder: as `prepare_folder` left it.
-        metrics: where it is counted.
-        limits: how much is kept, on disk and waiting.
+        metrics: counts the reviews that are recorded, and those that are not.
+        limits: bytes on disk and in the queue.
     """
 
     def __init__(self, folder: Path, metrics: Metrics, limits: Limits) -> None:
@@ -83,17 +84,17 @@ class Recorder:
         self._thread = threading.Thread(target=self._work, name="spotgate-recorder", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread that writes."""
         log.info("recording reviews", folder=str(self._files.folder))
         self._thread.start()
 
     def close(self) -> None:
-        """Write what waits, as far as that is done soon."""
+        """Write the queue, as far as that takes no longer than `Limits.finish`."""
         self._queue.put(None)
         self._thread.join(self._limits.finish)
 
     def take(self, request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> None:
-        """Record a decision, unless it is about something secret or there is too much."""
+        """Queue a decision for recording, unless it is about a secret or too much is waiting."""
         if is_secret(request):
             return
         size = len(request.object) + len(request.old_object) + len(answer)
@@ -128,7 +129,7 @@ class Recorder:
 
 
 class _Files:
-    """Files of lines, each as long as it may be; the oldest of the folder go when there are too many."""
+    """The files of a folder, each up to its largest size. The oldest are removed when there are too many."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder = folder
@@ -137,7 +138,7 @@ class _Files:
         self._size = 0
 
     def append(self, line: bytes) -> None:
-        """Write a line whole or not at all. Raises OSError."""
+        """Write a line whole or not at all. Raise OSError if it can't be written."""
         if self._descriptor < 0 or self._size + len(line) > self._limits.record_file or not self._is_there():
             self._begin()
         written = 0
@@ -152,13 +153,13 @@ class _Files:
         self._size += len(line)
 
     def close(self) -> None:
-        """End the current file."""
+        """Close the current file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _is_there(self) -> bool:
-        """Has nobody removed the current file?"""
+        """Return whether the current file has not been removed."""
         return os.fstat(self._descriptor).st_nlink > 0
 
     def _begin(self) -> None:

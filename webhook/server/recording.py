@@ -1,9 +1,9 @@
-"""A recorded review: one line of JSON that is an AdmissionReview, and beside it what it was decided with.
+"""Encode and decode recorded reviews: a line of JSON with an AdmissionReview and what it was decided with.
 
-It holds what a decision depends on and no more, so that other policies can be asked the same: the request as far as the
-engine reads it, the answer, and under ``spotgate`` the phase, the time, the findings and the cluster as it was seen.
-What may be secret in an object is blotted out first, and then the object is decided again: so nothing in the line,
-whatever a policy makes of a value, comes of more than the object that is in it.
+A line holds what a decision depends on and no more, so that it can be replayed with other policies: the request as far
+as the engine reads it, the response, and under ``spotgate`` the phase, the time, the findings and the view of the
+cluster. Values that may be secret are redacted first, and then the object is decided again: so no finding in the line
+can quote a value that was redacted.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".jsonl"
 
-BLOT: Final = "(not recorded)"
-"""Stands for a value that may be secret."""
+REDACTED: Final = "(not recorded)"
+"""Replaces a value that may be secret."""
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""It repeats the whole manifest, as text."""
+"""An annotation that repeats the whole manifest, as text."""
 
 _SECRET_RESOURCES: Final = frozenset({("", "secrets"), ("", "configmaps"), ("authentication.k8s.io", "tokenreviews")})
 _SECRET_MEMBERS: Final = frozenset({"data", "stringData", "binaryData"})
@@ -47,7 +47,7 @@ _SUSPICIOUS: Final = (
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A finding, as far as it tells two answers apart."""
+    """The parts of a finding by which two answers are compared."""
 
     policy: str
     id: str
@@ -57,7 +57,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a review was decided with, and what was found.
+    """What a review was decided with, and its findings.
 
     Attributes:
         time: of the decision, UTC.
@@ -73,14 +73,14 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Response(msgspec.Struct, frozen=True, rename="camel"):
-    """What was answered, as far as it matters for the request; ``patch`` is base64."""
+    """The parts of the response that are compared; ``patch`` is base64."""
 
     allowed: bool
     patch: str = ""
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
-    """A line, as it is read again; the review in it is read by `webhook.review.decode_review`."""
+    """A recorded line without its request, which `webhook.review.decode_review` reads."""
 
     response: Response
     spotgate: Notes
@@ -99,7 +99,7 @@ class _Line(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def is_secret(request: Request) -> bool:
-    """Must nothing of the request be written anywhere?
+    """Return whether nothing of the request may be written anywhere.
 
     CONNECT carries the command lines of ``kubectl exec``, a token request ends in a token, and ConfigMaps hold whatever
     somebody put there.
@@ -114,21 +114,21 @@ def is_secret(request: Request) -> bool:
 
 
 def found_in(decision: Decision) -> tuple[Found, ...]:
-    """The findings of a decision."""
+    """Return the findings of a decision, as they are recorded."""
     return tuple(Found(each.policy, each.id, str(each.outcome), each.reason, each.field) for each in decision.findings)
 
 
 def encode_line(request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> bytes:
-    """The line for one decision, ended.
+    """Encode a decision as a line, with its line end.
 
     Args:
-        request: not a secret one.
-        decision: what came of it.
+        request: not one that `is_secret`.
+        decision: on the request.
         context: what it was decided with.
         bundle: the policies that decided.
         answer: the AdmissionReview that was sent back.
     """
-    shown = replace(request, object=_blotted(request.object), old_object=_blotted(request.old_object))
+    shown = replace(request, object=_redacted(request.object), old_object=_redacted(request.old_object))
     if shown != request:
         decision = decide(shown, bundle.index, context)
         answer = respond(request.uid, decision, context.phase)
@@ -147,49 +147,49 @@ def encode_line(request: Request, decision: Decision, context: Context, bundle: 
 
 
 def decode_notes(data: bytes) -> Recorded:
-    """The notes in a recorded line.
+    """Decode the response and the notes of a recorded line.
 
     Raises:
-        msgspec.MsgspecError: there are none, or they are no such notes.
+        msgspec.MsgspecError: there are none, or they are malformed.
     """
     return _decoder.decode(data)
 
 
 def _as_seen_from(namespace: str, view: ClusterView) -> ClusterView:
-    """The view without the other namespaces: nothing that is asked of a request depends on them."""
+    """Return the view without other namespaces: no decision on the request depends on them."""
     labels = view.namespaces.get(namespace)
     budgets = None if view.budgets is None else {namespace: view.budgets.get(namespace, ())}
     return replace(view, namespaces={} if labels is None else {namespace: labels}, budgets=budgets)
 
 
-def _blotted(raw: msgspec.Raw) -> msgspec.Raw:
-    """The object without what may be secret."""
+def _redacted(raw: msgspec.Raw) -> msgspec.Raw:
+    """Return the object with values that may be secret redacted."""
     if is_null(raw) or not any(word in bytes(raw) for word in _SUSPICIOUS):
         return raw
-    return msgspec.Raw(msgspec.json.encode(_blot(msgspec.json.decode(raw))))
+    return msgspec.Raw(msgspec.json.encode(_redact(msgspec.json.decode(raw))))
 
 
-def _blot(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _redact(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, list):
-        return [_blot(each) for each in value]
+        return [_redact(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {key: _blot_member(key, each) for key, each in value.items() if key != "managedFields"}
+    return {key: _redact_member(key, each) for key, each in value.items() if key != "managedFields"}
 
 
-def _blot_member(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
+def _redact_member(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
     if key == _LAST_APPLIED:
-        return BLOT
+        return REDACTED
     if key in _SECRET_MEMBERS:
-        return dict.fromkeys(value, BLOT) if isinstance(value, dict) else BLOT
+        return dict.fromkeys(value, REDACTED) if isinstance(value, dict) else REDACTED
     if key == "env" and isinstance(value, list):
-        return [_blot_variable(each) for each in value]
-    return _blot(value)
+        return [_redact_variable(each) for each in value]
+    return _redact(value)
 
 
-def _blot_variable(variable: Any) -> Any:  # noqa: ANN401 - JSON
-    shown = _blot(variable)
-    return {**shown, "value": BLOT} if isinstance(shown, dict) and "value" in shown else shown
+def _redact_variable(variable: Any) -> Any:  # noqa: ANN401 - JSON
+    shown = _redact(variable)
+    return {**shown, "value": REDACTED} if isinstance(shown, dict) and "value" in shown else shown
 
 
 def _as_json(value: Any) -> Any:  # noqa: ANN401 - msgspec's signature

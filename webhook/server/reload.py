@@ -43,23 +43,23 @@ _SAMPLE: Final = decode_review(
 
 
 def self_test(bundle: Bundle) -> None:
-    """Answer one review in both phases; what a bundle raises here it would raise for every Pod."""
+    """Decide on a sample Pod in both phases, as a bundle that raises here would raise for every Pod."""
     for phase in Phase:
         context = Context(phase=phase, now=utc_now())
         respond(_SAMPLE.uid, decide(_SAMPLE, bundle.index, context), phase)
 
 
 class Reloader:
-    """Builds a snapshot, and builds it anew when the files below ``paths`` have changed.
+    """Builds a snapshot, and builds it anew when files below ``paths`` change.
 
     Args:
         build: reads all files; runs in a thread. Raises PolicyErrors or StateErrors for what is wrong with them.
-        paths: folders and files it reads.
+        paths: folders and files that ``build`` reads.
 
     Attributes:
         snapshot: the newest good one.
         last_reload: how the last attempt ended.
-        removed: policies that were in force and were not any more after a reload, in all.
+        removed: policies that reloads have removed, in all.
     """
 
     def __init__(self, build: Callable[[], Snapshot], paths: Iterable[Path]) -> None:
@@ -67,7 +67,7 @@ class Reloader:
         self._paths = tuple(paths)
         # Before the files are read: what changes meanwhile is seen as a change.
         self._seen = _fingerprint(self._paths)
-        self.snapshot = _tried(build())
+        self.snapshot = _self_tested(build())
         self.last_reload = Reload.now(success=True)
         self.removed = 0
 
@@ -75,10 +75,10 @@ class Reloader:
         """Hand each new good snapshot to ``use``, until cancelled.
 
         Args:
-            use: takes a snapshot over.
+            use: puts a snapshot into force.
             seconds: between looks of our own, for changes that the system does not announce.
         """
-        async for _ in _stirrings(self._paths, seconds):
+        async for _ in _file_events(self._paths, seconds):
             seen = await asyncio.to_thread(_fingerprint, self._paths)
             if seen == self._seen:
                 continue
@@ -88,7 +88,7 @@ class Reloader:
 
     async def _renew(self) -> bool:
         try:
-            snapshot = await asyncio.to_thread(lambda: _tried(self._build()))
+            snapshot = await asyncio.to_thread(lambda: _self_tested(self._build()))
         except (PolicyErrors, StateErrors) as errors:
             log.error("policies not taken over", problems=str(errors).splitlines())
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays
@@ -103,7 +103,7 @@ class Reloader:
         return False
 
     def _note_removed(self, new: Bundle) -> None:
-        """Say which policies are in force no more: that is taken over, but may not have been meant."""
+        """Log the policies that a reload removes: the new bundle is taken over, but that may not have been meant."""
         left = {(policy.kind, policy.name) for policy in new.policies}
         before = self.snapshot.bundle.policies
         gone = [f"{policy.kind} {policy.name}" for policy in before if (policy.kind, policy.name) not in left]
@@ -112,7 +112,7 @@ class Reloader:
             log.warning("policies removed", policies=gone)
 
 
-def _tried(snapshot: Snapshot) -> Snapshot:
+def _self_tested(snapshot: Snapshot) -> Snapshot:
     self_test(snapshot.bundle)
     if found := warnings(snapshot.bundle, utc_now().date()):
         log.warning("policies without effect, or exemptions that end", problems=list(map(str, found)))
@@ -120,7 +120,7 @@ def _tried(snapshot: Snapshot) -> Snapshot:
 
 
 def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
-    """Changes when a file does: also when a link on the way to it points elsewhere (ConfigMap volumes, git-sync)."""
+    """Return what changes when a file does, or a link on the way to it (ConfigMap volumes, git-sync)."""
     found = set()
     for path in paths:
         for file in files_below(path) if path.is_dir() else (path,):
@@ -135,8 +135,8 @@ def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
     return frozenset(found)
 
 
-async def _stirrings(paths: Iterable[Path], seconds: float) -> AsyncIterator[None]:
-    """Yield when something in the folders has happened, and every so often."""
+async def _file_events(paths: Iterable[Path], seconds: float) -> AsyncIterator[None]:
+    """Yield when something in the folders has changed, and every so many seconds."""
     folders = {path if path.is_dir() else path.parent for path in paths}
     while True:
         try:

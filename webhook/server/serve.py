@@ -1,4 +1,4 @@
-"""``spotgate serve``: everything put together."""
+"""Run ``spotgate serve``: load policies, state and certificate, and serve until a signal comes."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from webhook.server.follow import LiveCluster
 
 _BACKLOG: Final = 1024
-"""Connections that wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
+"""Connections that may wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
 
 _NOT_READ: Final = ClusterView(why_unknown="The cluster has not been read yet.", remedy="try again in a few seconds")
 
 _UNUSABLE: Final = 2
-"""The exit code where nothing could be served."""
+"""The exit code if nothing could be served."""
 
 
 class Address(NamedTuple):
-    """Where to listen; port 0 is any free one."""
+    """An address to listen on; port 0 is any free one."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read ``host:port``, ``[::]:port`` or ``:port``.
+        """Parse ``host:port``, ``[::]:port`` or ``:port``.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is no address.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - of TCP
@@ -60,7 +60,7 @@ class Address(NamedTuple):
         return cls(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - what an empty host means
 
     def bind(self) -> socket.socket:
-        """A listening socket. Raises OSError."""
+        """Return a listening socket. Raise OSError if the address can't be bound."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         listener = socket.create_server(self, family=family, backlog=_BACKLOG)
         listener.settimeout(0)
@@ -69,7 +69,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What ``spotgate serve`` was asked for.
+    """The flags of ``spotgate serve``.
 
     Attributes:
         listen: the TLS port.
@@ -104,7 +104,7 @@ class ServeOptions:
 
     @property
     def live(self) -> bool:
-        """Is the state that of a live cluster?"""
+        """Whether the state is that of a live cluster."""
         return self.in_cluster or self.kubeconfig is not None
 
 
@@ -149,14 +149,14 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
-    """Read policies and state. Raises PolicyErrors or StateErrors."""
+    """Read policies and state. Raise PolicyErrors or StateErrors if they can't be used."""
     bundle = load_bundle(options.policies)
     state = FileState(options.state, bundle.providers) if options.state else _UnknownCluster(options)
     return Snapshot(bundle, state)
 
 
 class _UnknownCluster:
-    """The state of a cluster that nobody told us about; of a live one, until it has been read."""
+    """The state of a cluster that no flag names, or of a live one until it has been read."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._view = _NOT_READ if options.live else UNKNOWN
@@ -178,7 +178,7 @@ async def _cluster(options: ServeOptions) -> LiveCluster | None:
 
 
 async def _try_credentials(options: ServeOptions) -> int:
-    """Raises UnusableCredentialsError before anything is started."""
+    """Raise UnusableCredentialsError before anything is started."""
     cluster = await _cluster(options)
     if cluster is not None:
         await cluster.close()

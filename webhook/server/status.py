@@ -1,4 +1,4 @@
-"""The state that the server is in, for its operators' port."""
+"""The state of the server, for its operators' port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PolicyInfo(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True, order=True):
-    """When an exemption from a policy ends (Unix time); ``exemption`` is ``exempt[0]`` or ``Exemption team-a``."""
+    """The end of an exemption from a policy (Unix time); ``exemption`` is ``exempt[0]`` or ``Exemption team-a``."""
 
     time: float
     policy: str
@@ -33,7 +33,7 @@ class Ending(msgspec.Struct, frozen=True, order=True):
 
 
 def endings(policies: Iterable[Policy]) -> tuple[Ending, ...]:
-    """The ends of all exemptions that have one, the earliest first. They hold to the end of their last day."""
+    """Return the ends of all exemptions that have one, the earliest first. An exemption includes its last day."""
     found = [
         Ending(_midnight_after(exemption.expires), policy.name, exemption.name)
         for policy in policies
@@ -48,19 +48,19 @@ def _midnight_after(day: date) -> float:
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """How the last attempt to take over changed files ended, and when (Unix time). The start counts as one."""
+    """The result of the last attempt to load changed files, and its Unix time. The start counts as one."""
 
     success: bool
     time: float
 
     @classmethod
     def now(cls, *, success: bool) -> Reload:
-        """An attempt that ended just now."""
+        """Return the result of an attempt that ended just now."""
         return cls(success, time.time())
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The server at one moment.
+    """The state of the server at one moment.
 
     Attributes:
         ready: it answers reviews, knows the cluster and is not stopping.

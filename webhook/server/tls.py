@@ -1,4 +1,4 @@
-"""The certificate that is served, taken over from its files while serving. A bad one never replaces a good one."""
+"""Serve a certificate, and load it anew when its files change. A bad one never replaces a good one."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from certs.authority import KeyPair
 
     CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
-    """Reads the caBundles in force, by webhook. Raises ApiError."""
+    """Returns the caBundles in force, by webhook. Raises ApiError if they can't be read."""
 
 
 class ServingCertificate:
     """The TLS context for new connections; those that are open keep theirs.
 
     Attributes:
-        context: never changed, only exchanged.
+        context: never changed, only replaced.
         expiry: of the certificate in it, UTC.
         last_reload: how the last attempt ended.
         trusted: the caBundles in force verify it; None: they are not known.
-        waits_for: why a replica with this certificate should not be asked yet; empty once it has been trusted.
+        waits_for: why a replica with this certificate is not ready yet; empty once the certificate has been trusted.
     """
 
     context: ssl.SSLContext
@@ -44,15 +44,15 @@ class ServingCertificate:
     def __init__(
         self, source: KeyPair | CertificateFiles, *, names: Sequence[str] = (), client_ca: Path | None = None
     ) -> None:
-        """Serve a pair, or what files hold, whatever that is later on.
+        """Serve a pair, or the current content of files.
 
         Args:
             source: the pair or its files.
             names: that the certificate must be for.
-            client_ca: a file of CAs; only clients with a certificate of theirs are let in. None: everybody is.
+            client_ca: a file of CAs; only clients with a certificate of theirs are let in. None: any client.
 
         Raises:
-            CertificateProblem: there is none that can be served.
+            CertificateProblem: the certificate can't be served.
         """
         self.trusted: bool | None = None
         self.waits_for = ""
@@ -61,7 +61,7 @@ class ServingCertificate:
         self._client_ca = client_ca
         self._last_client_ca: bytes | None = None
         self._bundles: Mapping[str, bytes] = {}
-        self._said: dict[str, str] = {}
+        self._last_logged: dict[str, str] = {}
         self._use()
 
     def _use(self) -> None:
@@ -70,7 +70,7 @@ class ServingCertificate:
         client_ca = self._last_client_ca = self._read_client_ca()
         authorities = client_authorities(client_ca, now=now) if client_ca is not None else None
         verified = verify(pair, now=now, names=self._names)
-        self._hold_against_bundles(pair.certificate_pem, now)
+        self._check_against_bundles(pair.certificate_pem, now)
         self.context = server_context(verified, authorities)
         self._authorities = authorities
         self.expiry = verified.not_valid_after
@@ -88,7 +88,7 @@ class ServingCertificate:
                 "check the path, the mounted volume and that this user may read it",
             ) from error
 
-    def _hold_against_bundles(self, certificate_pem: bytes, now: datetime) -> None:
+    def _check_against_bundles(self, certificate_pem: bytes, now: datetime) -> None:
         for webhook, bundle in self._bundles.items():
             try:
                 verify_chain(certificate_pem, bundle, now=now)
@@ -101,18 +101,18 @@ class ServingCertificate:
         bundles: CaBundles | None = None,
         on_new_client_ca: Callable[[], None] = lambda: None,
     ) -> None:
-        """Look at the files, and at the caBundles in force, every so often, until cancelled.
+        """Check the files and the caBundles in force every so many seconds, until cancelled.
 
         Args:
-            seconds: between two looks.
-            bundles: reads the caBundles; None: they are not looked at.
+            seconds: between two checks.
+            bundles: reads the caBundles; None: they are not checked.
             on_new_client_ca: is called when other CAs are in force: open connections were verified with the old ones.
         """
         if bundles is not None:
             self.waits_for = "the caBundles in force have not been read yet"
         while True:
             if bundles is not None:
-                await self._look_at(bundles)
+                await self._check_trust(bundles)
             if not self.last_reload.success or await asyncio.to_thread(self._changed):
                 before = self._authorities
                 self._reload()
@@ -120,8 +120,8 @@ class ServingCertificate:
                     on_new_client_ca()
             await asyncio.sleep(seconds)
 
-    async def _look_at(self, bundles: CaBundles) -> None:
-        """Hold what is served against the caBundles as they are now: those who serve it can't, the API server does."""
+    async def _check_trust(self, bundles: CaBundles) -> None:
+        """Check whether the caBundles verify the served certificate: the API server trusts it only then."""
         try:
             self._bundles = await bundles()
         except ApiError as error:
@@ -131,7 +131,7 @@ class ServingCertificate:
                     log.info("certificates are not held against caBundles", problem=str(error))
             return
         try:
-            self._hold_against_bundles(self._served, utc_now())
+            self._check_against_bundles(self._served, utc_now())
         except CertificateProblem as problem:
             self.trusted = False
             if self.waits_for:
@@ -141,7 +141,7 @@ class ServingCertificate:
         else:
             self.trusted = True if self._bundles else None
             self.waits_for = ""
-            self._said.pop("bundles", None)
+            self._last_logged.pop("bundles", None)
 
     def _changed(self) -> bool:
         if isinstance(self._source, CertificateFiles) and self._source.changed():
@@ -159,7 +159,7 @@ class ServingCertificate:
         except OSError as error:  # OpenSSL gets the pair as a file, and there may be none left
             self._failed(str(error), str(error))
         else:
-            self._said.pop("files", None)
+            self._last_logged.pop("files", None)
             log.info("certificate taken over", expiry=self.expiry)
 
     def _failed(self, problem: str, same_as: str) -> None:
@@ -168,7 +168,7 @@ class ServingCertificate:
             log.error("certificate not taken over", problem=problem)
 
     def _is_news(self, about: str, text: str) -> bool:
-        """Return whether something else was said last: what is tried again and again is worth one line."""
-        news = self._said.get(about) != text
-        self._said[about] = text
+        """Return whether this text differs from the last one logged: what is tried again and again gets one line."""
+        news = self._last_logged.get(about) != text
+        self._last_logged[about] = text
         return news

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from webhook.context import Phase
-from webhook.server.intake import Route, go_duration, route_of
+from webhook.server.request_reader import RequestTarget, go_duration, parse_target
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ def test_what_is_no_duration_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("target", "route"),
     [
-        ("/mutate?timeout=3s", Route(Phase.MUTATE, 3)),
-        ("/validate?timeout=500ms", Route(Phase.VALIDATE, 0.5)),
-        ("/validate?dryRun=All&timeout=2s", Route(Phase.VALIDATE, 2)),
-        ("/validate", Route(Phase.VALIDATE, 10)),
-        ("/validate?timeout=soon", Route(Phase.VALIDATE, 10)),
-        ("https://webhook.svc/mutate?timeout=3s", Route(Phase.MUTATE, 3)),
+        ("/mutate?timeout=3s", RequestTarget(Phase.MUTATE, 3)),
+        ("/validate?timeout=500ms", RequestTarget(Phase.VALIDATE, 0.5)),
+        ("/validate?dryRun=All&timeout=2s", RequestTarget(Phase.VALIDATE, 2)),
+        ("/validate", RequestTarget(Phase.VALIDATE, 10)),
+        ("/validate?timeout=soon", RequestTarget(Phase.VALIDATE, 10)),
+        ("https://webhook.svc/mutate?timeout=3s", RequestTarget(Phase.MUTATE, 3)),
         ("/", None),
         ("/mutate/", None),
         ("/Mutate", None),
@@ -46,5 +46,5 @@ def test_what_is_no_duration_is_none(text: str) -> None:
         ("//[", None),
     ],
 )
-def test_a_target_is_a_phase_and_a_timeout_or_nothing(target: str, route: Route | None) -> None:
-    assert route_of(target) == route
+def test_a_target_is_a_phase_and_a_timeout_or_nothing(target: str, route: RequestTarget | None) -> None:
+    assert parse_target(target) == route
