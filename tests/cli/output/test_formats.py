@@ -16,8 +16,8 @@ from tests.cli.output.test_output import FINDING, judged
 from webhook.cli.output import github as output_github
 from webhook.cli.output import policyreport as output_policyreport
 from webhook.cli.output import sarif as output_sarif
-from webhook.cli.output.object_reports import team_of
-from webhook.cli.output.report import Report
+from webhook.cli.report.build import team_of
+from webhook.cli.report.model import Report
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:
@@ -306,4 +306,4 @@ def test_outputs_that_would_run_into_each_other_are_refused(run: Run, outputs: t
 def test_an_unknown_format_is_told_with_those_that_there_are(run: Run) -> None:
     done = check(run, "-o", "yaml")
     assert done.code == 2
-    assert "table, json, sarif, junit, github" in done.err
+    assert "github, gitlab, html, json" in done.err

@@ -24,7 +24,7 @@ from webhook.cli.output import sarif as output_sarif
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from webhook.cli.output.report import Report
+    from webhook.cli.report.model import Report
 
 
 @pytest.fixture(scope="module")

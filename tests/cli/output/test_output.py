@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
 from webhook.cli.output import table as output_table
-from webhook.cli.output.report import ObjectReport, Patch, Report, Result
+from webhook.cli.report.model import ObjectReport, Patch, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from tests.cli.output.test_output import FINDING, judged
 from tests.golden import formats
 from webhook.cli import main
 from webhook.cli.output import html as output_html
-from webhook.cli.output.report import ObjectReport, Report, Result
+from webhook.cli.report.model import ObjectReport, Report, Result
 from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge_each
 from webhook.cli.options import add_inputs, add_operation, add_rendered
-from webhook.cli.output.object_reports import object_reports, policy_titles
-from webhook.cli.output.outputs import DRAWING, FORMATS, TITLED, Output, clash_of, output, write_report
-from webhook.cli.output.report import Report
+from webhook.cli.output import FORMATS, format_named
+from webhook.cli.report.build import object_reports, policy_titles
+from webhook.cli.report.destination import Output, clash_of, output, write_report
+from webhook.cli.report.model import Report
 from webhook.cli.terminal import complain
 from webhook.context import utc_now
 from webhook.lint import warnings
@@ -95,14 +96,13 @@ def run(options: Namespace) -> int:
     outputs = options.output or [Output("table")]
     if problem := clash_of(outputs):
         raise CannotJudgeError(f"error: {problem}")
-    names = {each.format for each in outputs}
-    judged = judge_each(options, object_reports, trace=not names.isdisjoint(DRAWING))
+    judged = judge_each(options, object_reports, trace=any(format_named(each.format).timelines for each in outputs))
     report = Report.of(
         [each for each, _ in judged.objects],
         [patch for _, patch in judged.objects if patch is not None],
         judged.problems,
         skipped=judged.skipped,
-        policies=policy_titles(judged.bundle) if not names.isdisjoint(TITLED) else (),
+        policies=policy_titles(judged.bundle),
         warnings=warnings(judged.bundle, utc_now().date()),
         fail_on=options.fail_on,
     )

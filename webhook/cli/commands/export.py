@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
+from webhook.cli.export.manifest_text import as_block
 from webhook.cli.options import add_policies, read_policies, resource_name
-from webhook.cli.output.manifest_text import as_block
 from webhook.cli.terminal import complain, printable
 from webhook.context import utc_now
 from webhook.lint import too_wide

@@ -10,8 +10,8 @@ from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.configurations import configurations, unconditional_resources
 from webhook.cli.export.ignore_differences import ignore_differences
+from webhook.cli.export.manifest_text import as_block, as_documents
 from webhook.cli.options import add_policies, read_policies, resource_name
-from webhook.cli.output.manifest_text import as_block, as_documents
 from webhook.lint import too_wide
 
 if TYPE_CHECKING:

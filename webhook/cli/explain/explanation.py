@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from webhook.cli.explain.pool import read_pool
 from webhook.cli.explain.reclaims import reclaims
-from webhook.cli.output.additions import addition_of
+from webhook.cli.report.additions import addition_of
 from webhook.decision import ENGINE, Outcome
 from webhook.policy.terms import Enforcement
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from webhook.cli.explain.timeline import ReclaimTimeline
     from webhook.cli.judging.judge import Judgement, Trace
     from webhook.cli.judging.session import Judgements
-    from webhook.cli.output.additions import Addition
+    from webhook.cli.report.additions import Addition
     from webhook.decision import Finding
     from webhook.index import Policy
     from webhook.manifests.objects import Manifest

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.fix.diff import unified
-from webhook.cli.output.writing import write_whole
 from webhook.cli.terminal import plain
+from webhook.cli.writing import write_whole
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.patch import apply_json

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from webhook.cli.output.additions import addition_of
-from webhook.cli.output.report import named
+from webhook.cli.report.additions import addition_of
+from webhook.cli.report.model import named
 from webhook.cli.terminal import printable
 from webhook.decision import Outcome
 

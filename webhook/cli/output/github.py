@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.output.repository import repository_paths
+from webhook.cli.output import Format
+from webhook.cli.report.repository import repository_paths
 from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from webhook.cli.output.report import Report, Result
+    from webhook.cli.report.model import Report, Result
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
 _SHOWN_AT_MOST: Final = 10
@@ -54,3 +55,6 @@ def _command(name: str, file: str, line: int, column: int, title: str, message: 
     shown = ",".join(f"{key}={printable(text).translate(_IN_PROPERTIES)}" for key, text in properties.items())
     lines = "\n".join(map(printable, message.split("\n")))
     return f"::{name} {shown}::{lines.translate(_IN_MESSAGES)}"
+
+
+FORMAT: Final = Format(about="workflow commands: annotations on the lines of a pull request", render=render)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.output.fingerprints import fingerprints
-from webhook.cli.output.repository import repository_paths
+from webhook.cli.output import Format
+from webhook.cli.report.fingerprints import fingerprints
+from webhook.cli.report.repository import repository_paths
 
 if TYPE_CHECKING:
-    from webhook.cli.output.report import Report, Result
+    from webhook.cli.report.model import Report, Result
 
 _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "minor", "audit": "info"}
 
@@ -53,3 +54,6 @@ def _issue(name: str, description: str, fingerprint: str, severity: str, path: s
         "severity": severity,
         "location": {"path": path, "lines": {"begin": max(line, 1)}},
     }
+
+
+FORMAT: Final = Format(about="Code Quality: findings in a merge request and on its lines", render=render)

@@ -14,16 +14,17 @@ from msgspec.structs import replace
 
 from webhook.cli.explain import timeline_svg
 from webhook.cli.explain.html import as_field
-from webhook.cli.output.object_reports import NOBODY
+from webhook.cli.output import Format
 from webhook.cli.pages import page
+from webhook.cli.report.build import NOBODY
 from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from webhook.cli.explain.timeline import ReclaimTimeline
-    from webhook.cli.output.additions import Addition
-    from webhook.cli.output.report import ObjectReport, Report, Result
+    from webhook.cli.report.additions import Addition
+    from webhook.cli.report.model import ObjectReport, Report, Result
 
 OUTCOMES: Final = ("deny", "warn", "indeterminate", "audit")
 _MEANINGS: Final = {
@@ -242,3 +243,8 @@ def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
     return Place(
         f"{judged.kind} {name}".rstrip(), judged.namespace or NOBODY, judged.team, f"{judged.file}:{line}", field
     )
+
+
+FORMAT: Final = Format(
+    about="those who answer for many workloads: a page to open, search and hand on", render=render, timelines=True
+)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.cli.output import Format
+
 if TYPE_CHECKING:
-    from webhook.cli.output.report import Report, Result, Unreadable
+    from webhook.cli.report.model import Report, Result, Unreadable
 
 
 def render(report: Report) -> str:
@@ -29,3 +31,6 @@ def _documented(found: Result | Unreadable) -> dict[str, Any]:
     members: dict[str, Any] = msgspec.to_builtins(found)
     del members["column"]
     return members
+
+
+FORMAT: Final = Format(about="programs", render=render)

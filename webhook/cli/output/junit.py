@@ -9,10 +9,11 @@ import re
 from typing import TYPE_CHECKING, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from webhook.cli.output import Format
 from webhook.decision import Outcome
 
 if TYPE_CHECKING:
-    from webhook.cli.output.report import Report, Result
+    from webhook.cli.report.model import Report, Result
 
 _NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 """Characters that XML 1.0 can't write."""
@@ -69,3 +70,9 @@ def _shown(result: Result) -> str:
 def xml_text(text: str) -> str:
     """Return the text, with a replacement character for each that XML can't write."""
     return _NO_XML.sub("�", text)
+
+
+FORMAT: Final = Format(
+    about="test reports: a suite for each file, a case for each object, which fails as `--fail-on` says",
+    render=render,
+)

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from webhook.cli.output import Format
 from webhook.documents.yaml_writer import ReadByKubectl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.output.report import Report, Result, Unreadable
+    from webhook.cli.report.model import Report, Result, Unreadable
 
 JSON = dict[str, Any]
 
@@ -129,3 +130,6 @@ def _unread(problem: Unreadable) -> JSON:
 
 def _without_empty(texts: dict[str, str]) -> dict[str, str]:
     return {key: text for key, text in texts.items() if text}
+
+
+FORMAT: Final = Format(about="dashboards: PolicyReports of the Kubernetes policy working group", render=render)

@@ -15,15 +15,16 @@ from urllib.parse import quote
 import msgspec
 
 from webhook import __version__
-from webhook.cli.output.fingerprints import fingerprints
-from webhook.cli.output.repository import repository_paths
+from webhook.cli.output import Format
+from webhook.cli.report.fingerprints import fingerprints
+from webhook.cli.report.repository import repository_paths
 from webhook.findings import as_markdown, finding_texts, page_of
 from webhook.manifests.files import STDIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.output.report import Report, Result, Unreadable
+    from webhook.cli.report.model import Report, Result, Unreadable
 
 JSON = dict[str, Any]
 
@@ -140,3 +141,9 @@ def _artifact(path: str) -> JSON:
     if path == STDIN:
         return {"uri": "stdin"}
     return {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
+
+
+FORMAT: Final = Format(
+    about="code scanning (SARIF 2.1.0): a rule for each id, and fingerprints that stay when lines move",
+    render=render,
+)

@@ -6,15 +6,16 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
-from webhook.cli.output.additions import addition_of
-from webhook.cli.output.report import named
+from webhook.cli.output import Format
+from webhook.cli.report.additions import addition_of
+from webhook.cli.report.model import named
 from webhook.cli.terminal import counted, plain, printable
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.output.report import Patch, Report, Result
+    from webhook.cli.report.model import Patch, Report, Result
     from webhook.cli.terminal import Line
 
 _PLAIN: Final = ""
@@ -102,3 +103,6 @@ def _object(about: Result | Patch) -> str:
 def _indented(text: str, style: str) -> Iterator[Line]:
     for line in text.split("\n"):
         yield [("    ", _PLAIN), (printable(line), style)]
+
+
+FORMAT: Final = Format(about="people; the default", render=render, show=show)

@@ -6,7 +6,7 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Any
 
-from webhook.cli.output.writing import write_whole
+from webhook.cli.writing import write_whole
 from webhook.decision import verdict_of
 from webhook.documents import read_documents
 from webhook.documents.yaml_writer import dump

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import policy_kinds
 from webhook.cli.judging.judge import path_of
-from webhook.cli.output.additions import addition_of
-from webhook.cli.output.report import ObjectReport, Patch, PolicyTitle, Result
+from webhook.cli.report.additions import addition_of
+from webhook.cli.report.model import ObjectReport, Patch, PolicyTitle, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

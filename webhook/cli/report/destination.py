@@ -1,29 +1,21 @@
-"""Where a report of ``check`` goes: the formats of ``-o``, each a module with ``render(report) -> str``."""
+"""Where a report of ``check`` goes: ``-o FORMAT`` prints it, ``-o FORMAT=FILE`` writes a file."""
 
 from __future__ import annotations
 
 import os
 from argparse import ArgumentTypeError
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from webhook.cli.output.writing import write_whole
+from webhook.cli.output import FORMATS, format_named
+from webhook.cli.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.cli.output.report import Report
-
-FORMATS: Final = ("table", "json", "sarif", "junit", "github", "gitlab", "policyreport", "html")
-
-DRAWING: Final = frozenset({"html"})
-"""Formats with timelines, for which a judgement has to keep its trace."""
-
-TITLED: Final = frozenset({"policyreport", "html"})
-"""Formats that say what policies are for: the models say that, whose import is slow."""
+    from webhook.cli.report.model import Report
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -66,15 +58,15 @@ def clash_of(outputs: Iterable[Output]) -> str:
 
 def write_report(report: Report, to: Output) -> str:
     """Print the report or write its file. Return why the file can't be written, or an empty string."""
-    module = import_module(f"webhook.cli.output.{to.format}")
+    chosen = format_named(to.format)
     if to.file is not None:
         try:
-            write_whole(to.file, f"{module.render(report)}\n".encode())
+            write_whole(to.file, f"{chosen.render(report)}\n".encode())
         except OSError as error:
             fix = "its folder must be there and writable; or name another file"
             return f"error: -o {to.format}={to.file}: can't be written: {error.strerror or error}; {fix}"
-    elif to.format == "table":  # in colour
-        module.show(report)
+    elif chosen.show is not None:
+        chosen.show(report)
     else:
-        print(module.render(report))
+        print(chosen.render(report))
     return ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from webhook.cli.output.repository import repository_paths
+from webhook.cli.report.repository import repository_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from webhook.cli.output.report import Result
+    from webhook.cli.report.model import Result
 
 
 def fingerprints(results: Sequence[Result]) -> Iterator[str]:
