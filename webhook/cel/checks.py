@@ -1,18 +1,18 @@
-"""What compiles, and yet can't mean what it says: it is refused when a policy is loaded."""
+"""Refuse expressions that compile and can't mean what they say."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.cel import ExpressionError
+from webhook.cel.protocol import ExpressionError
 from webhook.cel.reads import offset_of, shown_path
 from webhook.cel.tree import Loop, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel import Path
+    from webhook.cel.protocol import Path
     from webhook.cel.tree import Node
 
 KNOWN_FIELDS: Final = {
@@ -29,28 +29,28 @@ KNOWN_FIELDS: Final = {
     ),
     "pools[].taints[]": ("key", "value", "effect"),
 }
-"""What is known of the request and its namespace, less than a ValidatingAdmissionPolicy is shown; and of node pools."""
+"""The fields of the request and its namespace, fewer than a ValidatingAdmissionPolicy is shown, and of node pools."""
 
 _SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools"})
 
 
 def check(node: Node, read: Mapping[Path, str], text: str) -> None:
-    """Look for all of it.
+    """Check the names of items and the fields in an expression.
 
     Args:
         node: the compiled expression.
-        read: what it reads, and how that is written.
+        read: the paths that it reads, and how each is written.
         text: the expression as it is written.
 
     Raises:
-        ExpressionError: there is something.
+        ExpressionError: an item has the name of a variable, or a field does not exist.
     """
     _names_of_items(node, text)
     _fields(read, text)
 
 
 def _names_of_items(node: Node, text: str) -> None:
-    """An item that is named as one of what expressions are shown would be read as that."""
+    """Refuse an item with the name of a variable: it would be read as the variable."""
     for each in walk(node):
         if not isinstance(each, Loop):
             continue
@@ -63,7 +63,7 @@ def _names_of_items(node: Node, text: str) -> None:
 
 
 def _fields(read: Mapping[Path, str], text: str) -> None:
-    """Fields of what is known that nobody knows are a mistake, and no absent fields."""
+    """Refuse fields that do not exist of variables whose fields are all known."""
     for path, as_written in read.items():
         of = shown_path(path[:-1])
         if of in KNOWN_FIELDS and path[-1] is not None and path[-1] not in KNOWN_FIELDS[of]:

@@ -1,19 +1,18 @@
-"""The functions that Kubernetes adds to CEL and the library does not have.
+"""Implement the functions that Kubernetes adds to CEL and the library does not have.
 
-And ``Matches``, which stands for ``matches``: the library compiles the pattern again at each call, 0.4 ms for that of a
-DNS label. And ``Has``, which stands for ``has`` of a field that is a name to the library.
+``Matches`` stands for ``matches``, as the library compiles the pattern again at each call, 0.4 ms for that of a DNS
+label; ``Has`` stands for ``has`` of a field that is a variable to the library.
 
-Quantities, addresses and URLs are values of types of their own to the type checker. The library has no room for values
-of other types than its own, so each is a map with one key, of types that no JSON object has: ``{True: "1500"}``.
+To the type checker, quantities, addresses and URLs have types of their own. The library can't hold values of other
+types than its own, so each is a map with one key, of types that no JSON object has: ``{True: "1500"}``.
 
 Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cel-libraries
 """
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
-from decimal import ROUND_UP, Context, Decimal
+from decimal import Decimal
 from functools import cache
 from ipaddress import ip_address, ip_interface
 from itertools import islice, pairwise
@@ -21,23 +20,30 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import re2  # type: ignore[import-untyped]
 
-from webhook.cel import net
+from webhook.cel.addresses import (
+    address_of,
+    contains,
+    is_global_unicast,
+    is_link_local,
+    is_link_local_multicast,
+    network_of,
+)
+from webhook.cel.urls import escaped_path, parse_url, query_of
+from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from webhook.cel.net import Address, Network, Url
+    from webhook.cel.addresses import Address, Network
+    from webhook.cel.urls import Url
 
 QUANTITY, ADDRESS, NETWORK, URL = "kubernetes.Quantity", "net.IP", "net.CIDR", "kubernetes.URL"
 
-_NANO: Final = Decimal("1e-9")
-"""The smallest amount there is; less is rounded up."""
-_EXACT: Final = Context(prec=1000, rounding=ROUND_UP)
 _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 
 
 class Function(NamedTuple):
-    """A function: its parameters' types, its result's, and whether it is called on the first."""
+    """A function: the types of its parameters and result, and whether it is a method of the first."""
 
     name: str
     parameters: tuple[str, ...]
@@ -59,7 +65,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: ANN401, FBT001 - what was put in
-    """What is in a value of a type of its own; a map of the object is none."""
+    """Return the content of a value of a type of our own. Raise ValueError for a map of the object."""
     if len(value) != 1 or type(next(iter(value))) is not type(key):
         raise _no_overload()
     return value[key]
@@ -68,33 +74,15 @@ def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: ANN401, 
 # Quantities
 
 
-_QUANTITY: Final = re.compile(
-    r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]{1,6}))", re.ASCII
-)
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_DIGITS_AT_MOST: Final = 100
-_EXPONENT_AT_MOST: Final = 400
-"""Greater ones are infinite as floating-point numbers, and smaller ones 0, rounded up to the smallest amount."""
-
-
 def _quantity(text: str) -> dict[bool, str]:
-    """A quantity as the API server reads it: digits may be missing (``Mi`` is 0), too many bytes are cut."""
-    found = _QUANTITY.fullmatch(text)
-    if found is None or not text or len(text) > _DIGITS_AT_MOST:
+    amount = amount_of(text)
+    if amount is None:
         raise ValueError(f"{text[:80]!r} is no quantity")
-    sign, whole, fraction, binary, decimal, exponent = found.groups()
-    number = Decimal(f"{sign}{whole or 0}.{fraction or 0}")
-    if binary:
-        most = Decimal(_INTEGERS.stop - 1)
-        return _of_amount(max(-most, min(most, _EXACT.multiply(number, 1024 ** _BINARY.index(binary)))))
-    power = int(exponent) if exponent else _DECIMAL[decimal]
-    return _of_amount(_EXACT.scaleb(number, max(-_EXPONENT_AT_MOST, min(_EXPONENT_AT_MOST, power))))
+    return _of_amount(amount)
 
 
 def _of_amount(amount: Decimal) -> dict[bool, str]:
-    exact = _EXACT.normalize(_EXACT.quantize(amount, _NANO))
-    return {True: f"{exact or Decimal(0):f}"}  # equal amounts are equal texts, as 1000m and 1
+    return {True: f"{amount.normalize():f}"}  # equal amounts are equal texts, as 1000m and 1
 
 
 def _amount(value: dict[Any, Any]) -> Decimal:
@@ -102,10 +90,9 @@ def _amount(value: dict[Any, Any]) -> Decimal:
 
 
 def _as_integer(value: dict[Any, Any]) -> int:
-    amount = _amount(value)
-    if amount != int(amount) or int(amount) not in _INTEGERS:
+    if not _is_integer(value):
         raise ValueError("cannot convert value to integer")
-    return int(amount)
+    return int(_amount(value))
 
 
 def _is_integer(value: dict[Any, Any]) -> bool:
@@ -113,8 +100,8 @@ def _is_integer(value: dict[Any, Any]) -> bool:
     return amount == int(amount) and int(amount) in _INTEGERS
 
 
-def _sign(amount: Decimal) -> int:
-    return (amount > 0) - (amount < 0)
+def _compare(one: Decimal, other: Decimal) -> int:
+    return (one > other) - (one < other)
 
 
 # Addresses and URLs
@@ -137,11 +124,11 @@ def _of_network(network: Network) -> dict[bool, list[str]]:
 
 
 def _url(value: dict[Any, Any]) -> Url:
-    return net.parse_url(_unwrapped(value, 0)[0])
+    return parse_url(_unwrapped(value, 0)[0])
 
 
 def _of_url(text: str) -> dict[int, list[str]]:
-    scheme = net.parse_url(text).scheme
+    scheme = parse_url(text).scheme
     return {0: [scheme + text[len(scheme) :]]}  # equal whatever its case is
 
 
@@ -150,10 +137,10 @@ def _of_url(text: str) -> dict[int, list[str]]:
 
 @cache
 def pattern_of(pattern: str) -> Any:  # noqa: ANN401 - the library has no types
-    """The pattern, compiled.
+    """Compile a regular expression, once.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     options = re2.Options()
     options.log_errors = False
@@ -179,7 +166,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 def _matched(text: str, pattern: str) -> Iterator[str]:
-    """As Go does, without an empty match right behind another."""
+    """Yield all matches as Go does, without an empty one right after another."""
     end = -1
     for found in pattern_of(pattern).finditer(text):
         if found.end() > end:
@@ -191,7 +178,7 @@ def _matched(text: str, pattern: str) -> Iterator[str]:
 
 
 def _comparable(items: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
-    """The items, if all are of one of the kinds."""
+    """Return the items. Raise ValueError if they are not all of one of these kinds."""
     if not any(all(type(item) in kind for item in items) for kind in kinds):
         raise _no_overload()
     return items
@@ -199,7 +186,7 @@ def _comparable(items: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
 
 _NUMBERS: Final = (int, float)
 _PLAIN: Final = ((int,), (float,), (str,), (bool,))
-"""What can be given back as a value of any type; a duration can't."""
+"""The types that a function may return as a value of any type; a duration can't be one."""
 _ORDERED: Final = (_NUMBERS, *_PLAIN, (timedelta,), (datetime,), (bytearray,))
 
 
@@ -234,51 +221,43 @@ def _is(parse: Callable[[str], object]) -> Callable[[str], bool]:
 FUNCTIONS: Final = (
     Function("quantity", ("string",), QUANTITY, _quantity, member=False),
     Function("isQuantity", ("string",), "bool", _is(_quantity), member=False),
-    Function("sign", (QUANTITY,), "int", lambda q: _sign(_amount(q)), member=False),
+    Function("sign", (QUANTITY,), "int", lambda q: _compare(_amount(q), Decimal(0)), member=False),
     Function("isInteger", (QUANTITY,), "bool", _is_integer),
     Function("asInteger", (QUANTITY,), "int", _as_integer),
     Function("asApproximateFloat", (QUANTITY,), "double", lambda q: float(_amount(q))),
-    Function(
-        "add", (QUANTITY, QUANTITY), QUANTITY, lambda q, other: _of_amount(_EXACT.add(_amount(q), _amount(other)))
-    ),
-    Function("add", (QUANTITY, "int"), QUANTITY, lambda q, number: _of_amount(_EXACT.add(_amount(q), number))),
-    Function(
-        "sub", (QUANTITY, QUANTITY), QUANTITY, lambda q, other: _of_amount(_EXACT.subtract(_amount(q), _amount(other)))
-    ),
-    Function("sub", (QUANTITY, "int"), QUANTITY, lambda q, number: _of_amount(_EXACT.subtract(_amount(q), number))),
+    Function("add", (QUANTITY, QUANTITY), QUANTITY, lambda q, other: _of_amount(_amount(q) + _amount(other))),
+    Function("add", (QUANTITY, "int"), QUANTITY, lambda q, number: _of_amount(_amount(q) + number)),
+    Function("sub", (QUANTITY, QUANTITY), QUANTITY, lambda q, other: _of_amount(_amount(q) - _amount(other))),
+    Function("sub", (QUANTITY, "int"), QUANTITY, lambda q, number: _of_amount(_amount(q) - number)),
     Function("isGreaterThan", (QUANTITY, QUANTITY), "bool", lambda q, other: _amount(q) > _amount(other)),
     Function("isLessThan", (QUANTITY, QUANTITY), "bool", lambda q, other: _amount(q) < _amount(other)),
-    Function(
-        "compareTo", (QUANTITY, QUANTITY), "int", lambda q, other: _sign(_EXACT.compare(_amount(q), _amount(other)))
-    ),
-    Function("ip", ("string",), ADDRESS, lambda text: _of_address(net.address_of(text)), member=False),
+    Function("compareTo", (QUANTITY, QUANTITY), "int", lambda q, other: _compare(_amount(q), _amount(other))),
+    Function("ip", ("string",), ADDRESS, lambda text: _of_address(address_of(text)), member=False),
     Function("ip", (NETWORK,), ADDRESS, lambda cidr: _of_address(_cidr(cidr).ip)),
-    Function("isIP", ("string",), "bool", _is(net.address_of), member=False),
-    Function("ip.isCanonical", ("string",), "bool", lambda text: str(net.address_of(text)) == text, member=False),
+    Function("isIP", ("string",), "bool", _is(address_of), member=False),
+    Function("ip.isCanonical", ("string",), "bool", lambda text: str(address_of(text)) == text, member=False),
     Function("family", (ADDRESS,), "int", lambda ip: _ip(ip).version),
     Function("isUnspecified", (ADDRESS,), "bool", lambda ip: _ip(ip).is_unspecified),
     Function("isLoopback", (ADDRESS,), "bool", lambda ip: _ip(ip).is_loopback),
-    Function("isLinkLocalMulticast", (ADDRESS,), "bool", lambda ip: net.link_local_multicast(_ip(ip))),
-    Function("isLinkLocalUnicast", (ADDRESS,), "bool", lambda ip: net.link_local(_ip(ip))),
-    Function("isGlobalUnicast", (ADDRESS,), "bool", lambda ip: net.global_unicast(_ip(ip))),
-    Function("cidr", ("string",), NETWORK, lambda text: _of_network(net.network_of(text)), member=False),
-    Function("isCIDR", ("string",), "bool", _is(net.network_of), member=False),
-    Function("containsIP", (NETWORK, "string"), "bool", lambda cidr, ip: net.address_of(ip) in _cidr(cidr).network),
+    Function("isLinkLocalMulticast", (ADDRESS,), "bool", lambda ip: is_link_local_multicast(_ip(ip))),
+    Function("isLinkLocalUnicast", (ADDRESS,), "bool", lambda ip: is_link_local(_ip(ip))),
+    Function("isGlobalUnicast", (ADDRESS,), "bool", lambda ip: is_global_unicast(_ip(ip))),
+    Function("cidr", ("string",), NETWORK, lambda text: _of_network(network_of(text)), member=False),
+    Function("isCIDR", ("string",), "bool", _is(network_of), member=False),
+    Function("containsIP", (NETWORK, "string"), "bool", lambda cidr, ip: address_of(ip) in _cidr(cidr).network),
     Function("containsIP", (NETWORK, ADDRESS), "bool", lambda cidr, ip: _ip(ip) in _cidr(cidr).network),
-    Function(
-        "containsCIDR", (NETWORK, "string"), "bool", lambda cidr, to: net.contains(_cidr(cidr), net.network_of(to))
-    ),
-    Function("containsCIDR", (NETWORK, NETWORK), "bool", lambda cidr, to: net.contains(_cidr(cidr), _cidr(to))),
+    Function("containsCIDR", (NETWORK, "string"), "bool", lambda cidr, to: contains(_cidr(cidr), network_of(to))),
+    Function("containsCIDR", (NETWORK, NETWORK), "bool", lambda cidr, to: contains(_cidr(cidr), _cidr(to))),
     Function("masked", (NETWORK,), NETWORK, lambda cidr: {True: [str(_cidr(cidr).network)]}),
     Function("prefixLength", (NETWORK,), "int", lambda cidr: _cidr(cidr).network.prefixlen),
     Function("url", ("string",), URL, _of_url, member=False),
-    Function("isURL", ("string",), "bool", _is(net.parse_url), member=False),
+    Function("isURL", ("string",), "bool", _is(parse_url), member=False),
     Function("getScheme", (URL,), "string", lambda url: _url(url).scheme),
     Function("getHost", (URL,), "string", lambda url: _url(url).host),
     Function("getHostname", (URL,), "string", lambda url: _url(url).hostname),
     Function("getPort", (URL,), "string", lambda url: _url(url).port),
-    Function("getEscapedPath", (URL,), "string", lambda url: net.escaped_path(_url(url))),
-    Function("getQuery", (URL,), "query", lambda url: net.query_of(_url(url))),
+    Function("getEscapedPath", (URL,), "string", lambda url: escaped_path(_url(url))),
+    Function("getQuery", (URL,), "query", lambda url: query_of(_url(url))),
     Function("Has", ("map",), "bool", lambda _: True, member=False),
     Function("Has", ("string",), "bool", lambda _: True, member=False),
     Function("Has", ("bool",), "bool", lambda _: True, member=False),

@@ -1,11 +1,11 @@
-"""The language as cel-expr-python has it (Google's cel-cpp): the only module that knows of that library.
+"""Compile and evaluate expressions with cel-expr-python (Google's cel-cpp). No other module imports that library.
 
-What must be known of it (0.1.3), and is kept from everybody else:
+Its faults (0.1.3), and what is done about them here:
 
-- A null must never be taken out as a result: each time takes a reference to None that is not its own, and after some
-  thousand the interpreter ends. So only Booleans and strings are.
-- A string is cut at a NUL character. A value with one in it can't be judged.
-- It stops after 10,000 rounds of all loops together; `webhook.cel.limits` sees to the rest.
+- Reading a null as a result frees a reference to None that it does not own: after some thousand the interpreter ends.
+  So only Booleans and strings are read.
+- It cuts a string at a NUL character. So a value with one in it can't be judged.
+- It bounds an evaluation only by 10,000 rounds of all loops together. `webhook.cel.limits` bounds the rest.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any, Final
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.caching import identity_cache
-from webhook.cel import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.checks import check
 from webhook.cel.failures import failed
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import BUDGET_NS, Budget, Cost
 from webhook.cel.mistakes import refused, wrong_type
-from webhook.cel.reads import asked, hidden, names, paths
+from webhook.cel.protocol import NOT_KNOWN, EvaluationError, ExpressionError
+from webhook.cel.reads import hidden, names, paths, tested
 from webhook.cel.sizes import Measured
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.cel import Expression, Path, Values
+    from webhook.cel.protocol import Expression, Path, Values
     from webhook.cel.tree import Node
 
 LENGTH_AT_MOST: Final = 10_000
@@ -40,7 +40,7 @@ SIZE_AT_MOST: Final = 2 * 1024 * 1024
 """Bytes of JSON, of an object before and after an UPDATE: each takes up to 80 ms to convert."""
 
 _EXTENSIONS: Final = ("bindings", "lists", "optional", "sets", "strings", "two-var-comprehensions")
-"""Those that Kubernetes has too, and ``cel.bind``, which is not for policies: bound names are made with it."""
+"""The extensions that Kubernetes has too, and ``cel.bind``, which binds names and is not for policies."""
 
 _STANDARD: Final = (
     *("all", "exists", "exists_one", "filter", "map", "has", "existsOne", "transformList"),
@@ -54,7 +54,7 @@ _STANDARD: Final = (
 _ORDER: Final = ("_<_", "_<=_", "_>_", "_>=_")
 _NUMBERS: Final = ("int", "uint", "double")
 _ORDERED: Final = (*_NUMBERS, "string", "bool", "bytes", "timestamp", "duration")
-"""Numbers of different types have an order too, which the library knows where it evaluates, and not where it checks."""
+"""Numbers of different types can be compared too. The library does so, but its type check refuses it."""
 
 _CONFIGURATION: Final = "\n".join(
     (
@@ -98,25 +98,25 @@ VARIABLES: Final = {
     "namespaceObject.metadata.name": cel.Type.STRING,
     "pools": cel.Type.LIST,
 }
-"""A longer name goes before a shorter one: what is known of something stays known where the rest is not. And it has a
-type, which what may be absent can't have."""
+"""The library takes the longest name: ``request.operation`` is known where the rest of the request is not. And it can
+have a type, which a field that may be absent can't."""
 
 _NO_IMPLEMENTATION: Final = re.compile(r"reference resolve step for (\S+)")
 _HALF_THERE: Final = {"cel.@mapInsert": "neither transformMap() nor transformMapEntry()"}
-"""Macros that compile, and whose function nobody implements."""
+"""Functions that macros call and the library does not have."""
 _KINDS: Final = {bool: "BOOL", str: "STRING"}
 _REMEMBERED: Final = 4
-"""States of node pools kept measured: the newest, and those of requests under way."""
+"""States of node pools in the cache: the newest, and those of requests in progress."""
 
 
 @identity_cache(maxsize=_REMEMBERED)
 def _measured_pools(pools: object) -> Measured:
-    """Node pools are the same for many objects."""
+    """Measure node pools, once for many objects."""
     return Measured({"pools": pools})
 
 
 class _Values:
-    """An activation, which is the library's name for the values of variables; how large they are, and what is left."""
+    """The values of variables (the library's activation), their sizes, and the budget that is left."""
 
     __slots__ = ("activation", "budget", "pools", "shown", "unknown")
 
@@ -131,7 +131,7 @@ class _Values:
 class _Expression:
     """A compiled expression."""
 
-    __slots__ = ("_cost", "_expression", "_hidden", "_type", "asked", "names", "paths")
+    __slots__ = ("_cost", "_expression", "_hidden", "_type", "names", "paths", "tested")
 
     def __init__(self, expression: cel.Expression, tree: Node, kind: str) -> None:
         self._expression = expression
@@ -140,7 +140,7 @@ class _Expression:
         self._hidden = frozenset(hidden(tree))
         self.names = frozenset(names(tree, VARIABLES))
         self.paths: Mapping[Path, str] = dict(paths(tree))
-        self.asked: frozenset[Path] = frozenset(asked(tree))
+        self.tested: frozenset[Path] = frozenset(tested(tree))
 
     def evaluate(self, values: Values) -> bool | str:
         assert isinstance(values, _Values)  # noqa: S101 - there is one library
@@ -187,7 +187,7 @@ def _declared() -> list[cel.FunctionDecl]:
 
 
 def _named(request: object) -> Iterator[tuple[str, Any]]:
-    """The fields of the request that are names."""
+    """Yield the fields of the request that may be variables to the library."""
     for field, value in request.items() if isinstance(request, dict) else ():
         yield f"request.{field}", value
         if isinstance(value, dict):
@@ -195,7 +195,7 @@ def _named(request: object) -> Iterator[tuple[str, Any]]:
 
 
 class CelCpp:
-    """The language; made once."""
+    """The language with Kubernetes' functions, as a `webhook.cel.protocol.Language`."""
 
     functions = (
         *_STANDARD,
@@ -213,13 +213,13 @@ class CelCpp:
         self._nothing.budget = Budget(inf)
 
     def compile(self, text: str, result: type[bool | str] | None, bound: Mapping[str, str]) -> Expression:
-        """As `webhook.cel.Language` has it."""
+        """Compile an expression, see `webhook.cel.protocol.Language`."""
         before = "".join(f"cel.bind({name},\n{value}\n,\n" for name, value in bound.items())
         whole = f"{before}{text}\n{')' * len(bound)}"
         if len(whole) > LENGTH_AT_MOST:
             raise ExpressionError(f"with what it is bound to it has more than {LENGTH_AT_MOST} characters")
         try:
-            # What only parses with what is around it is no expression.
+            # The text alone must parse, not only with the bindings around it.
             self._environment.compile(text, disable_check=True)
         except RuntimeError as error:
             raise refused(str(error), text, 0, self.functions) from None
@@ -238,7 +238,7 @@ class CelCpp:
         return compiled
 
     def _try(self, compiled: _Expression) -> None:
-        """A function that has no implementation is found when the expression is made ready to run."""
+        """Evaluate an expression without values, to find functions that the library does not implement."""
         try:
             compiled.evaluate(self._nothing)
         except EvaluationError as error:
@@ -247,7 +247,7 @@ class CelCpp:
                 raise ExpressionError(f"{name} is there") from None
 
     def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> _Values:
-        """As `webhook.cel.Language` has it."""
+        """Return values for expressions, see `webhook.cel.protocol.Language`."""
         assert isinstance(like, _Values | None)  # noqa: S101 - there is one library
         named = {name: value for name, value in _named(values.get("request")) if name in VARIABLES}
         made = _Values(self._environment.Activation({**named, **values}), values)

@@ -1,15 +1,15 @@
-"""Bound how long an expression may take, before it is evaluated: nothing interrupts the library.
+"""Bound the time of an evaluation before it begins: nothing can interrupt the library.
 
-The library itself stops after 10,000 rounds of all loops together, and not within one round, where
-``x in object.spec.names`` may look at a million items. So the tree of an expression is walked with the largest value
-that each node may have and how many times it is evaluated, and what it reads, copies and calls is added up:
+The library stops after 10,000 rounds of all loops together, but not within one round, where ``x in object.spec.names``
+may look at a million items. So the tree of an expression is walked with the largest value that each node may have and
+the number of times that it is evaluated, and the time to read, copy and call is added up:
 
-- What is at a path like ``object.spec.containers[].name`` is measured on the object (`Extent`).
-- What a loop reads of its items is no more than all that is at their path, however many rounds it takes.
+- The values at a path like ``object.spec.containers[].name`` are measured on the object (`Sizes`).
+- A loop reads of its items no more than all values at their path, however many rounds it takes.
 - An item of a list that a function makes may be as large as the list.
-- A function gives no more than it is given, but for the few that are named here.
+- The result of a function is no larger than its arguments, but for the few functions that are named here.
 
-So an estimate is what takes longest on any object of that extent, and mostly far more than what this object takes.
+So an estimate is the longest time on any object of these sizes, and mostly far more than this object takes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from webhook.cel import ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
-from webhook.cel.sizes import Extent, Path
+from webhook.cel.protocol import ExpressionError, Path
+from webhook.cel.sizes import Sizes
 from webhook.cel.tree import Call, Const, Ident, Loop, Make, Node, Select
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from webhook.cel.sizes import Measured
 
 BUDGET_NS: Final = 400_000_000
-"""For all expressions on one object. In the terms below, which are what was measured to take longest."""
+"""Nanoseconds for all expressions on one object, by the costs below, each the highest that was measured."""
 ROUNDS_AT_MOST: Final = 10_000
-"""Of all loops of an evaluation together; the library's own limit."""
-_LITTLE_NS: Final = BUDGET_NS / 500
-"""What costs less is not worth measuring each field."""
+"""Rounds of all loops of an evaluation together; the library's own limit."""
+_CHEAP_NS: Final = BUDGET_NS / 500
+"""An expression that costs less by the size of the whole object is not estimated by the sizes of its fields."""
 
 # Nanoseconds
 _STEP: Final = 120  # for each node of the tree, each time
@@ -44,17 +44,17 @@ _BYTE: Final = 0.2  # to compare a byte of a string
 _BYTE_READ: Final = 15  # to do anything else with it
 _BYTE_MADE: Final = 3  # of a longer string
 _BYTE_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
-_KEPT: Final = 60  # to copy an item with each that is added by `map`
+_COPIED_ITEM: Final = 60  # to copy an item with each that is added by `map`
 _PIECE: Final = 430  # to split off, or find
 _MATCH: Final = 20_000  # to find one by a pattern
 _CALL: Final = 15_000  # of a function in Python
-_CALL_OF_NET: Final = 60_000  # of one of addresses or URLs
+_CALL_OF_ADDRESS: Final = 60_000  # of one of addresses or URLs
 _VALUE_CONVERTED: Final = 1200  # for a function in Python that takes a list
 
 _PATTERN_AT_MOST: Final = 1000
 _PATTERNS: Final = {"Matches": "matches", "find": "find", "findAll": "findAll"}
 _IN_PYTHON: Final = {
-    each.name: _CALL_OF_NET if {ADDRESS, NETWORK, URL} & {*each.parameters, each.result} else _CALL
+    each.name: _CALL_OF_ADDRESS if {ADDRESS, NETWORK, URL} & {*each.parameters, each.result} else _CALL
     for each in FUNCTIONS
 }
 _LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optional.none", "hasValue", "type"})
@@ -70,14 +70,14 @@ _SPLITTING: Final = frozenset({"split", "findAll", "getQuery"})
 _PLAIN: Final = frozenset({"size", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool"}) | {
     each.name for each in FUNCTIONS if each.result in {"bool", "int", "double"}
 }
-"""Functions that give a number or a Boolean."""
+"""Functions whose result is a number or a Boolean."""
 
 Paths = tuple[Path, ...]
 _PATHS_AT_MOST: Final = 16
 
 
 class Budget:
-    """What expressions may take together.
+    """The time that is left for the expressions on one object.
 
     Attributes:
         left: nanoseconds.
@@ -89,9 +89,9 @@ class Budget:
         self.left = nanoseconds
 
     def spend(self, cost: Cost, shown: Measured, pools: Measured) -> bool:
-        """Take what an expression costs, if there is as much."""
+        """Subtract the cost of an expression. Return False if it is more than what is left."""
         nanoseconds = cost.of(tuple([pools.whole if path[0] == "pools" else shown.whole for path in cost.paths]))
-        if nanoseconds > _LITTLE_NS:
+        if nanoseconds > _CHEAP_NS:
             exact = tuple([(pools if path[0] == "pools" else shown).at(path) for path in cost.paths])
             nanoseconds = min(nanoseconds, cost.of(exact))
         if nanoseconds > self.left:
@@ -101,51 +101,51 @@ class Budget:
 
 
 class Cost:
-    """What an expression costs.
+    """The cost of an expression.
 
     Attributes:
-        paths: what it reads of variables.
-        of: nanoseconds that it takes at most where what is at the paths has these extents.
+        paths: those that it reads.
+        of: returns the nanoseconds that it takes at most, given the sizes of the values at the paths.
     """
 
     __slots__ = ("of", "paths")
 
     def __init__(self, tree: Node) -> None:
-        """Read the paths of an expression.
+        """Collect the paths of an expression.
 
         Raises:
-            ExpressionError: an object could make it cost anything.
+            ExpressionError: its cost has no bound.
         """
         paths: dict[Path, None] = {}
 
-        def read(path: Path) -> Extent:
+        def read(path: Path) -> Sizes:
             paths[path] = None
-            return Extent()
+            return Sizes()
 
         _Estimate(read).of(tree, {}, 1)
         self.paths = tuple(paths)
 
         @lru_cache(maxsize=512)
-        def of(extents: Sequence[Extent]) -> float:
-            estimate = _Estimate(dict(zip(paths, extents, strict=True)).__getitem__)
+        def of(sizes: Sequence[Sizes]) -> float:
+            estimate = _Estimate(dict(zip(paths, sizes, strict=True)).__getitem__)
             estimate.of(tree, {}, 1)
             return estimate.nanoseconds
 
-        self.of: Callable[[Sequence[Extent]], float] = of
+        self.of: Callable[[Sequence[Sizes]], float] = of
 
 
 class _Value(NamedTuple):
-    """What a node has.
+    """The largest value that a node may have, and all its values over all evaluations.
 
     Attributes:
-        values: how many there are in one of the values that it has.
-        size: bytes of one.
-        length: items of one, or bytes of a string.
-        all_values: how many there are in all that it has, of all times together.
-        all_size: bytes of them.
-        paths: where it is; empty: it is made.
-        items: where its items are; empty: they are made, and one may be as large as all of it.
-        repeat: how often what is at these paths is gone through.
+        values: in the largest: itself and all in it.
+        size: bytes of the largest.
+        length: items of the longest, or bytes of a string.
+        all_values: values in all that the node has, over all evaluations.
+        all_size: bytes of all that the node has, over all evaluations.
+        paths: of the object where the value is; empty: a function makes it.
+        items: paths of its items; empty: a function makes them, and one may be as large as the whole value.
+        repeat: how many times the values at these paths are read.
         nested: its items may be lists or maps.
     """
 
@@ -161,16 +161,16 @@ class _Value(NamedTuple):
 
     @property
     def number(self) -> float:
-        """Items of one."""
+        """The most items that one value can have."""
         return min(self.length, self.values)
 
     @property
     def comparing(self) -> float:
-        """Nanoseconds to compare all of it."""
+        """The nanoseconds to compare all values."""
         return self.all_values * _VALUE + self.all_size * _BYTE
 
     def again(self, times: float) -> _Value:
-        """The same, read so many times."""
+        """Return the value as it is if it is read so many times."""
         return self._replace(all_values=times * self.values, all_size=times * self.size, repeat=times)
 
 
@@ -183,7 +183,7 @@ def _text(size: float, times: float) -> _Value:
 
 
 def _together(values: Sequence[_Value]) -> _Value:
-    """All of them behind each other. The empty list that a loop begins with has no values."""
+    """Return one value for a list of all of these. The empty list that a loop begins with has no values."""
     there = [each for each in values if each.values]
     if len(there) == 1:
         return there[0]
@@ -200,16 +200,16 @@ def _together(values: Sequence[_Value]) -> _Value:
 
 
 class _Estimate:
-    """Adds up what the nodes of a tree take."""
+    """Adds up the nanoseconds of the nodes of a tree."""
 
-    def __init__(self, extents: Callable[[Path], Extent]) -> None:
+    def __init__(self, sizes: Callable[[Path], Sizes]) -> None:
         self.nanoseconds = 0.0
-        self._extents = extents
+        self._sizes = sizes
 
     def of(  # noqa: PLR0911 - one for each sort of node
         self, node: Node, names: Mapping[str, _Value], times: float
     ) -> _Value:
-        """Return what a node has that is evaluated so many times, with these values bound to names."""
+        """Return the value of a node that is evaluated so many times, with these values bound to names."""
         self.nanoseconds += times * _STEP
         match node:
             case Const(value):
@@ -231,28 +231,28 @@ class _Estimate:
                 return self._call(node, [self.of(arg, names, times) for arg in node.args], times)
 
     def _at(self, paths: Paths, times: float, repeat: float) -> _Value:
-        """What is at any of the paths."""
-        extents = list(map(self._extents, paths))
-        values, size, length = (max(each[number] for each in extents) for number in range(3))
+        """Return the value of a node that reads one of the paths."""
+        sizes = list(map(self._sizes, paths))
+        values, size, length = (max(each[number] for each in sizes) for number in range(3))
         return _Value(
             values,
             size,
             length,
-            min(times * values, repeat * sum(each.all_values for each in extents)),
-            min(times * size, repeat * sum(each.all_size for each in extents)),
+            min(times * values, repeat * sum(each.all_values for each in sizes)),
+            min(times * size, repeat * sum(each.all_size for each in sizes)),
             paths,
             tuple((*path, None) for path in paths),
             repeat,
         )
 
     def _below(self, of: _Value, field: str, times: float) -> _Value:
-        """A field."""
+        """Return the value of a field."""
         if of.paths:
             return self._at(tuple((*path, field) for path in of.paths), times, of.repeat)
         return self._item(of, times)
 
     def _item(self, of: _Value, times: float) -> _Value:
-        """Any of its items."""
+        """Return the value of any item."""
         if of.items:
             return self._at(of.items, times, of.repeat)
         values, length = (of.values, of.values) if of.nested else (1, 0)
@@ -263,7 +263,7 @@ class _Estimate:
         if loop.binds:
             return self.of(loop.result, {**names, loop.accumulator: start}, times)
         span = self.of(loop.range, names, times)
-        items = sum(self._extents(path).number for path in span.items) * span.repeat if span.items else span.all_values
+        items = sum(self._sizes(path).number for path in span.items) * span.repeat if span.items else span.all_values
         rounds = min(times * span.number, items, ROUNDS_AT_MOST)
         inside = {name: value.again(rounds) for name, value in names.items()}
         inside |= dict.fromkeys(loop.variables, self._item(span, rounds))
@@ -272,7 +272,7 @@ class _Estimate:
         step = self.of(loop.step, inside, rounds)
         if not isinstance(loop.start, Make):
             return _plain(times)
-        self.nanoseconds += rounds * span.number * _KEPT
+        self.nanoseconds += rounds * span.number * _COPIED_ITEM
         return step._replace(
             values=1 + min(step.all_values, span.number * step.values),
             size=min(step.all_size, span.number * step.size),
@@ -326,7 +326,7 @@ class _Estimate:
         return _plain(times) if function in _PLAIN else self._result(call, args, times)
 
     def _read(self, call: Call, args: list[_Value], times: float) -> float:
-        """Return what most functions take: they read their strings and lists once."""
+        """Return the nanoseconds of most functions: they read their strings and lists once."""
         called = _IN_PYTHON.get(call.function, 0)
         if call.function == "size":  # of a list it is known
             return args[0].all_size * _BYTE_COUNTED
@@ -351,7 +351,7 @@ class _Estimate:
             case "flatten":
                 return first._replace(length=first.values, paths=(), items=())
             case "string":
-                return _text(first.size + _WRITTEN, times)
+                return _text(first.size + _SCALAR_BYTES, times)
             case name if name in _SUBLISTS:
                 return first._replace(paths=())
             case _:
@@ -360,12 +360,12 @@ class _Estimate:
         return _text(text, times)
 
 
-_WRITTEN: Final = 64
-"""Bytes that a number, a time or an address has at most as a string."""
+_SCALAR_BYTES: Final = 64
+"""The most bytes of a number, a time or an address as a string."""
 
 
 def _made(parts: Sequence[_Value], times: float) -> _Value:
-    """A list or map of these parts."""
+    """Return the value of a list or map of these parts."""
     together = _together(parts)
     items = tuple(chain.from_iterable(each.paths for each in parts))
     return _Value(

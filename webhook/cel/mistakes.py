@@ -1,12 +1,12 @@
-"""What the library says of an expression that it refuses: where that is, and which name nobody knows."""
+"""Read the library's error messages: where in an expression the mistake is, and which name is unknown."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.cel import ExpressionError
 from webhook.cel.functions import ADDRESS, NETWORK, QUANTITY, URL
+from webhook.cel.protocol import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,17 +26,17 @@ _CALLED: Final = (
     ("map(bool, list(string))", NETWORK),
     ("map(int, list(string))", URL),
 )
-"""What the library calls functions and types of our own."""
+"""The library's names for functions and types of our own, and the names in policies."""
 
 
 def refused(text: str, expression: str, lines_before: int, functions: Collection[str]) -> ExpressionError:
-    """Return the first mistake in the expression itself.
+    """Return the error for the first mistake in the expression itself.
 
     Args:
-        text: what the library says.
-        expression: what was compiled.
-        lines_before: of what else was compiled.
-        functions: what may be called.
+        text: the library's message.
+        expression: as it is written.
+        lines_before: of bound names, which were compiled with it.
+        functions: the names of all functions.
     """
     if _TOO_DEEP.search(text):
         deep = "it is nested too deeply, where fields of fields and each variable that it reads count too: split it"
@@ -58,7 +58,10 @@ def refused(text: str, expression: str, lines_before: int, functions: Collection
 
 
 def _unknown(name: str, expression: str, offset: int, functions: Collection[str]) -> ExpressionError:
-    """A name that nobody knows. The library says where the bracket behind it is; of ``has(x)``, that before it."""
+    """Return the error for an unknown name, at its place.
+
+    The library gives the place of the bracket after the name; of ``has(x)``, that of the bracket before it.
+    """
     if expression[:offset].endswith("has"):
         offset = expression.find(name, offset)
     else:
@@ -71,7 +74,7 @@ def _unknown(name: str, expression: str, offset: int, functions: Collection[str]
 
 
 def wrong_type(kind: str, wanted: str) -> ExpressionError:
-    """It gives something else than what it must give; types in capital letters."""
+    """Return the error for an expression whose result has the wrong type; types are in capital letters."""
     given = "anything" if kind == "DYN" else kind.lower()
     hint = ": compare it, as in `... == true`" if kind == "DYN" and wanted == "BOOL" else ""
     return ExpressionError(f"it must give a {wanted.lower()}, and gives {given}", hint=hint)

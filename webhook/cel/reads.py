@@ -1,4 +1,4 @@
-"""What an expression reads: the variables that it names, and what it asks of them."""
+"""Find the variables and fields that an expression reads."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from webhook.cel import Path
+    from webhook.cel.protocol import Path
     from webhook.cel.tree import Node
 
 _NAME: Final = re.compile(r"@?[A-Za-z_]\w*")
 Scope = dict[str, "Path"]
-"""What the names of loops and bound names stand for; empty: something else."""
+"""The paths that the names of loops and bound names stand for; empty: a name stands for something else."""
 
 
 def names(node: Node, variables: Collection[str]) -> Iterator[str]:
-    """The variables in an expression; of one with a longer name only that."""
+    """Yield the variables that an expression reads, each by its longest name."""
     if isinstance(node, Ident | Select) and node.name in variables:
         yield node.name
         return
@@ -29,7 +29,7 @@ def names(node: Node, variables: Collection[str]) -> Iterator[str]:
 
 
 def hidden(node: Node) -> Iterator[str]:
-    """What is read of a part of the request that has a name of its own, and not by that name."""
+    """Yield ``request.userInfo`` if an expression reads it without writing that name, as through ``request``."""
     match node:
         case Ident("request") | Call("_?._" | "_[_]" | "_[?_]", (Ident("request"), Const("userInfo"))):
             yield "request.userInfo"
@@ -41,25 +41,25 @@ def hidden(node: Node) -> Iterator[str]:
 
 
 def paths(node: Node) -> Iterator[tuple[Path, str]]:
-    """What it reads of its variables, as far as the text says, and how that is written.
+    """Yield each path that an expression reads, and how it is written.
 
-    Of ``object.spec.containers.all(c, has(c.name))`` also ``("object", "spec", "containers", None, "name")``, which is
+    For ``object.spec.containers.all(c, has(c.name))`` also ``("object", "spec", "containers", None, "name")``, which is
     written ``c.name``.
     """
-    for each, inner in below_in(node, {}):
+    for each, inner in scoped_nodes(node, {}):
         if path := path_of(each, inner):
             yield path, written(each)
 
 
 def written(node: Node) -> str:
-    """How what is read is written; empty where it is no path."""
+    """Return how the path that a node reads is written, or an empty string if it reads none."""
     path = path_of(node, {})
     return shown_path((*shown_name(path[0] or "").split("."), *path[1:])) if path else ""
 
 
-def asked(node: Node) -> Iterator[Path]:
-    """What it asks whether it is there: ``has(params.x)``, ``params.?x``, ``'x' in params``."""
-    for each, scope in below_in(node, {}):
+def tested(node: Node) -> Iterator[Path]:
+    """Yield each path that an expression tests: ``has(params.x)``, ``params.?x``, ``'x' in params``."""
+    for each, scope in scoped_nodes(node, {}):
         match each:
             case Select(test=True) | Call("_?._" | "_[?_]", (_, Const(str()))):
                 yield path_of(each, scope)
@@ -67,16 +67,16 @@ def asked(node: Node) -> Iterator[Path]:
                 yield _below(path_of(of, scope), key)
 
 
-def below_in(node: Node, scope: Mapping[str, Path]) -> Iterator[tuple[Node, Mapping[str, Path]]]:
-    """The node and everything below, with what names stand for there."""
+def scoped_nodes(node: Node, scope: Mapping[str, Path]) -> Iterator[tuple[Node, Mapping[str, Path]]]:
+    """Yield the node and all nodes below it, each with the scope it is in."""
     yield node, scope
     inner = {**scope, **_inside(node, scope)} if isinstance(node, Loop) else scope
     for child in children(node):
-        yield from below_in(child, inner)
+        yield from scoped_nodes(child, inner)
 
 
 def _inside(loop: Loop, scope: Mapping[str, Path]) -> Scope:
-    """What the names of a loop stand for."""
+    """Return the paths that the names of a loop stand for."""
     if loop.binds:
         return {loop.accumulator: path_of(loop.start, scope) or (loop.accumulator,)}
     of = path_of(loop.range, scope)
@@ -85,7 +85,7 @@ def _inside(loop: Loop, scope: Mapping[str, Path]) -> Scope:
 
 
 def path_of(node: Node, scope: Mapping[str, Path]) -> Path:  # noqa: PLR0911 - one for each shape
-    """What a node reads, given what names stand for; empty: something else than a field of something."""
+    """Return the path that a node reads in a scope, or an empty one if it reads no variable or field."""
     match node:
         case Ident(name):
             return scope.get(name, tuple(name.split(".")))
@@ -114,12 +114,12 @@ def _below(path: Path, step: str | None) -> Path:
 
 
 def offset_of(written: str, text: str) -> int | None:
-    """Where in the text of an expression this is written, in characters."""
+    """Return the place in an expression where a path is written, in characters, or None if it is not found."""
     found = re.search(rf"(?<![\w.]){re.escape(written)}(?!\w)", text)
     return found.start() if found is not None else None
 
 
 def shown_path(path: Path) -> str:
-    """As it is written: ``pools[].labels['a/b']``."""
+    """Return a path for people, as ``pools[].labels['a/b']``."""
     steps = ("[]" if each is None else f".{each}" if _NAME.fullmatch(each) else f"[{each!r}]" for each in path)
     return "".join(steps).removeprefix(".")

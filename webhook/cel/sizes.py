@@ -1,4 +1,4 @@
-"""Measure how large the values are that expressions read: `webhook.cel.limits` estimates by it."""
+"""Measure how large the values are that expressions read, for the estimates of `webhook.cel.limits`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LOOKED_AT: Final = 1000
-"""Values at a path that are measured one by one, which takes 4 ms. Of more, one may be as large as all."""
+    from webhook.cel.protocol import Path
 
-Path = tuple[str | None, ...]
-"""A variable, and fields below it; None for all items of a list or map."""
+_MEASURED_AT_MOST: Final = 1000
+"""Values at a path that are measured one by one, which takes 4 ms. If there are more, one counts as large as all."""
 
 
-class Extent(NamedTuple):
-    """How large what is at a path is at most. Numbers are rounded up, as estimates are kept by them.
+class Sizes(NamedTuple):
+    """The largest sizes of the values at a path. Numbers are rounded up, because estimates are cached by them.
 
     Attributes:
-        values: how many there are in one value, in lists and maps of any depth, and itself.
+        values: in one value: itself and all in it, at any depth.
         size: bytes of its JSON.
         length: items of it, or bytes of a string.
         number: how many values are at the path: one for each item of a list, where the path leads through items.
@@ -39,29 +38,29 @@ class Extent(NamedTuple):
 
 
 class Measured:
-    """Some values, and how large they are: measured when an expression first asks."""
+    """Values whose sizes are measured when an expression first needs them."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
-        self._extents: dict[Path, Extent] = {}
+        self._sizes: dict[Path, Sizes] = {}
         self.size = len(msgspec.json.encode(self._values))
 
     @cached_property
     def values(self) -> int:
-        """How many there are."""
+        """The number of values."""
         return _counted(self._values)[0]
 
     @cached_property
-    def whole(self) -> Extent:
-        """Return an extent that nothing in it exceeds."""
+    def whole(self) -> Sizes:
+        """Sizes that no value at any path exceeds."""
         values, size = _up(self.values), _up(self.size)
-        return Extent(values, size, size, values, values, size)
+        return Sizes(values, size, size, values, values, size)
 
-    def at(self, path: Path) -> Extent:
-        """Return the extent of what is at this path."""
-        if path not in self._extents:
-            self._extents[path] = _extent(self._found(path))
-        return self._extents[path]
+    def at(self, path: Path) -> Sizes:
+        """Return the sizes of the values at a path."""
+        if path not in self._sizes:
+            self._sizes[path] = _sizes(self._found(path))
+        return self._sizes[path]
 
     def _found(self, path: Path) -> list[Any]:
         found: list[Any] = [self._values]
@@ -75,19 +74,19 @@ class Measured:
 
 
 def _counted(value: object) -> tuple[int, int]:
-    """Return how many values there are, and the bytes of their JSON."""
+    """Return the number of values in a value, and the bytes of its JSON."""
     json = msgspec.json.encode(value)
     outside = b"".join(json.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
     return sum(map(outside.count, (b",", b"[", b"{"))) + 1, len(json)
 
 
-def _extent(found: list[Any]) -> Extent:
+def _sizes(found: list[Any]) -> Sizes:
     all_values, all_size = _counted(found)
     values, size = all_values, all_size
-    if len(found) <= _LOOKED_AT:
+    if len(found) <= _MEASURED_AT_MOST:
         values, size = map(max, zip(*map(_counted, found), strict=True)) if found else (1, 0)
     length = max((size if isinstance(each, str) else len(each) for each in found if _has_size(each)), default=0)
-    return Extent(*map(_up, (values, size, length, len(found), all_values, all_size)))
+    return Sizes(*map(_up, (values, size, length, len(found), all_values, all_size)))
 
 
 def _has_size(value: object) -> bool:
@@ -95,6 +94,6 @@ def _has_size(value: object) -> bool:
 
 
 def _up(number: int) -> int:
-    """Round up to two digits of a number of powers of two: by a quarter at most."""
+    """Round up to the next of four steps between two powers of two: by a quarter at most."""
     step = 1 << max(number.bit_length() - 3, 0)
     return -(-number // step) * step

@@ -1,11 +1,11 @@
-"""The text of expressions: made ready for the library, with everything at its place in the text.
+"""Rewrite the text of expressions for the library. Everything stays at its place in the text.
 
-``variables.name`` becomes one name, so that it can be bound; ``matches`` and ``substring`` those in
-`webhook.cel.functions`. To the
-library ``request.userInfo`` and others in `webhook.cel.library` are names and no fields, so ``has`` of them becomes
-another function, and ``has(variables.name)`` is true where it has a value. What is asked of a null, as
-``oldObject.?spec`` and ``has(oldObject.spec)`` on CREATE, is absent in Kubernetes, and an error to the library: there
-another name stands for the null, bound to an empty map.
+- ``variables.name`` becomes one name, so that it can be bound.
+- ``matches`` and ``substring`` become the functions of `webhook.cel.functions`.
+- ``has`` of a field that is a variable to the library (`webhook.cel.library`) becomes another function, and
+  ``has(variables.name)`` is true if the variable has a value.
+- ``oldObject.?spec`` and ``has(oldObject.spec)`` of a null are absent in Kubernetes, and an error to the library: there
+  another name stands for the null, bound to an empty map.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.cel import ExpressionError
+from webhook.cel.protocol import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIX: Final = "variables_"
 _OR_EMPTY: Final = {"object": "objecT", "oldObject": "oldObjecT", "namespaceObject": "namespaceObjecT"}
-"""What may be null, and what stands for it where it is asked what it has."""
+"""Variables that may be null, and the names that stand for them where their fields are tested."""
 _OR_EMPTY_OF: Final = {stands: name for name, stands in _OR_EMPTY.items()}
 _WORDS: Final = re.compile(
     r"""
-      (?P<raw> [bB]?[rR](?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*') )
-    | (?P<skip> [bB]?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+      (?P<skip> [bB]?[rR](?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')
+              | [bB]?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
               | //[^\n]* )
     | \b variables (?P<dot>\s*\.\s*) (?P<variable>[A-Za-z_]\w*)
     | \b (?P<ours>(?:[Mm]atches|[Ss]ubstring|Has) (?=\s*\()
               | has (?=\s*\(\s*(?:request\s*\.\s*(?:userInfo|operation|dryRun|(?:kind|resource)\s*\.\s*\w+)
                                 | namespaceObject\s*\.\s*metadata\s*\.\s*name)\s*\)))
-    | \b has\s*\(\s*variables\s*\.\s*(?P<asked>[A-Za-z_]\w*)\s*\)
+    | \b has\s*\(\s*variables\s*\.\s*(?P<tested>[A-Za-z_]\w*)\s*\)
     | \b (?P<has>has\s*\(\s*)? (?P<root>object|oldObject|namespaceObject)\b
               (?= (?(has)\s*\.\s*\w+\s*\) | \s*[.[]\s*\?) )
     | \b (?P<word>[A-Za-z_]\w*)
@@ -41,13 +41,13 @@ _WORDS: Final = re.compile(
 
 
 class Text:
-    """An expression, ready to be bound.
+    """An expression as the library reads it.
 
     Attributes:
         text: with ``variables_name`` for ``variables.name``.
-        variables: the variables that it names, in the order of their first use.
-        bound: what else it names that is to be bound: name -> expression.
-        words: everything else in it that may be a name.
+        variables: the names of the ``variables`` that it reads, in the order of their first use.
+        bound: other names in the text that must be bound: name -> expression.
+        words: all other words in it that may be names.
     """
 
     __slots__ = ("_end", "bound", "text", "variables", "words")
@@ -56,7 +56,7 @@ class Text:
         """Read an expression.
 
         Raises:
-            ExpressionError: it uses what Kubernetes does not have.
+            ExpressionError: it uses a name that Kubernetes does not have.
         """
         self.variables: dict[str, None] = {}
         self.bound: dict[str, str] = {}
@@ -64,19 +64,17 @@ class Text:
         self._end = 0
         self.text = _WORDS.sub(self._word, expression)
 
-    def _word(self, found: re.Match[str]) -> str:  # noqa: PLR0911 - one for each sort of word
+    def _word(self, found: re.Match[str]) -> str:
         is_field, self._end = _is_field(found, self._end), found.end()
-        if raw := found["raw"]:
-            return _unescaped(raw)
         if ours := found["ours"]:
             if ours[0].isupper():
                 raise ExpressionError(f"there is no `{ours}`", ours, offset=found.start())
             return ours.capitalize()
         if is_field:
             return found[0]
-        if asked := found["asked"]:
-            self.variables[asked] = None
-            return f"([{bound_name(asked)}] != [])"
+        if tested := found["tested"]:
+            self.variables[tested] = None
+            return f"([{bound_name(tested)}] != [])"
         if variable := found["variable"]:
             self.variables[variable] = None
             return bound_name(variable) + found["dot"].replace(".", "", 1)
@@ -92,17 +90,8 @@ class Text:
 
 
 def _is_field(found: re.Match[str], end: int) -> bool:
-    """Does it come behind a dot? Words, strings and comments before it end at ``end``."""
+    """Return whether a word comes after a dot. Words, strings and comments before it end at ``end``."""
     return found.string[end : found.start()].rstrip().removesuffix("?").rstrip().endswith(".")
-
-
-def _unescaped(raw: str) -> str:
-    """As a string with escapes where it ends in a backslash: the library takes the quote behind that for escaped."""
-    prefix, quote = raw[: raw.index(raw[-1])], raw[-3:] if raw.endswith((3 * '"', 3 * "'")) else raw[-1]
-    inside = raw[len(prefix) + len(quote) : -len(quote)]
-    if not inside.endswith("\\"):
-        return raw
-    return prefix.strip("rR") + quote + inside.replace("\\", "\\\\") + quote
 
 
 def _misused(word: str) -> str | None:
@@ -116,12 +105,12 @@ def _misused(word: str) -> str | None:
 
 
 def bound_name(variable: str) -> str:
-    """What a variable is called in the text."""
+    """Return the name that stands for a variable in the text."""
     return _PREFIX + variable
 
 
 def shown_name(name: str) -> str:
-    """What a name of the text is called in policies."""
+    """Return the name in policies for a name in the text."""
     return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else _OR_EMPTY_OF.get(name, name)
 
 
@@ -129,18 +118,17 @@ def without_strings(expression: str) -> str:
     """Return an expression without its strings and comments."""
 
     def word(found: re.Match[str]) -> str:
-        text: str = found["raw"] or found["skip"] or ""
-        return "" if text else found[0]
+        return "" if found["skip"] else found[0]
 
     return _WORDS.sub(word, expression)
 
 
 def substituted(expression: str, names: Mapping[str, str]) -> str:
-    """An expression in which other expressions stand for some of its names; without comments, to be part of others.
+    """Return an expression with other expressions in place of some of its names, and without comments.
 
     Args:
         expression: as it is written; ``matches`` stays ``matches``.
-        names: name (``object``, ``params``, ``variables.x``) -> what stands for it.
+        names: name (``object``, ``params``, ``variables.x``) -> the expression to put there.
     """
     end = 0
 

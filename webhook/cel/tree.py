@@ -1,4 +1,4 @@
-"""A compiled expression as a tree, read from the form in which the library serialises it.
+"""Read a compiled expression as a tree, from the library's serialised form.
 
 Source: google/api/expr: syntax.proto and checked.proto of https://github.com/google/cel-spec
 """
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
 _NULL, _INT, _STRING = 1, 3, 6
-"""Fields of a constant."""
+"""The numbers of fields of a constant."""
 _MISSING: Final = b""
 
 Fields = dict[int, list[int | bytes]]
-"""Those of a message, by number."""
+"""The fields of a message, by number."""
 
 
 class Const(msgspec.Struct, frozen=True):
-    """A literal; its value where it is a string or an integer; and whether it is ``null``."""
+    """A literal: its value if it is a string or an integer, and whether it is ``null``."""
 
     value: str | int | None
     null: bool = False
@@ -36,7 +36,7 @@ class Ident(msgspec.Struct, frozen=True):
 
 
 class Select(msgspec.Struct, frozen=True):
-    """``operand.field``, or as a test ``has(operand.field)``. Where operand and field are one name, ``name`` is it."""
+    """``operand.field``, or ``has(operand.field)`` if ``test``. ``name`` is the variable's name if both are one."""
 
     operand: Node
     field: str
@@ -75,7 +75,7 @@ class Loop(msgspec.Struct, frozen=True):
 
     @property
     def binds(self) -> bool:
-        """It only names a value."""
+        """Whether the loop only names a value, as ``cel.bind`` does."""
         return isinstance(self.range, Make) and not self.range.parts and self.accumulator == _named(self.step)
 
 
@@ -87,7 +87,7 @@ def _named(node: Node) -> str:
 
 
 def read_tree(serialised: bytes) -> Node:
-    """The tree of a checked expression (a ``google.protobuf.Any``)."""
+    """Read the tree of a checked expression (a ``google.protobuf.Any``)."""
     checked = _fields(_bytes(_fields(serialised), 2))
     names: dict[int, str] = {}
     for entry in checked.get(2, ()):
@@ -98,13 +98,13 @@ def read_tree(serialised: bytes) -> Node:
 
 
 class _Reader:
-    """Reads nodes; ``names`` are the full names of those that are one, by their ids."""
+    """Reads nodes; ``names`` are the full names of variables, by the ids of their nodes."""
 
     def __init__(self, names: dict[int, str]) -> None:
         self.names = names
 
     def below(self, fields: Fields, *numbers: int) -> tuple[Node, ...]:
-        """The nodes in these fields."""
+        """Read the nodes in these fields."""
         return tuple(self.node(_as_bytes(each)) for number in numbers for each in fields.get(number, ()))
 
     def node(self, data: bytes) -> Node:
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def _fields(data: bytes) -> Fields:
-    """The fields of a message, by number."""
+    """Read the fields of a message, by number."""
     fields: Fields = {}
     position = 0
     while position < len(data):
@@ -185,7 +185,7 @@ def _int(fields: Fields, number: int) -> int:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes right below."""
+    """Return the nodes directly below."""
     match node:
         case Select(operand=operand):
             return (operand,)
@@ -198,7 +198,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below."""
+    """Yield the node and all nodes below it."""
     yield node
     for child in children(node):
         yield from walk(child)

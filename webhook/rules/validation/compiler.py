@@ -105,7 +105,7 @@ class Compiler:
                 if not isinstance(value, dict):
                     problem = f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`"
                     raise ExpressionError(problem, offset=offset)
-                if step not in value and path[: number + 1] in expression.asked:
+                if step not in value and path[: number + 1] in expression.tested:
                     break
                 if step not in value:
                     hint = f"; `{of}` has {', '.join(value) or 'nothing'}"

@@ -1,78 +1,18 @@
-"""Addresses and URLs of Kubernetes' CEL: plain functions of text.
+"""Parse URLs as Kubernetes' CEL does: plain functions of text.
 
-Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cel-libraries; Go's net/netip and net/url.
+Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-url-library; Go's net/url.
 """
 
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from ipaddress import IPv4Interface, IPv6Interface
-
-    Address = IPv4Address | IPv6Address
-    Network = IPv4Interface | IPv6Interface
-
-_LENGTH: Final = re.compile(r"0|[1-9][0-9]{0,2}")
-
-
-def address_of(text: str) -> Address:
-    """An IP address, without zone, and none of IPv4 in the clothes of IPv6.
-
-    Raises:
-        ValueError: it is none.
-    """
-    address = ip_address(text)
-    if isinstance(address, IPv6Address) and (address.ipv4_mapped is not None or address.scope_id is not None):
-        raise ValueError(f"IPv4-mapped addresses and zones are not allowed: {text[:80]!r}")
-    return address
-
-
-def network_of(text: str) -> Network:
-    """An address and the length of its prefix; bits after it may be set, as in Kubernetes.
-
-    Raises:
-        ValueError: it is none.
-    """
-    address, slash, length = text.rpartition("/")
-    if not slash or not _LENGTH.fullmatch(length):
-        raise ValueError(f"{text[:80]!r} has no prefix length")
-    address_of(address)
-    return ip_interface(text)
-
-
-def contains(network: Network, other: Network) -> bool:
-    """Is all of the other network in the one?"""
-    return network.version == other.version and other.network.subnet_of(network.network)  # type: ignore[arg-type]
-
-
-def link_local_multicast(address: Address) -> bool:
-    """224.0.0.0/24, or a multicast address of the scope of a link."""
-    if isinstance(address, IPv4Address):
-        return address.packed[:3] == b"\xe0\x00\x00"
-    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 2  # noqa: PLR2004 - scope: link
-
-
-def link_local(address: Address) -> bool:
-    """169.254.0.0/16 or fe80::/10."""
-    if isinstance(address, IPv4Address):
-        return address.packed[:2] == b"\xa9\xfe"
-    return address.packed[0] == 0xFE and address.packed[1] & 0xC0 == 0x80  # noqa: PLR2004 - fe80::/10
-
-
-def global_unicast(address: Address) -> bool:
-    """One host, as Go has it: private addresses too."""
-    others = address.is_unspecified, address.is_loopback, address.is_multicast, link_local(address)
-    return not any(others) and address.packed != b"\xff\xff\xff\xff"
-
+from typing import Final, NamedTuple
 
 _AUTHORITY: Final = r"//(?:([^/?]*)@)?([^/?]*)"
 _REST: Final = r"([^?#]*)(?:\?([^#]*))?(?:#.*)?"
 _URI: Final = re.compile(rf"([A-Za-z][A-Za-z0-9+.-]*):(?:{_AUTHORITY})?{_REST}", re.DOTALL)
 _PATH: Final = re.compile(rf"()(?:(?!///){_AUTHORITY})?{_REST}", re.DOTALL)
-"""Three slashes begin a path."""
+"""A path may begin with three slashes; two begin an authority."""
 _USER: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%25[^\s\[\]%]+)?\]|[^\s\[\]:^`{|}\\#%]*)(?::(\d*))?", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -82,7 +22,7 @@ _KEPT_IN_PATH: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 
 
 class Url(NamedTuple):
-    """The parts of a URL; empty where there is none.
+    """The parts of a URL. One that is missing is empty.
 
     Attributes:
         host: with the port, an IPv6 address in brackets; ``hostname`` without both.
@@ -97,7 +37,7 @@ class Url(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """An absolute URI or an absolute path.
+    """Parse an absolute URI or an absolute path.
 
     Raises:
         ValueError: it is neither.
@@ -119,7 +59,7 @@ def _unescaped(text: str) -> str:
 
 
 def escaped_path(url: Url) -> str:
-    """The path, escaped where it is not."""
+    """Return the path, percent-encoded."""
     if not url.host and not url.path.startswith("/"):
         return ""  # opaque, as mailto:someone
     if _PATH_AS_IT_IS.fullmatch(url.path):
@@ -129,7 +69,7 @@ def escaped_path(url: Url) -> str:
 
 
 def query_of(url: Url) -> dict[str, list[str]]:
-    """The parameters, unescaped, each with all its values."""
+    """Return the parameters of the query, each with all its values, decoded."""
     parameters: dict[str, list[str]] = {}
     for part in filter(None, url.query.split("&")):
         if ";" not in part and not _NO_ESCAPE.search(part):
