@@ -3,7 +3,8 @@
 A page is what a person wrote, but for what is between two marks. ``<!-- fields of ReservedLabels -->`` (or ``of every
 policy``) and ``<!-- end of fields -->`` hold the fields of the model that reads policy files;
 ``<!-- findings of ReservedLabels -->`` and ``<!-- end of findings -->`` the ids of the kind's findings, of which
-``docs/findings.md`` has the whole text.
+``docs/findings.md`` has the whole text; ``<!-- help of check -->`` and ``<!-- end of help -->`` what a command does, with
+its flags; ``<!-- all commands -->`` and ``<!-- all formats -->``, each with its end, what there is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from tests.command_help import command_help, command_list, format_list
 from webhook.bundle import policy_kinds
 from webhook.cli.export.policy_schema import policy_schema
 from webhook.findings import anchor_of, as_markdown, finding_texts
@@ -28,6 +30,7 @@ Schema = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
+CLI_PAGES: Final = tuple(sorted((ROOT / "docs" / "cli").glob("*.md")))
 FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"
 """What is told once, for all policy kinds."""
@@ -45,6 +48,8 @@ passed with `--state`."""
 _SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
 _MARKED: Final = re.compile(r"(?<=<!-- fields of )([\w ]+)( -->\n).*?(?=<!-- end of fields -->)", re.DOTALL)
 _FINDINGS: Final = re.compile(r"(?<=<!-- findings of )(\w+)( -->\n).*?(?=<!-- end of findings -->)", re.DOTALL)
+_HELP: Final = re.compile(r"(?<=<!-- help of )([\w-]+)( -->\n).*?(?=<!-- end of help -->)", re.DOTALL)
+_ALL: Final = re.compile(r"(?<=<!-- all )(commands|formats)( -->\n).*?(?=<!-- end of all -->)", re.DOTALL)
 _HEAD: Final = "\n| field of `spec` | type | default | |\n|---|---|---|---|\n"
 
 
@@ -56,7 +61,11 @@ def marked(page: Path) -> list[str]:
 def render(page: Path) -> str:
     """The page with its tables."""
     text = _MARKED.sub(lambda found: found[1] + found[2] + _table(found[1]), page.read_text())
-    return _FINDINGS.sub(lambda found: found[1] + found[2] + _findings(policy_kinds()[found[1]].slug), text)
+    text = _FINDINGS.sub(lambda found: found[1] + found[2] + _findings(policy_kinds()[found[1]].slug), text)
+    text = _HELP.sub(lambda found: found[1] + found[2] + command_help(found[1]), text)
+    return _ALL.sub(
+        lambda found: found[1] + found[2] + {"commands": command_list, "formats": format_list}[found[1]](), text
+    )
 
 
 def findings_page() -> str:
@@ -212,6 +221,6 @@ def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for each in PAGES:
+    for each in (*PAGES, *CLI_PAGES):
         each.write_text(render(each))
     FINDINGS_PAGE.write_text(findings_page())

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.reference import EVERY, FINDINGS_PAGE, PAGES, findings_page, marked, render
+from tests.reference import CLI_PAGES, EVERY, FINDINGS_PAGE, PAGES, findings_page, marked, render
 from webhook.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
+from webhook.cli import COMMANDS
 from webhook.cli.export.policy_schema import spec_models
 from webhook.documents import read_documents
 from webhook.policy.loader import validate_document
@@ -28,9 +29,15 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_tables_are_made_of_the_models(page: Path) -> None:
+@pytest.mark.parametrize("page", [*PAGES, *CLI_PAGES], ids=lambda page: page.stem)
+def test_what_the_program_says_is_on_the_page(page: Path) -> None:
     assert page.read_text() == render(page), "run `python -m tests.reference`"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_page_with_its_help(command: str) -> None:
+    (page,) = (page for page in CLI_PAGES if page.stem == command)
+    assert page.read_text().count(f"<!-- help of {command} -->\n") == 1
 
 
 def test_the_page_of_findings_is_made_of_their_texts() -> None:

@@ -85,6 +85,13 @@ def _run(arguments: list[str]) -> int:
     if command not in COMMANDS:
         _no_command(program).parse_args([command, *rest])
         return CANNOT_JUDGE
+    options = command_parser(program, command).parse_intermixed_args(rest)
+    code: int = options.run(options)
+    return code
+
+
+def command_parser(program: str, command: str) -> argparse.ArgumentParser:
+    """Build the parser of a command, whose options have the command's ``run``."""
     module = _module(command)
     parser = argparse.ArgumentParser(
         prog=f"{program} {command}",
@@ -93,9 +100,9 @@ def _run(arguments: list[str]) -> int:
         formatter_class=_Help,
         allow_abbrev=False,
     )
+    parser.set_defaults(run=module.run)
     module.configure(parser)
-    code: int = module.run(parser.parse_intermixed_args(rest))
-    return code
+    return parser
 
 
 def _module(command: str) -> ModuleType:

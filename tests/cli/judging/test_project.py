@@ -132,7 +132,7 @@ def test_it_is_not_looked_for_above_the_root_of_the_repository(run: Run, write: 
 
 
 def test_the_one_in_the_documentation_is_a_good_one(run: Run, write: Write) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "cli" / "project-file.md").read_text()
     (example,) = re.findall(r"```yml\n(.*?)```", page, re.DOTALL)
     write("repo/.spotgate.yaml", example)
     write("repo/policies/all.yaml", POLICIES)

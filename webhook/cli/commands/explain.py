@@ -29,12 +29,14 @@ does not, and how to be exempt from it.
 
 EPILOG: Final = """\
 what the words mean:
-  changes     it injects fields, shown with `+`
-  denies, warns, records (enforcement: audit), can't tell (something is unknown)
-  passes      it looked, and has nothing to say
-  exempts     an entry of its `exempt` lets the object through
-  skips       its `match`, or one of its `matchConditions`, leaves the object out
-  off         enforcement: off
+  changes                              it injects the fields marked `+`
+  denies, warns, records, can't tell   its weightiest finding: deny, warn, audit, indeterminate
+  passes                               it looked, and has nothing to say
+  exempts                              an entry of its `exempt`, or an Exemption, lets the object
+                                       through
+  skips                                its `match` or one of its `matchConditions` leaves the
+                                       object out: the part that does is named
+  off                                  enforcement: off
 
 examples:
   %(prog)s reserved-labels/reserved

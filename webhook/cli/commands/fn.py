@@ -25,20 +25,21 @@ Judge and change the objects of a ResourceList, as a KRM function in kustomize o
 Reads a ResourceList on standard input and writes one on standard output: with what the webhook
 would inject in its items, and with what it would say as results. Findings are on standard error
 too, since kustomize does not show results. Comments and the order of fields stay.
+
+The functionConfig is a ConfigMap, whose data mean what the flags of `spotgate check` mean. What is
+not said there is taken from a .spotgate.yaml in the folder that the function is run in, or above it.
 """
 
 EPILOG: Final = """\
-functionConfig:
-  A ConfigMap. Its data are these, which mean what the flags of `spotgate check` and what
-  .spotgate.yaml say:
-    mode                mutate: inject, report nothing; validate: report, change nothing;
-                        both: the default
-    failOn              deny (the default), warn or indeterminate: the lowest outcome that is an error
-    policies, state     files or folders, one on each line, from the folder that the function is
-                        run in: of the kustomization, or where kpt was called
-    partial             "true": there are more node pools than the items and the state show
-    kubernetesVersion, user, group
-  What is not said there is taken from a .spotgate.yaml in that folder or above it.
+data of the functionConfig:
+  mode               mutate: inject, report no findings; validate: report, change nothing; both:
+                     the default
+  failOn             deny (the default), warn or indeterminate: lowest outcome that is an error
+  policies, state    files or folders, one on each line, from the folder that the function is run
+                     in: kustomize runs it in that of the kustomization, kpt where it was called
+  partial            "true": there are more node pools than the items and the state show
+  kubernetesVersion  of the API server and the kubelets
+  user, group        who makes the request; of groups one on each line
 
 examples:
   %(prog)s < resources.yaml > changed.yaml

@@ -1,0 +1,82 @@
+"""The help of commands as Markdown: what ``spotgate COMMAND --help`` prints but its examples, which pages show by hand."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli import COMMANDS, command_parser
+from webhook.cli.output import FORMATS, format_named
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+_SECTION: Final = re.compile(r"^(\S.*):\n((?:(?:  .*)?\n)+)", re.MULTILINE)
+_TERM: Final = re.compile(r"  (\S(?:.*?\S)?)  +(\S.*)")
+_HEADS: Final = {"positional arguments": "argument", "options": "flag"}
+
+
+def command_list() -> str:
+    """Return the table of all commands."""
+    return (
+        "\n| | |\n|---|---|\n"
+        + "".join(f"| [`{name}`]({name}.md) | {does} |\n" for name, does in COMMANDS.items())
+        + "\n"
+    )
+
+
+def format_list() -> str:
+    """Return the table of the formats of ``check -o``."""
+    rows = "".join(f"| `{name}` | {format_named(name).about} |\n" for name in FORMATS)
+    return f"\n| format | for |\n|---|---|\n{rows}\n"
+
+
+def command_help(command: str) -> str:
+    """Return the help of a command: what it does, its flags, and the sections below them."""
+    parser = command_parser("spotgate", command)
+    parts = [
+        *((parser.description or "").strip().split("\n\n")),
+        *_flags(parser),
+        *(_section(name, text) for name, text in _SECTION.findall(parser.epilog or "") if name != "examples"),
+    ]
+    return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _flags(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for group in parser._action_groups:
+        rows = [(_flag(each), _about(each, parser)) for each in group._group_actions if each.dest != "help"]
+        if rows:
+            yield _table(_HEADS.get(group.title or "", group.title or ""), rows)
+
+
+def _flag(action: argparse.Action) -> str:
+    value = "" if action.nargs == 0 else action.metavar or "|".join(action.choices or (action.dest.upper(),))
+    return f"{', '.join(action.option_strings)} {value}".strip()
+
+
+def _about(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
+    return (action.help or "") % {**vars(action), "prog": parser.prog}
+
+
+def _section(name: str, text: str) -> str:
+    """Return a section of the epilog: a table of its terms, or a paragraph."""
+    lines = text.rstrip().split("\n")
+    if not _TERM.fullmatch(lines[0]):
+        return f"**{name[:1].upper()}{name[1:]}:** " + " ".join(line.strip() for line in lines)
+    rows: list[tuple[str, str]] = []
+    for line in lines:
+        if found := _TERM.fullmatch(line):
+            rows.append((found[1], found[2]))
+        else:
+            term, about = rows.pop()
+            rows.append((term, f"{about} {line.strip()}"))
+    return _table(name, rows)
+
+
+def _table(head: str, rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {head} | |", "|---|---|"]
+    for term, about in rows:
+        shown = term.replace("|", "\\|")
+        lines.append(f"| `{shown}` | {about} |")
+    return "\n".join(lines)
