@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.documents import Document, DocumentError, Limits, read_documents
+from webhook.documents import Document, DocumentError, DocumentLimits, read_documents
 
 IN_THE_LINE_BELOW = "write `expression: >-`, and the expression in the line below it"
 SYNTAX = "correct the indentation, quotes or brackets there or just above"
@@ -18,9 +18,9 @@ TABS = "indent with spaces: YAML takes no tabs there"
 TEMPLATE = "render it first, with 'helm template' for example, and pass what comes out"
 
 
-def error(text: str | bytes, limits: Limits | None = None) -> str:
+def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
     with pytest.raises(DocumentError) as caught:
-        read_documents(text.encode() if isinstance(text, str) else text, "f.yaml", limits=limits or Limits())
+        read_documents(text.encode() if isinstance(text, str) else text, "f.yaml", limits=limits or DocumentLimits())
     return str(caught.value)
 
 
@@ -121,19 +121,27 @@ MERGES = (
 @pytest.mark.parametrize(
     ("text", "limits", "problem"),
     [
-        ("a: 1234", Limits(size=6), "the file has more than 6 bytes; split it into several files"),
-        ("[1, 2, 3, 4]", Limits(nodes=4), "more than 4 values; split the file into several"),
-        ("- 1\n- 2\n- 3\n- 4\n", Limits(nodes=4), "more than 4 values; split the file into several"),
-        ("---\n" * 5, Limits(nodes=4), "more than 4 values; split the file into several"),
-        ("- &a 1\n- *a\n- *a\n- *a\n", Limits(nodes=4), "more than 4 values; split the file into several"),
-        (BOMB, Limits(), "aliases repeat more than 400000 values; write the values out, in several files"),
-        (MERGES, Limits(aliased=9000), "aliases repeat more than 9000 values; write the values out, in several files"),
-        (CHAIN, Limits(), "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep"),
-        ("[" * 101 + "]" * 101, Limits(), "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep"),
+        ("a: 1234", DocumentLimits(size=6), "the file has more than 6 bytes; split it into several files"),
+        ("[1, 2, 3, 4]", DocumentLimits(nodes=4), "more than 4 values; split the file into several"),
+        ("- 1\n- 2\n- 3\n- 4\n", DocumentLimits(nodes=4), "more than 4 values; split the file into several"),
+        ("---\n" * 5, DocumentLimits(nodes=4), "more than 4 values; split the file into several"),
+        ("- &a 1\n- *a\n- *a\n- *a\n", DocumentLimits(nodes=4), "more than 4 values; split the file into several"),
+        (BOMB, DocumentLimits(), "aliases repeat more than 400000 values; write the values out, in several files"),
+        (
+            MERGES,
+            DocumentLimits(aliased=9000),
+            "aliases repeat more than 9000 values; write the values out, in several files",
+        ),
+        (CHAIN, DocumentLimits(), "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep"),
+        (
+            "[" * 101 + "]" * 101,
+            DocumentLimits(),
+            "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep",
+        ),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
 )
-def test_a_file_has_limits(text: str, limits: Limits, problem: str) -> None:
+def test_a_file_has_limits(text: str, limits: DocumentLimits, problem: str) -> None:
     assert error(text, limits).endswith(problem)
 
 

@@ -1,4 +1,4 @@
-"""YAML and JSON files, read the way kubectl reads them: values, and where in the file each of them is.
+"""Read YAML and JSON files as kubectl does: their values, and the position of each in the file.
 
 kubectl decodes with sigs.k8s.io/yaml: go-yaml v2, then Go's encoding/json. That is neither YAML 1.1 nor 1.2: ``y`` and
 ``on`` are true, ``0777`` is 511, ``08`` is 8, times and dates are strings, ``1.0`` is the integer 1. Stricter here than
@@ -21,10 +21,10 @@ import msgspec
 from webhook.documents.json_nodes import compose_json, find_json, is_json
 from webhook.documents.json_reader import read_json
 from webhook.documents.model import (
-    LIMITS,
+    DOCUMENT_LIMITS,
     DocumentError,
+    DocumentLimits,
     JSONValue,
-    Limits,
     Path,
     described,
     field_path,
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from webhook.documents.nodes import Node
 
 __all__ = [
-    "LIMITS",
+    "DOCUMENT_LIMITS",
     "Document",
     "DocumentError",
+    "DocumentLimits",
     "JSONValue",
-    "Limits",
     "Path",
     "described",
     "field_path",
@@ -60,7 +60,7 @@ class Document(msgspec.Struct, frozen=True):
 
     Attributes:
         file: as it was given.
-        line: where it begins, from 1: its directives, where tags need them, else its content.
+        line: of its beginning, from 1: of its directives if it has any, else of its content.
         value: JSON; no part of it is shared with another.
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
@@ -77,19 +77,16 @@ class Document(msgspec.Struct, frozen=True):
     places: Places = _NOWHERE
 
     def position(self, path: Path) -> tuple[int, int]:
-        """Line and column, from 1, of the key (of a mapping's member) or the item (of a sequence) at ``path``.
-
-        If it is not there: of its deepest ancestor that is.
-        """
+        """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
         line, column = _locate(self, path)
         return self.line + line, column + 1 + (0 if line else self.offset)
 
 
-def read_documents(data: bytes, file: str, *, limits: Limits = LIMITS) -> list[Document]:
-    """The documents of a YAML or JSON file, without the empty ones.
+def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS) -> list[Document]:
+    """Read the documents of a YAML or JSON file, without the empty ones.
 
     Raises:
-        DocumentError: whatever is wrong with the file.
+        DocumentError: the file can't be read.
     """
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
@@ -107,7 +104,7 @@ def read_documents(data: bytes, file: str, *, limits: Limits = LIMITS) -> list[D
     return _placed(text, file, ((each.begin, each.end, each.value, each.places) for each in parsed))
 
 
-def _decode(data: bytes, file: str, limits: Limits) -> str:
+def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
     if len(data) > limits.size:
         problem = f"the file has more than {limits.size} bytes"
         raise DocumentError(file, 1, 1, problem, "split it into several files")
@@ -123,7 +120,7 @@ def _decode(data: bytes, file: str, limits: Limits) -> str:
 
 
 def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue, Places]]) -> list[Document]:
-    """The documents of a text: of each where it begins and ends, in characters, its value, and its places."""
+    """Return the documents of a text, given the beginning, end, value and places of each."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
     for begin, end, value, places in parts:
@@ -136,14 +133,14 @@ def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue, Pla
 
 
 _STRAY_MARK: Final = re.compile(r"(?:^|[\n\r\x85\u2028\u2029])\ufeff")
-"""libyaml skips it there, and reads the same line in another way where a document is read by itself."""
+"""libyaml skips the mark there, and then reads the line differently from when its document is read alone."""
 
 _SHORT: Final = 32 * 1024
-"""Characters of a YAML document in which one place is counted faster than all of it is read again."""
+"""Characters of a YAML document up to which counting to one place is faster than reading it again."""
 
 
 def _locate(document: Document, path: Path) -> tuple[int, int]:
-    """Line and column in its source, from 0, of the key or item at ``path`` or of its deepest ancestor."""
+    """Return line and column in a document's source, from 0, of the key or item at ``path`` or its deepest ancestor."""
     if not document.source:
         return 0, 0
     at = _index(document, path)
@@ -153,7 +150,7 @@ def _locate(document: Document, path: Path) -> tuple[int, int]:
 
 
 def _index(document: Document, path: Path) -> int:
-    """The same in characters."""
+    """Return the offset in a document's source of the key or item at ``path`` or its deepest ancestor."""
     if document.places and len(document.source) < _SHORT:
         return document.places[_ordinal(document.value, path)] - document.places[0]
     if (root := _json_root(document.source)) is not None:
@@ -162,7 +159,7 @@ def _index(document: Document, path: Path) -> int:
 
 
 def _ordinal(value: JSONValue, path: Path) -> int:
-    """Which of a document's places is that of the key or item at ``path``, or of its deepest ancestor."""
+    """Return the index in a document's places of the key or item at ``path``, or of its deepest ancestor."""
     found = 1
     for step in path:
         if not isinstance(value, (dict, list)):
@@ -189,7 +186,7 @@ def _places_in(value: JSONValue) -> int:
 
 
 def _marked(source: str, path: Path) -> int:
-    """The same in YAML, from the marks of all that is in it."""
+    """Return the offset in YAML of the key or item at ``path`` or its deepest ancestor, by libyaml's marks."""
     parsed, marks = _parsed(source)
     node: Any = parsed.value
     at = parsed.start
@@ -202,7 +199,7 @@ def _marked(source: str, path: Path) -> int:
     return at
 
 
-# The findings of a document come together, each asking for its own position.
+# The findings of a document come together, and each needs a position.
 
 
 @lru_cache(maxsize=4)
@@ -217,6 +214,6 @@ def _json_root(source: str) -> Node | None:
 
 @lru_cache(maxsize=4)
 def _parsed(source: str) -> tuple[Parsed, dict[int, Marks]]:
-    """The one document in ``source`` and its marks."""
-    reader = YAMLReader(source, "", LIMITS)
+    """Parse the one document in ``source``, and return it with its marks."""
+    reader = YAMLReader(source, "", DOCUMENT_LIMITS)
     return next(reader.read()), reader.marks

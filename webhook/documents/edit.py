@@ -1,9 +1,9 @@
-"""Changing a document in place: what is added goes where it belongs, and no other character changes.
+"""Change a document in place: additions go where they belong, and no other character changes.
 
     edited(document.source, document.value, wanted)
 
-Members and items are added, and scalars replaced; whatever else is asked for is refused, and so is a change that would
-show in another place, through an alias.
+Members and items can be added, and scalars replaced. Any other change is refused, and so is one that an alias would
+repeat in another place.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["EditError", "edited"]
 
 Entry: TypeAlias = "tuple[str | None, JSONValue]"
-"""A member to add, with its key, or an item, without."""
+"""A member to add, with its key, or an item, without one."""
 
 
 def edited(source: str, before: JSONValue, after: JSONValue) -> str:
-    """The text of a document, changed from one value to another.
+    """Return the text of a document, changed from one value to another.
 
     Args:
         source: one YAML document or JSON value.
@@ -37,7 +37,7 @@ def edited(source: str, before: JSONValue, after: JSONValue) -> str:
         after: the value that the result has.
 
     Raises:
-        EditError: it can't be done in place.
+        EditError: the change can't be made in place.
     """
     editor = _Editor(source)
     pieces: list[str] = []
@@ -50,12 +50,12 @@ def edited(source: str, before: JSONValue, after: JSONValue) -> str:
 
 
 class _Style(NamedTuple):
-    """How a document is written.
+    """The style in which a document is written.
 
     Attributes:
-        json: every key and text in double quotes.
-        indent: what one level of JSON is indented by; None where its members have no lines of their own.
-        newline: how lines end.
+        json: every key and text is in double quotes.
+        indent: the white space of one level of JSON; None if its members have no lines of their own.
+        newline: the line end.
         step: spaces that one level of block mappings is indented by.
         offset: spaces that the dashes of a block sequence are indented by.
     """
@@ -68,7 +68,7 @@ class _Style(NamedTuple):
 
 
 class _Editor:
-    """Finds the edits of one document, from its `root` on."""
+    """Finds the edits of one document, beginning at its `root`."""
 
     def __init__(self, source: str) -> None:
         written_as_json = is_json(source)
@@ -85,7 +85,7 @@ class _Editor:
         )
 
     def edits(self, node: Node, before: JSONValue, after: JSONValue) -> Iterator[Edit]:
-        """What turns the node's value from one into the other; inner edits before outer ones."""
+        """Yield the edits that change the value of a node; inner edits come before outer ones."""
         if _same(before, after):
             return
         if node.alias is not None:
@@ -130,7 +130,7 @@ class _Editor:
         yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), order)
 
     def _added(self, node: Node, behind: int, entries: list[Entry]) -> Iterator[Edit]:
-        """New entries, behind the last one that stays."""
+        """Yield the edit that adds entries after the last one."""
         if not entries:
             return
         if node.flow:
@@ -140,7 +140,7 @@ class _Editor:
         yield self._inserted_lines(behind, lines)
 
     def _inserted_lines(self, behind: int, lines: list[str]) -> Edit:
-        """Whole lines, below the one that ``behind`` is on, comment included."""
+        """Return the edit that inserts whole lines below the line of ``behind``."""
         newline = self._style.newline
         if self._source[:behind].endswith("\n"):
             return Edit(behind, behind, "".join(line + newline for line in lines))
@@ -172,7 +172,7 @@ class _Editor:
         yield Edit(comment.end(), comment.end(), ",".join(lines) + (comment["comma"] or ""))
 
     def _margin(self, begin: int) -> str | None:
-        """The white space before an entry that has a line of its own; None: other things are before it on the line."""
+        """Return the white space before an entry, or None if something else is before it on the line."""
         line = self._source[self._source.rfind("\n", 0, begin) + 1 : begin]
         return None if line.strip() else line
 
@@ -185,7 +185,7 @@ class _Editor:
         return text if key is None else f"{json.dumps(key, ensure_ascii=False)}: {text}"
 
     def _replaced(self, node: Node, value: JSONValue) -> Edit:
-        """A scalar, or nothing at all, becomes something."""
+        """Return the edit that replaces a scalar, or a value that is missing."""
         written = self._source[node.start : node.end].rstrip()
         if not written and node.key is not None and ":" not in self._source[node.key : node.start]:
             problem = "a key without a colon has no place for a value"
@@ -197,7 +197,7 @@ class _Editor:
         return Edit(node.start, node.start + len(written), text if written else f" {text}")
 
     def _text(self, text: str, written: str) -> str:
-        """A text in the quotes of the one that it replaces."""
+        """Return a string in the same quotes as the one that it replaces."""
         if self._style.json or written.startswith('"'):
             return json.dumps(text, ensure_ascii=False)
         if written.startswith("'") and text.isprintable():
@@ -209,7 +209,7 @@ class _Editor:
 
 
 def _steps(nodes: list[Node], kind: str) -> Iterator[int]:
-    """How far block collections of a kind are indented in the block mappings that they are members of."""
+    """Yield the indentations of block collections of a kind in the block mappings that they are members of."""
     for node in nodes:
         if node.members is None or node.flow:
             continue
@@ -219,7 +219,7 @@ def _steps(nodes: list[Node], kind: str) -> Iterator[int]:
 
 
 def _same(one: JSONValue, other: JSONValue) -> bool:
-    """Equal, ``1`` and ``true`` being two things."""
+    """Return whether two values are equal; ``1`` and ``true`` are not."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(each, other[key]) for key, each in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -228,7 +228,7 @@ def _same(one: JSONValue, other: JSONValue) -> bool:
 
 
 def _lines(entry: Entry, style: _Style) -> list[str]:
-    """An entry of a block collection, the first line not indented."""
+    """Return the lines of an entry of a block collection, the first one not indented."""
     key, value = entry
     if key is None:
         first, *rest = _block(value, style)
@@ -255,11 +255,11 @@ def _flow(value: JSONValue) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text, in quotes unless every reader of YAML takes it for one without."""
+    """Return a string as YAML, without quotes if every reader of YAML takes it for a string."""
     return text if _PLAIN.fullmatch(text) and resolve(text) == text else json.dumps(text, ensure_ascii=False)
 
 
 _COMMENT: Final = re.compile(r"[ \t]*(?P<comma>,)?[ \t]*#[^\r\n]*")
-"""On the line where an entry in brackets ends: behind it, and behind the comma that follows it."""
+"""A comment on the line where an entry in brackets ends, with the comma before it."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")

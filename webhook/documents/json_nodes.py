@@ -1,6 +1,6 @@
-"""Where in JSON text each of its values is.
+"""Find the position of each value in JSON text.
 
-YAML's parser is no help: it takes neither DEL nor escaped pairs of surrogates, as Python's json writes an emoji.
+YAML's parser can't: it refuses DEL and escaped pairs of surrogates, which is how Python's json writes an emoji.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def is_json(source: str) -> bool:
-    """Is it one JSON value?"""
+    """Return whether a text is one JSON value."""
     try:
         json.loads(source)
     except ValueError:
@@ -27,13 +27,13 @@ def is_json(source: str) -> bool:
 
 
 def compose_json(source: str) -> Node:
-    """The one value of JSON text."""
+    """Return the node of the one value in JSON text."""
     tokens = _TOKEN.finditer(source)
     return _node(next(tokens), tokens)
 
 
 def find_json(root: Node, path: Path) -> int:
-    """Where the key or item at ``path`` is, or its deepest ancestor that is there."""
+    """Return the offset of the key or item at ``path``, or of its deepest ancestor that exists."""
     at, node = root.start, root
     for step in path:
         if node.members is not None and str(step) in node.members:
@@ -47,7 +47,7 @@ def find_json(root: Node, path: Path) -> int:
 
 
 def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Node:
-    """The value that begins with ``token``, which was taken from ``tokens``."""
+    """Return the node of the value that begins with ``token``, which was taken from ``tokens``."""
     node = Node(start=token.start(), end=token.end(), opened=token.end())
     if token[0] == "{":
         node.flow, node.members = True, {}
@@ -64,4 +64,4 @@ def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Node:
 
 
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\]:,]+')
-"""Of text that is JSON: a string, a bracket, a number or a word."""
+"""A token of valid JSON: a string, a bracket, a number or a word."""

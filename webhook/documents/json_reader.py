@@ -1,4 +1,4 @@
-"""JSON files: one object, or several one after another."""
+"""Read JSON files of one object, or of several one after another."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from webhook.documents.values import as_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from webhook.documents.model import JSONValue, Limits
+    from webhook.documents.model import DocumentLimits, JSONValue
 
 
-def read_json(text: str, file: str, limits: Limits) -> Iterator[tuple[int, int, JSONValue]]:
-    """Where each JSON value begins and ends in the text, and the value.
+def read_json(text: str, file: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSONValue]]:
+    """Yield the beginning, the end and the value of each JSON value in a text.
 
     Raises:
-        DocumentError: a duplicate key, or a number that is none: in YAML that would be text.
-        ValueError, RecursionError: it is no JSON, or too much of it. What and where: the YAML reader says.
+        DocumentError: a key is there twice, or a number is not finite: the YAML reader would take it for a string.
+        ValueError, RecursionError: the text is no JSON, or too large. The YAML reader finds out what is wrong where.
     """
     # Without aliases, commas and brackets bound the number of values, before one of them is made.
     if text.count(",") + text.count("[") + text.count("{") >= limits.nodes:
@@ -42,7 +42,7 @@ def read_json(text: str, file: str, limits: Limits) -> Iterator[tuple[int, int, 
 
 
 class _FaultError(ValueError):
-    """What the decoder's hooks object to. They are not told where it is."""
+    """A hook of the decoder has found a mistake, at a place that it does not know."""
 
 
 def _object(members: list[tuple[str, JSONValue]]) -> dict[str, JSONValue]:
@@ -60,7 +60,7 @@ def _number(convert: Callable[[str], int | float], text: str) -> int | float:
 
 
 def _faults(text: str, start: int, file: str) -> Iterator[DocumentError]:
-    """Duplicate keys and numbers that are none, in text that is JSON but for them."""
+    """Yield the duplicate keys and the numbers that are not finite in otherwise valid JSON."""
     containers: list[dict[str, int]] = []  # around the token: where the keys of each are
     for token in _TOKEN.finditer(text, start):
         at = token.start()
@@ -84,7 +84,7 @@ def _faults(text: str, start: int, file: str) -> Iterator[DocumentError]:
 
 
 def _is_deeper(value: JSONValue, depth: int) -> bool:
-    """Whether containers lie within containers more than ``depth`` times, found without recursion."""
+    """Return whether a value is nested deeper than ``depth`` levels, without recursion."""
     level: list[Any] = [value] if isinstance(value, (dict, list)) else []
     while level and depth:
         depth -= 1
@@ -107,4 +107,4 @@ _NEXT: Final = re.compile(r"[ \t\n\r]*(?=[^ \t\n\r])")
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TOKEN: Final = re.compile(rf"(?P<key>{_STRING})(?=\s*:)|{_STRING}|[{{}}\[\]]|(?P<number>-?[0-9NI][-+.\w]*)")
 _SHOWN: Final = 40
-"""How much is repeated of a number, which may have thousands of digits."""
+"""Characters of a number in a message; it may have thousands of digits."""

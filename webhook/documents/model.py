@@ -1,4 +1,4 @@
-"""What the readers share: JSON values, paths into them, limits, and the error."""
+"""Define JSON values, paths into them, and the limits and the error of the readers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ JSONValue: TypeAlias = "dict[str, JSONValue] | list[JSONValue] | str | int | flo
 Path: TypeAlias = tuple[str | int, ...]
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What one file may cost.
+class DocumentLimits(msgspec.Struct, frozen=True):
+    """The bounds on one file.
 
     Attributes:
         size: bytes. The API server takes objects of 3 MiB; 64 MiB hold the state of a large cluster.
@@ -28,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True):
     aliased: int = 400_000
 
 
-LIMITS: Final = Limits()
+DOCUMENT_LIMITS: Final = DocumentLimits()
 
 
 class DocumentError(Exception):
@@ -47,10 +47,10 @@ class DocumentError(Exception):
 
 
 def parse_pointer(pointer: str) -> Path:
-    """A JSON pointer (RFC 6901) as a path. Whole numbers become ints: a pointer does not tell indexes from such keys.
+    """Parse a JSON pointer (RFC 6901). Whole numbers become indexes: a pointer does not tell them from such keys.
 
     Raises:
-        ValueError: it is neither empty nor begins with ``/``.
+        ValueError: the pointer is neither empty nor begins with ``/``.
     """
     if not pointer:
         return ()
@@ -61,12 +61,12 @@ def parse_pointer(pointer: str) -> Path:
 
 
 def field_path(path: Path) -> str:
-    """A path the way kubectl writes it: ``spec.containers[0].name``, ``metadata.labels["example.com/team"]``."""
+    """Return a path as kubectl writes it: ``spec.containers[0].name``, ``metadata.labels["example.com/team"]``."""
     return "".join(map(_step, path)).removeprefix(".")
 
 
 def described(value: JSONValue) -> str:
-    """A value where another type is expected, as people write it; a text alone is not shown."""
+    """Return the name of a value's type for people, with the value if it is a number or a boolean."""
     match value:
         case None:
             return "nothing"
@@ -82,7 +82,7 @@ def described(value: JSONValue) -> str:
 
 
 def line_and_column(text: str, at: int) -> tuple[int, int]:
-    """Where a character stands, from 1. Lines end where they do for Git and editors; YAML knows more line ends."""
+    """Return line and column of a character, from 1. Lines end as in Git and editors; YAML has more line ends."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 

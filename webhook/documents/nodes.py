@@ -1,4 +1,4 @@
-"""Where in the text of a document each of its values is, anchors and brackets included: for changing the text."""
+"""Find the position of each value in the text of a YAML document, with anchors and brackets, to edit the text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of 
 
 
 class Edit(NamedTuple):
-    """Put ``text`` in place of the characters from ``start`` to ``end``."""
+    """The replacement of the characters from ``start`` to ``end`` by ``text``."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class Edit(NamedTuple):
 
 
 class EditError(ValueError):
-    """A change that can't be made in place. Line, from 0, in the text; problem; fix."""
+    """A change can't be made in place. The line counts from 0."""
 
     def __init__(self, line: int, problem: str, fix: str) -> None:
         super().__init__(line, problem, fix)
@@ -34,28 +34,28 @@ class EditError(ValueError):
 
     @classmethod
     def at(cls, start: int, source: str, problem: str, fix: str) -> Self:
-        """The same for a character of the text."""
+        """Return the error for the line of a character."""
         return cls(source.count("\n", 0, start), problem, fix)
 
 
 class Member(NamedTuple):
-    """A member of a mapping: where its key begins (anchor and tag included), and its value."""
+    """A member of a mapping: the offset of its key (anchor and tag included), and its value."""
 
     start: int
     value: Node
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """A value, and where it is: characters of the text from ``start`` (its anchor and tag included) to ``end``.
+    """A value and its position: characters of the text from ``start`` (its anchor and tag included) to ``end``.
 
     Attributes:
         column: of the keys or dashes of a block collection, from 0.
-        flow: in brackets.
-        anchor: the name that aliases know it by.
-        alias: it is one, of this name.
-        opened: behind the opening bracket.
-        key: behind its key, if it is a member.
-        members: of a mapping. Those that are merged in are not there.
+        flow: it is written in brackets.
+        anchor: its anchor, if it has one.
+        alias: the anchor that it repeats, if it is an alias.
+        opened: the offset after the opening bracket.
+        key: the offset after its key, if it is a member.
+        members: of a mapping, without those that ``<<`` merges in.
         items: of a sequence.
     """
 
@@ -72,25 +72,25 @@ class Node(msgspec.Struct, kw_only=True):
 
     @property
     def children(self) -> list[Node]:
-        """The values in it."""
+        """The values directly below."""
         return [member.value for member in self.members.values()] if self.members is not None else self.items or []
 
     @property
     def begins(self) -> list[int]:
-        """Where each of its entries begins."""
+        """The offset of each entry."""
         if self.members is not None:
             return [member.start for member in self.members.values()]
         return [item.start for item in self.items or []]
 
     def walk(self) -> Iterator[Node]:
-        """It, and everything in it."""
+        """Yield the node and all nodes below it."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
 def compose(source: str) -> Node:
-    """The one document of a text that has been read without an error. Positions come from libyaml's events."""
+    """Return the root node of a text with one valid YAML document. Positions come from libyaml's events."""
     following: Callable[[], Event] = yaml.CSafeLoader(source).get_event
     following()  # the stream's start
     following()  # the document's
@@ -118,7 +118,7 @@ def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
 
 
 def _mapping(source: str, node: Node, start: Event, following: Callable[[], Event]) -> Event:
-    """Read the members; the event that ends them."""
+    """Read the members, and return the event that ends them."""
     node.members = {}
     node.column = start.end_mark.column  # of the first key, or of the `?` before it
     while type(key := following()) is not MappingEndEvent:
@@ -130,7 +130,7 @@ def _mapping(source: str, node: Node, start: Event, following: Callable[[], Even
 
 
 def _sequence(source: str, node: Node, start: Event, following: Callable[[], Event]) -> Event:
-    """Read the items; the event that ends them."""
+    """Read the items, and return the event that ends them."""
     node.items = []
     if not node.flow:
         mark = start.end_mark  # before the first dash, or, where it is not indented, behind it
@@ -141,7 +141,7 @@ def _sequence(source: str, node: Node, start: Event, following: Callable[[], Eve
 
 
 def _end_of_block_scalar(source: str, node: Node) -> int:
-    """Behind its last line; where it keeps the empty lines that follow (``|+``), behind those."""
+    """Return the offset after the last line of a block scalar, or after the empty lines that it keeps (``|+``)."""
     text = source[node.start : node.end]
     header, *lines = text.split("\n")
     if "+" in header:

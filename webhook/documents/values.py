@@ -1,4 +1,4 @@
-"""Scalars as go-yaml v2 resolves them, and numbers as Go's encoding/json hands them on.
+"""Resolve scalars as go-yaml v2 does, and convert numbers as Go's encoding/json does.
 
 Source: https://github.com/yaml/go-yaml/blob/v2/resolve.go and https://github.com/kubernetes-sigs/yaml/blob/master/yaml.go
 """
@@ -34,11 +34,11 @@ _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0
 
 
 _WORD: Final = 64
-"""Characters of a word that is remembered."""
+"""Characters of a scalar up to which its value is cached."""
 
 
 def resolve(text: str) -> Scalar:
-    """What an unquoted scalar is. Most are text, which their first character tells."""
+    """Return the value of an unquoted scalar. Most are strings, which their first character tells."""
     return _remembered(text) if len(text) <= _WORD else _resolve(text)
 
 
@@ -54,7 +54,7 @@ _remembered: Final = lru_cache(maxsize=4096)(_resolve)  # Manifests repeat their
 
 
 def _number(text: str) -> str | int | float:
-    """Go's ParseInt with base 0, else its ParseFloat, underscores left out; text if neither can hold it."""
+    """Parse as Go's ParseInt with base 0, else as its ParseFloat, without underscores; return the text if both fail."""
     digits = text.replace("_", "")
     base = 8 if _OCTAL.fullmatch(digits) else 0 if _INTEGER.fullmatch(digits) else None
     if base is not None and _MIN_INT64 <= (integer := int(digits, base)) <= _MAX_UINT64:
@@ -65,10 +65,10 @@ def _number(text: str) -> str | int | float:
 
 
 def as_json(number: float) -> int | float:
-    """A number that Go has written as JSON and the API server's decoder has read: an int64 or a float64.
+    """Convert a number to an int64 or a float64, as Go writes it into JSON and the API server's decoder reads it.
 
     Raises:
-        ValueError: NaN and the infinities are no JSON.
+        ValueError: it is NaN or infinite, which JSON has no numbers for.
     """
     if isinstance(number, int):
         return number if _MIN_INT64 <= number <= _MAX_INT64 else float(number)
@@ -81,10 +81,10 @@ def as_json(number: float) -> int | float:
 
 
 def key_text(key: Scalar) -> str:
-    """Return a mapping's key as text, the way sigs.k8s.io/yaml writes keys that are none.
+    """Return the key of a mapping as a string, as sigs.k8s.io/yaml converts it.
 
     Raises:
-        ValueError: null, or a number that is no int64. kubectl writes other numbers as float32, which nobody means.
+        ValueError: the key is null or a number that is no int64. kubectl writes other numbers as float32.
     """
     if isinstance(key, str):
         return key

@@ -1,4 +1,4 @@
-"""YAML files: values and their positions from libyaml's events.
+"""Read YAML files from libyaml's events: values and their positions.
 
 PyYAML's own composer recurses in C and crashes the interpreter at some thousand levels. Its events do not; the depth is
 counted here.
@@ -22,7 +22,7 @@ from yaml.events import (
 )
 from yaml.reader import ReaderError
 
-from webhook.documents.model import DocumentError, JSONValue, Limits, line_and_column
+from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, line_and_column
 from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 Marks: TypeAlias = dict[str | int, yaml.Mark]
 Places: TypeAlias = "array[int]"
-"""Characters from the beginning of a text."""
+"""Offsets in a text, in characters."""
 
 _OPEN: Final = object()
 _TEMPLATE: Final = re.compile(r"""^[^"'#\n]*\{[{%]""", re.MULTILINE)
@@ -48,14 +48,14 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 
 
 class Parsed(NamedTuple):
-    """One document: its value, and where in the text that is.
+    """One document: its value, and its position in the text.
 
     Attributes:
         value: JSON.
-        start: where the value begins.
-        begin, end: characters that can be read by themselves: from the beginning of a line, directives included.
-        places: ``begin``, ``start``, and where each key and item is, in the order of the text. Empty where aliases or
-            merges put values in other places than the text has them.
+        start: the offset of the value.
+        begin, end: offsets of text that can be read alone: from the beginning of a line, directives included.
+        places: ``begin``, ``start``, and the offset of each key and item, in the order of the text. Empty if aliases or
+            merges give values an order that the text has not.
     """
 
     value: JSONValue
@@ -69,10 +69,10 @@ class YAMLReader:
     """Reads one file.
 
     Attributes:
-        marks: for each mapping and sequence of the document read last, by its id: where its keys or items are.
+        marks: of the keys or items of each mapping and sequence of the document read last, by its ``id()``.
     """
 
-    def __init__(self, text: str, file: str, limits: Limits) -> None:
+    def __init__(self, text: str, file: str, limits: DocumentLimits) -> None:
         self.marks: dict[int, Marks] = {}
         self._text = text
         self._file = file
@@ -85,7 +85,7 @@ class YAMLReader:
         self._aliased = 0
 
     def read(self) -> Iterator[Parsed]:
-        """The documents, empty ones included.
+        """Yield the documents, empty ones included.
 
         Raises:
             DocumentError: the file cannot be read.
@@ -129,7 +129,7 @@ class YAMLReader:
             raise self._error(event.start_mark, str(error), "write a finite number, or quote it") from None
 
     def _node(self, event: Event, depth: int) -> JSONValue:
-        """The value that begins with ``event``; a number as go-yaml has it."""
+        """Return the value that begins with ``event``; numbers are go-yaml's, see `as_json`."""
         kind = type(event)
         value: JSONValue
         if kind is ScalarEvent:
@@ -225,7 +225,7 @@ class YAMLReader:
             raise self._error(event.start_mark, str(error), "quote it") from None
 
     def _merge(self, members: dict[str, JSONValue], marks: Marks, depth: int) -> None:
-        """``<<``, which in go-yaml v2 overrides the keys before it and yields to those after it."""
+        """Merge the value of ``<<``: in go-yaml v2 it overrides the keys before it, and those after it override it."""
         self._is_in_order = False
         event = self._next()
         value = self._value(event, depth)
@@ -249,7 +249,7 @@ class YAMLReader:
         return self._repeat(value, depth + 1, event.start_mark)
 
     def _repeat(self, value: JSONValue, depth: int, mark: yaml.Mark) -> JSONValue:
-        """A copy of what an alias names: a change in one place must not be one in another."""
+        """Return a copy of the value that an alias repeats, so that a change in one place is none in another."""
         self._nodes += 1
         if self._nodes > self._limits.nodes:
             raise self._too_many(mark)
@@ -281,7 +281,7 @@ class YAMLReader:
         return self._error(event.start_mark, f"tag {event.tag!r} is not for Kubernetes", fix)
 
     def _fix_of_expression(self, mark: yaml.Mark) -> str:
-        """What mends an expression that YAML reads as something else than a text; empty: there is none in the line."""
+        """Return the fix for a CEL expression that YAML does not read as a string; empty if the line has none."""
         line = self._text[self._text.rfind("\n", 0, mark.index) + 1 :].partition("\n")[0]
         found = _EXPRESSION.match(line)
         return f"write `{found[1]}: >-`, and the expression in the line below it" if found else ""

@@ -1,53 +1,72 @@
-"""YAML to be read by kubectl, which takes a bare ``y`` for true and ``1e3`` for a number, where PyYAML sees texts."""
+"""Write YAML for kubectl, which reads a bare ``y`` as true and ``1e3`` as a number, where PyYAML sees strings."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from webhook.documents.values import resolve
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+UNBROKEN: Final = 1000
+"""Characters of a line, so many that expressions and certificates stay on one."""
+
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NO_TEXT: Final = "tag:yaml.org,2002:value"
 
 
-class ReadByKubectl(yaml.resolver.Resolver):
-    """Before one of PyYAML's dumpers among the bases of a class: what it writes is for kubectl."""
-
+class _Dumper(yaml.CSafeDumper):
     def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
-        """What a plain scalar is read as; a text that is read as something else is put in quotes."""
+        """Return the tag of a plain scalar. A string that kubectl reads as something else gets another: quotes."""
         tag: str = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
         is_plain_text = kind is yaml.ScalarNode and implicit[0] and tag == _TEXT
         return _NO_TEXT if is_plain_text and resolve(value) != value else tag
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write what is there twice twice: anchors are no good in a manifest."""
+        """Write a value again wherever it is: manifests have no anchors."""
         del data
         return True
 
 
-class Dumper(ReadByKubectl, yaml.SafeDumper):
-    """For most YAML."""
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # U+0085 is a line break outside double quotes, and read back as a space.
+    style = '"' if "\x85" in text else "|" if "\n" in text else None
+    return dumper.represent_scalar(_TEXT, text, style=style)
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Elsewhere than in double quotes it is a line break, and read back as a space.
-    return dumper.represent_scalar(_TEXT, text, style='"' if "\x85" in text else None)
+_Dumper.add_representer(str, _text)
 
 
-Dumper.add_representer(str, _text)
-
-
-def dump(value: object, *, width: int = 80, flow: bool = False) -> str:
-    """A value as YAML, its members in their order, without a line end.
+def dump(value: object, *, width: int = 80) -> str:
+    """Return a value as YAML without a line end, its members in their order.
 
     Args:
         value: JSON.
         width: characters of a line, where there is a space to break it at.
-        flow: in braces and brackets.
     """
     text: str = yaml.dump(
-        value, Dumper=Dumper, default_flow_style=flow, sort_keys=False, allow_unicode=True, width=width
+        value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=width
     )
     return text.removesuffix("...\n").rstrip("\n")
+
+
+def dump_documents(values: Iterable[Any], *, width: int, short_in_brackets: bool = False) -> str:
+    """Return YAML documents, each after a ``---``.
+
+    Args:
+        values: JSON.
+        width: as in `dump`.
+        short_in_brackets: write lists and mappings of scalars on one line.
+    """
+    return yaml.dump_all(
+        values,
+        Dumper=_Dumper,
+        explicit_start=True,
+        default_flow_style=None if short_in_brackets else False,
+        sort_keys=False,
+        allow_unicode=True,
+        width=width,
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.documents import LIMITS
+from webhook.documents import DOCUMENT_LIMITS
 from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import unreadable
 
@@ -56,10 +56,10 @@ class Source(msgspec.Struct, frozen=True):
         if self.data is not None:
             return self.data
         if self.file == STDIN:
-            return sys.stdin.buffer.read(LIMITS.size + 1)
+            return sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
         with Path(self.file).open("rb") as opened:
             begin = opened.read(_PAGE)  # to ask for more than there is costs its memory
-            return begin if len(begin) < _PAGE else begin + opened.read(LIMITS.size + 1 - _PAGE)
+            return begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
 
     def taken_in(self) -> Source:
         """The same with its data; as it is if it can't be read, which is said where all files are."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
-from webhook.cli.export.manifest_text import as_block
 from webhook.cli.options import add_policies, read_policies, resource_name
 from webhook.cli.terminal import complain, printable
 from webhook.context import utc_now
+from webhook.documents.yaml_writer import UNBROKEN, dump_documents
 from webhook.lint import too_wide
 
 if TYPE_CHECKING:
@@ -59,6 +59,5 @@ def run(options: Namespace) -> int:
         where = f" ({problem.field})" if problem.field else ""
         complain(str(problem))
         print(printable(f"# Not as the webhook has it: {problem.text}{where}"))
-    for each in exported:
-        print(f"---\n{as_block(each)}", end="")
+    print(dump_documents(exported, width=UNBROKEN), end="")
     return FINE

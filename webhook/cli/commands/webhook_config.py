@@ -10,8 +10,8 @@ from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.configurations import configurations, unconditional_resources
 from webhook.cli.export.ignore_differences import ignore_differences
-from webhook.cli.export.manifest_text import as_block, as_documents
 from webhook.cli.options import add_policies, read_policies, resource_name
+from webhook.documents.yaml_writer import UNBROKEN, dump, dump_documents
 from webhook.lint import too_wide
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def run(options: Namespace) -> int:
     bundle = read_policies(options.policies, own_namespace=options.namespace)
     if options.ignore_differences:
         ignored = {"ignoreDifferences": ignore_differences(bundle)}
-        print(as_block(ignored), end="")
+        print(dump(ignored, width=UNBROKEN))
         return FINE
     if options.ca_only and options.ca_file is None:
         raise CannotJudgeError("spotgate webhook-config: error: --ca-only needs --ca-file")
@@ -100,7 +100,7 @@ def run(options: Namespace) -> int:
     if options.ca_only:
         for each in rendered:
             each["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in each["webhooks"]]
-    print(as_documents(rendered), end="")
+    print(dump_documents(rendered, width=UNBROKEN, short_in_brackets=True), end="")
     return FINE
 
 

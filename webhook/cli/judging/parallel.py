@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec.structs import replace
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.documents import LIMITS
+from webhook.documents import DOCUMENT_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -109,7 +109,7 @@ def chunks_of(sources: Iterable[Source]) -> list[list[Source]]:
 
 def _parts(source: Source) -> Iterator[Source]:
     """Yield the file, cut between documents if it is large and its parts can be read one by one."""
-    if source.size <= WORTH or source.size > LIMITS.size:
+    if source.size <= WORTH or source.size > DOCUMENT_LIMITS.size:
         yield source
         return
     whole = source.taken_in()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.inputs import read_objects
-from webhook.documents import LIMITS, DocumentError, read_documents
+from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.manifests.files import STDIN, Source
 from webhook.manifests.objects import Manifest, Manifests
@@ -41,7 +41,7 @@ class ResourceList:
     """
 
     def __init__(self) -> None:
-        self._data = sys.stdin.buffer.read(LIMITS.size + 1)
+        self._data = sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
         self.document, self.value = _resource_list(self._data)
 
     def items(self) -> Manifests:

@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
 from webhook.cli.output import Format
-from webhook.documents.yaml_writer import ReadByKubectl
+from webhook.documents.yaml_writer import dump_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,17 +41,6 @@ _AT_MOST: Final = 500
 """Results in one report: with 2 KB each they stay below the 1.5 MiB that etcd takes."""
 
 
-class _Dumper(ReadByKubectl, yaml.CSafeDumper):
-    """Writes texts of several lines as blocks, in C, for there may be many."""
-
-
-def _represent(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _represent)
-
-
 def render(report: Report) -> str:
     """Return the reports as YAML documents: the ClusterPolicyReport, then the namespaces in order."""
     kinds = {title.name: title.kind for title in report.policies}
@@ -63,9 +50,7 @@ def render(report: Report) -> str:
     for result in report.results:
         results[result.namespace].append(_result(result, kinds.get(result.policy, "")))
     documents = [each for namespace in sorted(results) for each in _reports(namespace, results[namespace])]
-    return yaml.dump_all(
-        documents, Dumper=_Dumper, explicit_start=True, sort_keys=False, allow_unicode=True, width=120
-    ).rstrip("\n")
+    return dump_documents(documents, width=120).rstrip("\n")
 
 
 def _reports(namespace: str, results: list[JSON]) -> Iterator[JSON]:
