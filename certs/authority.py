@@ -32,9 +32,9 @@ class KeyPair:
     key_pem: bytes = field(repr=False)
 
 
-def create_authority(now: datetime) -> KeyPair:
+def create_authority(now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> KeyPair:
     """Return a new self-signed CA, which may sign leaves but no further CA."""
-    return _issue("spotgate CA", now=now, not_after=now + AUTHORITY_LIFETIME)
+    return _issue("spotgate CA", now=now, not_after=now + lifetime)
 
 
 def issue_leaf(authority: KeyPair, *, names: Sequence[str], ips: Sequence[str], now: datetime) -> KeyPair:

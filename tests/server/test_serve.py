@@ -79,7 +79,7 @@ def test_I23_an_empty_policy_set_is_refused(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_missing_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "give --tls-cert and --tls-key, or --self-signed" in refuses({"self_signed": False}, capsys)
+    assert "give --tls-cert and --tls-key, --tls-secret, or --self-signed" in refuses({"self_signed": False}, capsys)
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,13 +246,13 @@ async def test_a_certificate_that_a_caBundle_in_force_does_not_verify_is_taken_o
         assert not certificate.last_reload.success
         assert b"does not chain to the CA bundle" in log.getvalue()
         assert b"of one in force" in log.getvalue()
-        assert certificate._served == PAIR.certificate_pem
+        assert certificate.served == PAIR.certificate_pem
         assert certificate.trusted
 
         bundles.now = {"one": AUTHORITY + OTHER_AUTHORITY, "two": AUTHORITY + OTHER_AUTHORITY}
         await bundles.next()
         await bundles.next()
-        assert certificate._served == OTHER.certificate_pem
+        assert certificate.served == OTHER.certificate_pem
         assert (certificate.trusted, certificate.last_reload.success) == (True, True)
 
 
@@ -285,7 +285,7 @@ async def test_where_no_caBundle_is_in_force_or_may_be_read_none_is_asked_for(
         mount(volume, "2", OTHER)
         await bundles.next()
         await bundles.next()
-        assert certificate._served == OTHER.certificate_pem
+        assert certificate.served == OTHER.certificate_pem
         assert log.getvalue().count(b"certificates are not held against caBundles") == isinstance(nothing, ApiError)
 
 
@@ -299,7 +299,7 @@ async def test_while_the_api_server_can_not_answer_what_it_said_last_holds(
         mount(volume, "2", OTHER)
         await bundles.next()
         await bundles.next()
-        assert certificate._served == PAIR.certificate_pem
+        assert certificate.served == PAIR.certificate_pem
         assert certificate.trusted
 
 

@@ -25,8 +25,9 @@ from webhook import __version__
 from webhook.cluster.protocol import UnusableCredentialsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
+    from typing import Any
 
     from structlog.typing import FilteringBoundLogger
 
@@ -115,16 +116,47 @@ class Api:
         Raises:
             ApiError: there is no answer, it breaks off, it is a refusal, or what it says makes no sense.
         """
+        async with self._exchange("GET", path, patience, {"Accept": accept}, None) as response:
+            yield response
+
+    async def write(
+        self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON
+    ) -> None:
+        """Send a POST or PATCH, and wait until it is done.
+
+        Args:
+            method: of HTTP.
+            path: with its query.
+            body: what to send.
+            seconds: how long to wait for the answer.
+            media_type: of the body; for a PATCH it says what kind of patch that is.
+
+        Raises:
+            ApiError: as `get` does.
+        """
+        headers = {"Accept": JSON, "Content-Type": media_type}
+        async with self._exchange(method, path, aiohttp.ClientTimeout(total=seconds), headers, body) as response:
+            await response.read()
+
+    @asynccontextmanager
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        patience: aiohttp.ClientTimeout,
+        headers: dict[str, str],
+        body: Mapping[str, Any] | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         client = self._client
         self._in_use[client] += 1
         try:
             request = await client.param_serialize(
-                "GET", path, header_params={"Accept": accept}, auth_settings=["BearerToken"]
+                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
             )
             answer = await client.call_api(*request, _request_timeout=patience)
             response: aiohttp.ClientResponse = answer.response
             async with response:
-                if response.status != HTTPStatus.OK:
+                if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
                     raise ApiError.refused(response.status, _message(await response.read()))
                 yield response
         except ApiError as error:

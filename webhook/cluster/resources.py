@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from webhook.cluster.source import ObjectMeta
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
-
-_CONFIGURATION: Final = "spotgate"
-"""The name of both webhook configurations, as `spotgate webhook-config` gives it to them."""
 
 
 def all_pools(providers: Collection[Provider]) -> list[Source[Pool | tuple[Size, ...]]]:
@@ -102,39 +98,6 @@ async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None
     """(major, minor); None: it gives something else for a version. Raises `ApiError`."""
     async with api.get("/version", aiohttp.ClientTimeout(total=seconds)) as response:
         return version_of(msgspec.json.decode(await response.read(), type=_Version).gitVersion)
-
-
-class _ClientConfig(msgspec.Struct):
-    caBundle: bytes = b""
-
-
-class _Webhook(msgspec.Struct):
-    name: str
-    clientConfig: _ClientConfig
-
-
-class _WebhookConfiguration(msgspec.Struct):
-    webhooks: list[_Webhook] = []
-
-
-async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
-    """Return the caBundle of each webhook in our two configurations, as far as they are there and have one.
-
-    Raise `ApiError` if they can't be read.
-    """
-    bundles: dict[str, bytes] = {}
-    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-        # From the API server's own copy, which is what it works with, and costs etcd nothing.
-        path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{_CONFIGURATION}?resourceVersion=0"
-        try:
-            async with api.get(path, aiohttp.ClientTimeout(total=seconds)) as response:
-                found = msgspec.json.decode(await response.read(), type=_WebhookConfiguration)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            continue
-        bundles |= {each.name: each.clientConfig.caBundle for each in found.webhooks if each.clientConfig.caBundle}
-    return bundles
 
 
 def unread(source: Source[Any], problem: BaseException | None) -> str:

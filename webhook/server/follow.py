@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import Api
+from webhook.cluster.installation import ca_bundles
 from webhook.cluster.live import LiveState
-from webhook.cluster.resources import ca_bundles
 from webhook.server.log import log
 
 if TYPE_CHECKING:
@@ -25,10 +25,14 @@ _REMIND: Final = 30.0
 
 
 class LiveCluster:
-    """Adds the state of a live cluster to snapshots. Made by `connect`."""
+    """Adds the state of a live cluster to snapshots. Made by `connect`.
+
+    Attributes:
+        api: the connection to it.
+    """
 
     def __init__(self, api: Api) -> None:
-        self._api = api
+        self.api = api
         self._group = asyncio.TaskGroup()
         self._in_force: LiveState | None = None
         self._following: asyncio.Task[None] | None = None
@@ -46,11 +50,11 @@ class LiveCluster:
 
     async def ca_bundles(self) -> dict[str, bytes]:
         """Return the caBundles of our webhooks, by their names. Raise ApiError if they can't be read."""
-        return await ca_bundles(self._api, _ANSWER)
+        return await ca_bundles(self.api, _ANSWER)
 
     async def close(self) -> None:
         """Close the connection to the API server."""
-        await self._api.close()
+        await self.api.close()
 
     async def run(self, first: Snapshot, use: Callable[[Snapshot], None]) -> None:
         """Follow the cluster until cancelled.
@@ -86,7 +90,7 @@ class LiveCluster:
     async def _take_over(self, snapshot: Snapshot) -> None:
         bundle = snapshot.bundle
         budgets = any(policy.needs.budgets for policy in bundle.policies)
-        state = self._coming = LiveState(self._api, bundle.providers, budgets=budgets)
+        state = self._coming = LiveState(self.api, bundle.providers, budgets=budgets)
         following = self._group.create_task(state.run())
         try:
             await self._read(state)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from webhook.server.follow import LiveCluster
     from webhook.server.limits import Limits
     from webhook.server.reload import Reloader
+    from webhook.server.self_managed import SelfManaged
     from webhook.server.tls import ServingCertificate
 
 
@@ -66,6 +67,7 @@ class Replica:
         cluster: the live cluster whose state it judges with; None: the state is that of the reloader's snapshots.
         record: the folder for its decisions; None: they are not recorded.
         callers: those whose reviews are judged.
+        managed: renews the certificate; None: something else does.
     """
 
     def __init__(
@@ -78,12 +80,14 @@ class Replica:
         *,
         record: Path | None = None,
         callers: Callers | None = None,
+        managed: SelfManaged | None = None,
     ) -> None:
         self.metrics = Metrics()
         peers = Peers()
         self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
         self.webhook = Webhook(reloader.snapshot, self.metrics, limits, peers, callers or Callers(), self._recorder)
         self._certificate = certificate
+        self._managed = managed
         self._reloader = reloader
         self._limits = limits
         self._cluster = cluster
@@ -94,7 +98,11 @@ class Replica:
     def status(self) -> Status:
         """Return the state of the replica now."""
         bundle = self.webhook.snapshot.bundle
-        waits_for = (self._cluster.waits_for() if self._cluster is not None else "") or self._certificate.waits_for
+        waits_for = (
+            (self._cluster.waits_for() if self._cluster is not None else "")
+            or (self._managed.waits_for if self._managed is not None else "")
+            or self._certificate.waits_for
+        )
         return Status(
             ready=self._serving and not self.webhook.stopping and not waits_for,
             waits_for=waits_for,
@@ -105,7 +113,10 @@ class Replica:
             reloads={
                 "policies": self._reloader.last_reload,
                 "certificate": self._certificate.last_reload,
+                **({"renewal": self._managed.last_look} if self._managed is not None else {}),
             },
+            authority_expiry=self._managed.authority_expiry if self._managed is not None else None,
+            trust_expiry=self._certificate.trust_expiry,
             certificate_expiry=self._certificate.expiry.timestamp(),
             certificate_trusted=self._certificate.trusted,
             connections=len(self._acceptor),
@@ -125,6 +136,8 @@ class Replica:
         if self._cluster is not None:
             use, bundles = self._cluster.offer, self._cluster.ca_bundles
             following = [self._cluster.run(self._reloader.snapshot, self._use)]
+        if self._managed is not None:
+            bundles = self._managed.look
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(work)
@@ -141,6 +154,8 @@ class Replica:
             self.webhook.stopping = True
             log.info("stopping", connections=len(self._acceptor))
             await self._drain(stop)
+            if self._managed is not None:
+                await self._managed.leave()
             for task in tasks:
                 task.cancel()
         await self._acceptor.close()

@@ -44,6 +44,10 @@ class Limits:
         record_file: bytes after which a file of recorded reviews ends.
         record_files: how many are kept. With 4 MiB each: 256 MiB, 20,000 reviews of a Pod (12 KB with a few pools).
         certificate_poll: between looks at the certificate's files.
+        certificate_settle: that a new CA has been in the caBundles before a certificate of it is served: several times
+            the second that API servers take to notice.
+        ca_retention: that an old CA stays in the caBundles once all known replicas serve certificates of the new one. A
+            rollout ends in less: replicas that take their certificate from files are not known.
         policy_poll: between looks at the policies' files, for what no event announced (network volumes, git-sync).
     """
 
@@ -66,6 +70,8 @@ class Limits:
     record_file: int = 4 * _MIB
     record_files: int = 64
     certificate_poll: float = 5
+    certificate_settle: float = 10
+    ca_retention: float = 600
     policy_poll: float = 10
 
 

@@ -120,6 +120,12 @@ class _States(Collector):
             yield _gauge("certificate_trusted", "1 if the caBundles in force verify what is served.", trusted)
         expiry = status.certificate_expiry
         yield _gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.", expiry)
+        if status.authority_expiry is not None:
+            expiry = status.authority_expiry.timestamp()
+            yield _gauge("ca_expiry_timestamp_seconds", "When the CA expires that spotgate signs with.", expiry)
+        if status.trust_expiry is not None:
+            expiry = status.trust_expiry.timestamp()
+            yield _gauge("ca_bundle_expiry_timestamp_seconds", "When a caBundle in force trusts nothing more.", expiry)
 
 
 def _gauge(

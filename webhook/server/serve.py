@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.server.follow import LiveCluster
+    from webhook.server.tls import SecretName
 
 _BACKLOG: Final = 1024
 """Connections that may wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
@@ -76,6 +77,7 @@ class ServeOptions:
         ops: the operators' port, plain HTTP.
         policies: folders and files; none: the shipped policies.
         tls_cert: the certificate's file, with ``tls_key``; they are looked at again and again.
+        tls_secret: keep CA and certificate in this Secret of the live cluster instead, and the caBundles right.
         self_signed: make a certificate for trying out instead.
         tls_names: DNS names and IP addresses that the certificate must be for.
         client_ca: a file of CAs; only callers with a certificate of theirs are answered.
@@ -92,6 +94,7 @@ class ServeOptions:
     policies: tuple[Path, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls_secret: SecretName | None = None
     self_signed: bool = False
     tls_names: tuple[str, ...] = ()
     client_ca: Path | None = None
@@ -142,8 +145,13 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
         authority, pair = self_signed(names, ["127.0.0.1", "::1"], utc_now())
         log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
         return ServingCertificate(pair, client_ca=options.client_ca)
+    if options.tls_secret is not None:
+        _, placeholder = self_signed(options.tls_names, [], utc_now())
+        return ServingCertificate(placeholder, names=options.tls_names, client_ca=options.client_ca)
     if options.tls_cert is None or options.tls_key is None:
-        raise CertificateProblem("there is no certificate to serve", "give --tls-cert and --tls-key, or --self-signed")
+        raise CertificateProblem(
+            "there is no certificate to serve", "give --tls-cert and --tls-key, --tls-secret, or --self-signed"
+        )
     files = CertificateFiles(options.tls_cert, options.tls_key)
     return ServingCertificate(files, names=options.tls_names, client_ca=options.client_ca)
 
@@ -196,7 +204,29 @@ async def _serve(
     stop.on_signals()
     cluster = await _cluster(options)
     callers = Callers(frozenset(options.client_names))
-    replica = Replica(listener, certificate, reloader, options.limits, cluster, record=options.record, callers=callers)
+    managed = None
+    if options.tls_secret is not None and cluster is not None:
+        from webhook.server.self_managed import SelfManaged  # noqa: PLC0415 - as above
+
+        managed = SelfManaged(
+            cluster.api,
+            options.tls_secret,
+            options.tls_names,
+            certificate=certificate,
+            replica=f"{socket.gethostname()}.{listener.getsockname()[1]}",
+            settle=options.limits.certificate_settle,
+            retention=options.limits.ca_retention,
+        )
+    replica = Replica(
+        listener,
+        certificate,
+        reloader,
+        options.limits,
+        cluster,
+        record=options.record,
+        callers=callers,
+        managed=managed,
+    )
     runner = await OpsPort(replica.status, replica.metrics.registry, stop).start(ops_listener)
     await replica.run(stop)
     await runner.cleanup()

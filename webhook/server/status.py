@@ -72,6 +72,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         reloads: by what was loaded: ``policies``, ``certificate``.
         certificate_expiry: Unix time.
         certificate_trusted: the caBundles in force verify it; None: they are not known.
+        authority_expiry: of the CA that signs it, UTC; None: something else signs.
+        trust_expiry: when the first caBundle in force trusts nothing any more, UTC; None: they are not known.
         connections: open ones, handshakes included.
         in_flight: requests that are being judged.
         cluster_silence: seconds since a live cluster was last heard of; None: there is none.
@@ -86,6 +88,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     reloads: dict[str, Reload]
     certificate_expiry: float
     certificate_trusted: bool | None = None
+    authority_expiry: datetime | None = None
+    trust_expiry: datetime | None = None
     connections: int
     in_flight: int
     cluster_silence: float | None = None

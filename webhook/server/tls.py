@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from certs.authority import KeyPair
 from certs.context import server_context
-from certs.files import CertificateFiles
+from certs.rotation import end_of_trust
 from certs.verify import CertificateProblem, client_authorities, verify, verify_chain
 from webhook.cluster.api import ApiError
 from webhook.context import utc_now
@@ -20,10 +21,45 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from certs.authority import KeyPair
-
     CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
     """Returns the caBundles in force, by webhook. Raises ApiError if they can't be read."""
+
+
+class SecretName(NamedTuple):
+    """Name a Secret."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PairSource(Protocol):
+    """Gives the certificate to serve and its key, such as `CertificateFiles`."""
+
+    def read(self) -> KeyPair:
+        """Return the pair, unverified. Raise CertificateProblem if there is none that can be read."""
+
+    def changed(self) -> bool:
+        """Return whether `read` may not return what it last returned."""
+
+
+class _Given:
+    """A source that is one pair."""
+
+    def __init__(self, pair: KeyPair) -> None:
+        self.pair = pair
+        self._read = False
+
+    def read(self) -> KeyPair:
+        """Return the pair."""
+        self._read = True
+        return self.pair
+
+    def changed(self) -> bool:
+        """Return whether the pair has not been read yet."""
+        return not self._read
 
 
 class ServingCertificate:
@@ -31,23 +67,26 @@ class ServingCertificate:
 
     Attributes:
         context: never changed, only replaced.
+        served: the certificate in it, PEM, with its intermediates.
         expiry: of the certificate in it, UTC.
         last_reload: how the last attempt ended.
         trusted: the caBundles in force verify it; None: they are not known.
+        trust_expiry: when the first of these caBundles holds no valid certificate any more, UTC; None: not known.
         waits_for: why a replica with this certificate is not ready yet; empty once the certificate has been trusted.
     """
 
     context: ssl.SSLContext
+    served: bytes
     expiry: datetime
     last_reload: Reload
 
     def __init__(
-        self, source: KeyPair | CertificateFiles, *, names: Sequence[str] = (), client_ca: Path | None = None
+        self, source: PairSource | KeyPair, *, names: Sequence[str] = (), client_ca: Path | None = None
     ) -> None:
-        """Serve a pair, or the current content of files.
+        """Serve what a source gives now and later.
 
         Args:
-            source: the pair or its files.
+            source: the certificate and its key, or what gives them.
             names: that the certificate must be for.
             client_ca: a file of CAs; only clients with a certificate of theirs are let in. None: any client.
 
@@ -55,8 +94,9 @@ class ServingCertificate:
             CertificateProblem: the certificate can't be served.
         """
         self.trusted: bool | None = None
+        self.trust_expiry: datetime | None = None
         self.waits_for = ""
-        self._source = source
+        self._source = _Given(source) if isinstance(source, KeyPair) else source
         self._names = names
         self._client_ca = client_ca
         self._last_client_ca: bytes | None = None
@@ -64,9 +104,14 @@ class ServingCertificate:
         self._last_logged: dict[str, str] = {}
         self._use()
 
+    def offer(self, pair: KeyPair) -> None:
+        """Serve this pair from the next check on, if it can be served, in place of what the source gives."""
+        if not isinstance(self._source, _Given) or self._source.pair != pair:
+            self._source = _Given(pair)
+
     def _use(self) -> None:
         now = utc_now()
-        pair = self._source.read() if isinstance(self._source, CertificateFiles) else self._source
+        pair = self._source.read()
         client_ca = self._last_client_ca = self._read_client_ca()
         authorities = client_authorities(client_ca, now=now) if client_ca is not None else None
         verified = verify(pair, now=now, names=self._names)
@@ -75,7 +120,7 @@ class ServingCertificate:
         self._authorities = authorities
         self.expiry = verified.not_valid_after
         self.last_reload = Reload.now(success=True)
-        self._served = pair.certificate_pem
+        self.served = pair.certificate_pem
 
     def _read_client_ca(self) -> bytes | None:
         if self._client_ca is None:
@@ -111,27 +156,34 @@ class ServingCertificate:
         if bundles is not None:
             self.waits_for = "the caBundles in force have not been read yet"
         while True:
-            if bundles is not None:
-                await self._check_trust(bundles)
+            known = bundles is not None and await self._read_bundles(bundles)
             if not self.last_reload.success or await asyncio.to_thread(self._changed):
                 before = self._authorities
                 self._reload()
                 if self._authorities != before:
                     on_new_client_ca()
+            if known:
+                self._check_trust()
             await asyncio.sleep(seconds)
 
-    async def _check_trust(self, bundles: CaBundles) -> None:
-        """Check whether the caBundles verify the served certificate: the API server trusts it only then."""
+    async def _read_bundles(self, bundles: CaBundles) -> bool:
+        """Read the caBundles in force. Return whether they are known now."""
         try:
             self._bundles = await bundles()
         except ApiError as error:
             if error.status == HTTPStatus.FORBIDDEN:  # else the last answer holds
-                self._bundles, self.waits_for, self.trusted = {}, "", None
+                self._bundles, self.waits_for, self.trusted, self.trust_expiry = {}, "", None, None
                 if self._is_news("bundles", str(error)):
                     log.info("certificates are not held against caBundles", problem=str(error))
-            return
+            return False
+        ends = map(end_of_trust, self._bundles.values())
+        self.trust_expiry = min((end for end in ends if end is not None), default=None)
+        return True
+
+    def _check_trust(self) -> None:
+        """Check whether the caBundles verify the served certificate: the API server trusts it only then."""
         try:
-            self._check_against_bundles(self._served, utc_now())
+            self._check_against_bundles(self.served, utc_now())
         except CertificateProblem as problem:
             self.trusted = False
             if self.waits_for:
@@ -144,7 +196,7 @@ class ServingCertificate:
             self._last_logged.pop("bundles", None)
 
     def _changed(self) -> bool:
-        if isinstance(self._source, CertificateFiles) and self._source.changed():
+        if self._source.changed():
             return True
         try:
             return self._read_client_ca() != self._last_client_ca

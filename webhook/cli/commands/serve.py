@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.options import add_policies
+from webhook.cli.options import add_policies, resource_name
 from webhook.server.serve import Address, ServeOptions, serve
+from webhook.server.tls import SecretName
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -35,11 +36,18 @@ exit codes:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    certificate = parser.add_argument_group("certificate (one of the two is needed)")
+    certificate = parser.add_argument_group("certificate (files, a Secret or --self-signed)")
     certificate.add_argument(
         "--tls-cert", metavar="FILE", type=Path, help="the certificate, PEM, with its intermediates"
     )
     certificate.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, PEM")
+    certificate.add_argument(
+        "--tls-secret",
+        metavar="NAMESPACE/NAME",
+        type=_secret,
+        help="keep a CA and the certificate in this Secret of the live cluster, renew them, and keep the caBundles of "
+        "the webhook configurations right",
+    )
     certificate.add_argument(
         "--self-signed", action="store_true", help="make a certificate for this run, for trying out; logs the CA"
     )
@@ -105,8 +113,16 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Serve until a signal ends it."""
     files = [each is not None for each in (options.tls_cert, options.tls_key)]
-    if any(files) == options.self_signed or any(files) != all(files):
-        raise CannotJudgeError("spotgate serve: error: give either --tls-cert and --tls-key, or --self-signed")
+    ways = (any(files), options.tls_secret is not None, options.self_signed)
+    if sum(ways) != 1 or any(files) != all(files):
+        raise CannotJudgeError(
+            "spotgate serve: error: give either --tls-cert and --tls-key, or --tls-secret, or --self-signed"
+        )
+    if options.tls_secret is not None and not (options.tls_name and (options.in_cluster or options.kubeconfig)):
+        raise CannotJudgeError(
+            "spotgate serve: error: --tls-secret needs --tls-name, such as spotgate.spotgate-system.svc, and "
+            "--in-cluster or --kubeconfig"
+        )
     if sum(map(bool, (options.in_cluster, options.kubeconfig, options.state))) > 1:
         raise CannotJudgeError("spotgate serve: error: give at most one of --in-cluster, --kubeconfig and --state")
     if options.client_name and options.client_ca is None:
@@ -118,6 +134,7 @@ def run(options: Namespace) -> int:
             policies=tuple(options.policies),
             tls_cert=options.tls_cert,
             tls_key=options.tls_key,
+            tls_secret=options.tls_secret,
             self_signed=options.self_signed,
             tls_names=tuple(options.tls_name),
             client_ca=options.client_ca,
@@ -128,6 +145,13 @@ def run(options: Namespace) -> int:
             record=options.record,
         )
     )
+
+
+def _secret(text: str) -> SecretName:
+    namespace, slash, name = text.partition("/")
+    if not slash:
+        raise ArgumentTypeError(f"{text!r} names no Secret; write NAMESPACE/NAME, as in spotgate-system/spotgate-tls")
+    return SecretName(resource_name(namespace), resource_name(name))
 
 
 def _address(text: str) -> Address:

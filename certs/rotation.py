@@ -1,0 +1,158 @@
+"""Renew a CA and the leaf that it signs, and carry clients' trust from one CA to the next without a gap.
+
+Both pairs lie together in one place that all replicas share (a Secret). A rotation has no state of its own: each step
+follows from what that place holds, what the caBundles hold and what each replica serves, so that any replica can take
+the next step, also after the one that began is gone:
+
+1. a new CA and its leaf are stored;
+2. the new CA stands beside the old one in every caBundle (`trusting`);
+3. every replica serves the new leaf, which the caBundles verify;
+4. the old CA leaves the caBundles (`trusting_only`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.authority import KeyPair, create_authority, issue_leaf
+from certs.verify import CertificateProblem, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+_KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+"""Where a Secret holds them; a Secret of type kubernetes.io/tls has the last two."""
+
+_CA_AGE: Final = 1 / 2
+"""The share of its life after which a CA is replaced: the rest is for clients that learn late of the new one."""
+
+_LEAF_AGE: Final = 2 / 3
+"""The share of its life after which a leaf is replaced, as cert-manager has it."""
+
+_LIFETIME: Final = timedelta(days=365)
+"""The life of a CA that is rotated by itself. What happens twice a year is known to work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Hold a CA and the leaf that it signed."""
+
+    authority: KeyPair
+    leaf: KeyPair
+
+    def to_data(self) -> dict[str, bytes]:
+        """Return them as the data of a Secret."""
+        pairs = (self.authority, self.leaf)
+        values = [pem for pair in pairs for pem in (pair.certificate_pem, pair.key_pem)]
+        return dict(zip(_KEYS, values, strict=True))
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, bytes], *, now: datetime) -> Issued:
+        """Read them from the data of a Secret. `now` is timezone-aware.
+
+        Raises:
+            CertificateProblem: something is missing or malformed, a key is not its certificate's, the CA has expired or
+                is no CA.
+        """
+        if missing := [key for key in _KEYS if not data.get(key)]:
+            raise CertificateProblem(f"the Secret lacks {', '.join(missing)}", "delete it: it is made anew")
+        authority = KeyPair(data["ca.crt"], data["ca.key"])
+        try:
+            # What it signs is verified with it: that says all that matters of a CA.
+            probe = issue_leaf(authority, names=("probe",), ips=(), now=now)
+            verify(probe, now=now, ca_pem=authority.certificate_pem)
+        except (ValueError, TypeError) as error:
+            raise CertificateProblem(
+                f"the Secret's CA can't sign: {error}", "delete the Secret: it is made anew"
+            ) from None
+        return cls(authority, KeyPair(data["tls.crt"], data["tls.key"]))
+
+
+def issue(names: Sequence[str], *, now: datetime) -> Issued:
+    """Return a new CA and a leaf for these DNS names. `now` is timezone-aware."""
+    authority = create_authority(now, _LIFETIME)
+    return Issued(authority, issue_leaf(authority, names=names, ips=(), now=now))
+
+
+def renew(issued: Issued, names: Sequence[str], *, now: datetime) -> Issued:
+    """Return the same with what is due replaced: a CA past half of its life, a leaf past two thirds or of no use.
+
+    A leaf is of no use if it is not for these names, is not signed by the CA, or can't be read. `now` is
+    timezone-aware.
+    """
+    if _age(issued.authority, now) >= _CA_AGE:
+        return issue(names, now=now)
+    try:
+        verify(issued.leaf, now=now, names=names, ca_pem=issued.authority.certificate_pem)
+        if _age(issued.leaf, now) < _LEAF_AGE:
+            return issued
+    except CertificateProblem:
+        pass
+    return Issued(issued.authority, issue_leaf(issued.authority, names=names, ips=(), now=now))
+
+
+def _age(pair: KeyPair, now: datetime) -> float:
+    """Return the share of its life that a certificate has behind it."""
+    certificate = x509.load_pem_x509_certificate(pair.certificate_pem)
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return (now - start) / (end - start)
+
+
+def trusts_only(bundle: bytes, authority: KeyPair) -> bool:
+    """Return whether a caBundle holds the CA and no other certificate."""
+    return _certificates(bundle) == [_one(authority)]
+
+
+def trusting(bundle: bytes, authorities: Sequence[KeyPair], *, now: datetime) -> bytes:
+    """Return a caBundle that holds these CAs: the same if it does, else without what has expired or can't be read."""
+    held = _certificates(bundle)
+    if missing := {_one(each) for each in authorities} - set(held):
+        return _pem([*(each for each in held if each.not_valid_after_utc > now), *missing])
+    return bundle
+
+
+def trusting_only(authority: KeyPair) -> bytes:
+    """Return a caBundle with the CA alone."""
+    return _pem([_one(authority)])
+
+
+def end_of_trust(bundle: bytes) -> datetime | None:
+    """Return when the last certificate of a caBundle expires. Return None if it holds none that can be read."""
+    return max((each.not_valid_after_utc for each in _certificates(bundle)), default=None)
+
+
+def signer_of(leaf_pem: bytes) -> str:
+    """Return the key identifier of the CA that signed a leaf, hexadecimal. Return an empty string if it names none."""
+    extensions = x509.load_pem_x509_certificate(leaf_pem).extensions
+    try:
+        identifier = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    except x509.ExtensionNotFound:
+        return ""
+    return (identifier or b"").hex()
+
+
+def identifier_of(authority: KeyPair) -> str:
+    """Return the key identifier of a CA, hexadecimal, as `signer_of` gives it for its leaves."""
+    return x509.SubjectKeyIdentifier.from_public_key(_one(authority).public_key()).digest.hex()
+
+
+def _one(pair: KeyPair) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pair.certificate_pem)
+
+
+def _certificates(bundle: bytes) -> list[x509.Certificate]:
+    """Return the certificates of a caBundle. Return none if it can't be read: the API server would not use it."""
+    try:
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return []
+
+
+def _pem(certificates: Sequence[x509.Certificate]) -> bytes:
+    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)

@@ -1,0 +1,315 @@
+"""Certificates that replicas manage by themselves, at a real API server, with the permissions of the shipped component.
+
+Throughout each test, whatever a replica serves is held against the caBundles in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from certs.rotation import Issued, identifier_of, issue, trusting_only, trusts_only
+from certs.self_signed import self_signed
+from certs.verify import CertificateProblem, verify_chain
+from tests.controlplane.live import PATIENCE, admin
+from webhook.cluster.api import Api
+from webhook.cluster.installation import ca_bundles, read_ca_bundles, read_secret, write_ca_bundles, write_secret
+from webhook.server.log import configure_logging
+from webhook.server.self_managed import SelfManaged
+from webhook.server.tls import SecretName, ServingCertificate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from tests.controlplane.cluster import Cluster
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+SECRET = SecretName("spotgate-system", "spotgate-certificates")
+NAMES = ("spotgate.spotgate-system.svc",)
+POLL, SETTLE, RETENTION = 0.1, 0.2, 0.5
+SECONDS = 5.0
+
+
+@pytest.fixture(scope="module")
+def account(bare_cluster: Cluster) -> Path:
+    """The kubeconfig of spotgate's ServiceAccount, which may do what base and component allow."""
+    documents = [MANIFESTS / "base" / "rbac.yaml", MANIFESTS / "components" / "self-managed" / "rbac.yaml"]
+    for each in documents:
+        bare_cluster.kubectl("apply", "--namespace=spotgate-system", f"--filename={each}")
+    return bare_cluster.as_service_account("spotgate-system", "spotgate").kubeconfig
+
+
+@pytest.fixture
+def configurations(bare_cluster: Cluster) -> Iterator[None]:
+    """Both configurations as shipped, and no Secret; taken away afterwards."""
+    bare_cluster.kubectl("apply", f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}")
+    yield
+    bare_cluster.kubectl("delete", f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}")
+    bare_cluster.kubectl("delete", "secret", SECRET.name, f"--namespace={SECRET.namespace}", "--ignore-not-found")
+
+
+class Killed(Exception):  # noqa: N818 - a fate
+    """A replica's process is gone."""
+
+
+class Mortal:
+    """An API connection of a replica that is killed before it writes once more."""
+
+    def __init__(self, api: Api, writes: int) -> None:
+        self._api = api
+        self._writes = writes
+        self.get = api.get
+
+    async def write(self, *arguments: Any) -> None:
+        if not self._writes:
+            raise Killed
+        self._writes -= 1
+        await self._api.write(*arguments)
+
+
+class Replica:
+    def __init__(self, name: str, api: Api) -> None:
+        self.name = name
+        pair = self_signed(NAMES, [], datetime.now(UTC))[1]
+        self.certificate = ServingCertificate(pair, names=NAMES)
+        self.managed = SelfManaged(
+            api, SECRET, NAMES, certificate=self.certificate, replica=name, settle=SETTLE, retention=RETENTION
+        )
+        self.task = asyncio.create_task(self.certificate.watch(POLL, self.managed.look))
+
+    @property
+    def ready(self) -> bool:
+        return not self.managed.waits_for and not self.certificate.waits_for and not self.task.done()
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+class Installation:
+    """Replicas, and an administrator who watches that whatever they serve is trusted."""
+
+    def __init__(self, administrator: Api, account: Path) -> None:
+        self.api = administrator
+        self.replicas: list[Replica] = []
+        self.untrusted: list[str] = []
+        self._account = account
+        self._connections: list[Api] = []
+
+    async def start(self, name: str, *, writes: int | None = None) -> Replica:
+        api = await Api.connect(self._account)
+        self._connections.append(api)
+        replica = Replica(name, api if writes is None else Mortal(api, writes))  # type: ignore[arg-type]
+        self.replicas.append(replica)
+        return replica
+
+    async def watch(self) -> None:
+        while True:
+            before = [(each, each.certificate.served) for each in self.replicas if each.ready]
+            bundles = await ca_bundles(self.api, SECONDS)
+            for replica, served in before:
+                if replica.certificate.served != served:
+                    continue
+                for webhook, bundle in bundles.items():
+                    try:
+                        verify_chain(served, bundle, now=datetime.now(UTC))
+                    except CertificateProblem as problem:
+                        self.untrusted.append(f"{webhook}: {problem}")
+            await asyncio.sleep(0.02)
+
+    async def issued(self) -> Issued:
+        return Issued.from_data((await read_secret(self.api, *SECRET, SECONDS)).data, now=datetime.now(UTC))
+
+    async def at_rest(self) -> bool:
+        """Do all replicas serve the Secret's leaf and say so, and do the caBundles trust its CA alone?"""
+        data = (await read_secret(self.api, *SECRET, SECONDS)).data
+        try:
+            issued = Issued.from_data(data, now=datetime.now(UTC))
+        except CertificateProblem:
+            return False
+        bundles = [bundle for each in await read_ca_bundles(self.api, SECONDS) for bundle in each.by_webhook.values()]
+        running = [each for each in self.replicas if not each.task.done()]
+        return all(trusts_only(bundle, issued.authority) for bundle in bundles) and all(
+            each.ready
+            and each.certificate.served == issued.leaf.certificate_pem
+            and data.get(f"serving.{each.name}", b"").startswith(identifier_of(issued.authority).encode())
+            for each in running
+        )
+
+    async def settled(self, condition: Callable[[Issued], bool] = lambda _: True) -> Issued:
+        async with asyncio.timeout(PATIENCE):
+            while not (await self.at_rest() and condition(await self.issued())):  # noqa: ASYNC110 - elsewhere
+                await asyncio.sleep(0.05)
+        return await self.issued()
+
+    async def store(self, data: Mapping[str, bytes | None]) -> None:
+        await write_secret(self.api, *SECRET, data, SECONDS)
+
+    async def close(self) -> None:
+        for each in self.replicas:
+            await each.kill()
+        for api in self._connections:
+            await api.close()
+
+
+@asynccontextmanager
+async def installed(cluster: Cluster, account: Path, replicas: int = 3) -> AsyncIterator[Installation]:
+    configure_logging(io.BytesIO())
+    administrator = await Api.connect(admin(cluster))
+    installation = Installation(administrator, account)
+    watching = asyncio.create_task(installation.watch())
+    try:
+        for number in range(replicas):
+            await installation.start(f"replica-{number}")
+        if replicas:
+            await installation.settled()
+        yield installation
+        assert not watching.done()
+        assert installation.untrusted == []
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        await installation.close()
+        await administrator.close()
+
+
+def ca(issued: Issued) -> bytes:
+    return issued.authority.certificate_pem
+
+
+@pytest.mark.usefixtures("configurations")
+async def test_replicas_that_start_at_once_serve_one_leaf_that_the_ca_bundles_trust(
+    bare_cluster: Cluster, account: Path
+) -> None:
+    async with installed(bare_cluster, account) as installation:
+        bundles = await ca_bundles(installation.api, SECONDS)
+        issued = await installation.issued()
+        assert len(bundles) >= 4
+        assert {*bundles.values()} == {trusting_only(issued.authority)}
+        data = (await read_secret(installation.api, *SECRET, SECONDS)).data
+        assert {key for key in data if key.startswith("serving.")} == {f"serving.replica-{n}" for n in range(3)}
+
+
+@pytest.mark.usefixtures("configurations")
+async def test_a_ca_past_half_of_its_life_is_replaced_while_replicas_serve(
+    bare_cluster: Cluster, account: Path
+) -> None:
+    async with installed(bare_cluster, account) as installation:
+        for age in (200, 364):
+            old = issue(NAMES, now=datetime.now(UTC) - timedelta(days=age))
+            await installation.store(old.to_data())
+            fresh = await installation.settled(lambda issued, old=old: ca(issued) != ca(old))  # type: ignore[misc]
+            assert fresh.authority != old.authority
+
+
+@pytest.mark.usefixtures("configurations")
+async def test_five_rotations_in_a_row_by_hand(bare_cluster: Cluster, account: Path) -> None:
+    async with installed(bare_cluster, account) as installation:
+        for _ in range(4):
+            await installation.store(issue(NAMES, now=datetime.now(UTC)).to_data())
+            await asyncio.sleep(SETTLE)  # the one before may not be through
+        last = issue(NAMES, now=datetime.now(UTC))
+        await installation.store(last.to_data())
+        assert await installation.settled(lambda issued: ca(issued) == ca(last)) == last
+
+
+@pytest.mark.usefixtures("configurations")
+@pytest.mark.parametrize("writes", range(6))
+async def test_another_replica_goes_on_wherever_one_was_killed(
+    bare_cluster: Cluster, account: Path, writes: int
+) -> None:
+    old = issue(NAMES, now=datetime.now(UTC) - timedelta(days=200))
+    async with installed(bare_cluster, account, replicas=0) as installation:
+        await write_secret(installation.api, *SECRET, old.to_data(), SECONDS, "")
+        first = await installation.start("first", writes=writes)
+        await asyncio.wait([first.task], timeout=1)  # all of its writes may be enough
+        await first.kill()
+        await installation.start("second")
+        await installation.settled(lambda issued: ca(issued) != ca(old))
+
+
+@pytest.mark.usefixtures("configurations")
+@pytest.mark.parametrize(
+    "data",
+    [
+        dict.fromkeys(issue(NAMES, now=datetime.now(UTC)).to_data()),
+        {"tls.key": b"-----BEGIN PRIVATE KEY-----\nhalf"},
+        {"ca.crt": b"\xff\xfe"},
+        issue(("other.example",), now=datetime.now(UTC)).to_data(),
+        issue(NAMES, now=datetime.now(UTC) - timedelta(days=400)).to_data(),
+        None,
+    ],
+    ids=["emptied", "truncated", "no text", "a stranger's", "expired", "deleted"],
+)
+async def test_a_secret_that_somebody_breaks_is_mended(
+    bare_cluster: Cluster, account: Path, data: dict[str, bytes | None] | None
+) -> None:
+    async with installed(bare_cluster, account) as installation:
+        if data is None:
+            bare_cluster.kubectl("delete", "secret", SECRET.name, f"--namespace={SECRET.namespace}")
+        else:
+            await installation.store(data)
+        await installation.settled()
+
+
+@pytest.mark.usefixtures("configurations")
+async def test_ca_bundles_that_somebody_empties_are_filled_again(bare_cluster: Cluster, account: Path) -> None:
+    async with installed(bare_cluster, account) as installation:
+        before = await installation.issued()
+        for each in await read_ca_bundles(installation.api, SECONDS):
+            await write_ca_bundles(
+                installation.api,
+                type(each)(each.kind, each.resource_version, dict.fromkeys(each.by_webhook, b"")),
+                SECONDS,
+            )
+        assert await installation.settled() == before
+        installation.untrusted.clear()  # nothing trusts a replica until one of them has looked
+
+
+@pytest.mark.usefixtures("configurations")
+async def test_applying_the_configurations_again_leaves_the_ca_bundles_alone(
+    bare_cluster: Cluster, account: Path
+) -> None:
+    async with installed(bare_cluster, account) as installation:
+        before = await ca_bundles(installation.api, SECONDS)
+        file = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
+        for how in ([], [], ["--server-side", "--force-conflicts"], ["--server-side", "--force-conflicts"]):
+            await asyncio.to_thread(bare_cluster.kubectl, "apply", *how, file)
+            assert await ca_bundles(installation.api, SECONDS) == before
+
+
+async def test_without_configurations_a_replica_is_ready_and_fills_them_once_they_come(
+    bare_cluster: Cluster, account: Path
+) -> None:
+    file = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
+    try:
+        async with installed(bare_cluster, account, replicas=1) as installation:
+            assert await ca_bundles(installation.api, SECONDS) == {}
+            await asyncio.to_thread(bare_cluster.kubectl, "apply", file)
+            async with asyncio.timeout(PATIENCE):
+                while len(await ca_bundles(installation.api, SECONDS)) < 4:  # noqa: ASYNC110 - elsewhere
+                    await asyncio.sleep(0.05)
+    finally:
+        bare_cluster.kubectl("delete", file)
+        bare_cluster.kubectl("delete", "secret", SECRET.name, f"--namespace={SECRET.namespace}")
+
+
+@pytest.mark.usefixtures("configurations")
+async def test_a_ca_that_somebody_else_provided_goes_after_the_retention(bare_cluster: Cluster, account: Path) -> None:
+    stranger = issue(NAMES, now=datetime.now(UTC))
+    for resource in ("mutating", "validating"):
+        found = json.loads(bare_cluster.kubectl("get", f"{resource}webhookconfiguration", "spotgate", "--output=json"))
+        for each in found["webhooks"]:
+            each["clientConfig"]["caBundle"] = base64.b64encode(ca(stranger)).decode()
+        bare_cluster.kubectl("replace", "--filename=-", documents=json.dumps(found))
+    async with installed(bare_cluster, account):
+        pass

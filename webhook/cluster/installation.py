@@ -1,0 +1,179 @@
+"""Read and write what an installation keeps at the API server: webhook configurations and the certificates' Secret."""
+
+from __future__ import annotations
+
+import base64
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import msgspec
+
+from webhook.cluster.api import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.cluster.api import Api
+
+CONFIGURATION: Final = "spotgate"
+"""The name of both webhook configurations, as `spotgate webhook-config` gives it to them."""
+
+CONFIGURATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+_FIELD_MANAGER: Final = "spotgate-certificates"
+"""Who owns a caBundle that spotgate writes, and nothing else, so that what is applied again leaves it alone."""
+
+_APPLY: Final = "application/apply-patch+yaml"
+_MERGE: Final = "application/merge-patch+json"
+
+_API_VERSION: Final = "admissionregistration.k8s.io/v1"
+
+
+class _Metadata(msgspec.Struct):
+    resourceVersion: str = ""
+
+
+class _ClientConfig(msgspec.Struct):
+    caBundle: bytes = b""
+
+
+class _Webhook(msgspec.Struct):
+    name: str
+    clientConfig: _ClientConfig
+
+
+class _WebhookConfiguration(msgspec.Struct):
+    metadata: _Metadata
+    webhooks: list[_Webhook] = []
+
+
+class _SecretObject(msgspec.Struct):
+    metadata: _Metadata
+    data: dict[str, bytes] | None = None
+
+
+class CaBundles(msgspec.Struct, frozen=True):
+    """Hold the caBundles of one configuration.
+
+    Attributes:
+        kind: of the configuration.
+        resource_version: of what was read; what has changed since is not overwritten.
+        by_webhook: PEM, by the webhook's name; empty where a webhook has none.
+    """
+
+    kind: str
+    resource_version: str
+    by_webhook: Mapping[str, bytes]
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """Hold the data of a Secret, and the resource version that was read; that is empty if there is no Secret."""
+
+    resource_version: str
+    data: Mapping[str, bytes]
+
+
+def _path(kind: str) -> str:
+    return f"/apis/{_API_VERSION}/{kind.lower()}s/{CONFIGURATION}"
+
+
+async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> list[CaBundles]:
+    """Return the caBundles of our configurations, as far as they are there. Raise `ApiError` if they can't be read.
+
+    Args:
+        api: whom to ask.
+        seconds: for an answer.
+        newest: what etcd holds; else the API server's own copy, which is what it works with, and costs etcd nothing.
+    """
+    found: list[CaBundles] = []
+    for kind in CONFIGURATIONS:
+        path = _path(kind) + ("" if newest else "?resourceVersion=0")
+        try:
+            async with api.get(path, aiohttp.ClientTimeout(total=seconds)) as response:
+                read = msgspec.json.decode(await response.read(), type=_WebhookConfiguration)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            continue
+        by_webhook = {each.name: each.clientConfig.caBundle for each in read.webhooks}
+        found.append(CaBundles(kind, read.metadata.resourceVersion, by_webhook))
+    return found
+
+
+async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
+    """Return the caBundle of each webhook in force that has one. Raise `ApiError` if they can't be read."""
+    return {
+        name: bundle
+        for configuration in await read_ca_bundles(api, seconds, newest=False)
+        for name, bundle in configuration.by_webhook.items()
+        if bundle
+    }
+
+
+async def write_ca_bundles(api: Api, bundles: CaBundles, seconds: float) -> None:
+    """Put these caBundles into their configuration, unless that has changed since it was read.
+
+    Raises:
+        ApiError: it has (status 409), or it can't be written.
+    """
+    body = {
+        "apiVersion": _API_VERSION,
+        "kind": bundles.kind,
+        "metadata": {"name": CONFIGURATION, "resourceVersion": bundles.resource_version},
+        "webhooks": [
+            {"name": name, "clientConfig": {"caBundle": _base64(bundle)}} for name, bundle in bundles.by_webhook.items()
+        ],
+    }
+    await api.write("PATCH", f"{_path(bundles.kind)}?fieldManager={_FIELD_MANAGER}&force=true", body, seconds, _APPLY)
+
+
+async def read_secret(api: Api, namespace: str, name: str, seconds: float) -> Secret:
+    """Return a Secret; an empty one if there is none. Raise `ApiError` if it can't be read."""
+    path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+    try:
+        async with api.get(path, aiohttp.ClientTimeout(total=seconds)) as response:
+            read = msgspec.json.decode(await response.read(), type=_SecretObject)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return Secret("", {})
+    return Secret(read.metadata.resourceVersion, read.data or {})
+
+
+async def write_secret(
+    api: Api,
+    namespace: str,
+    name: str,
+    data: Mapping[str, bytes | None],
+    seconds: float,
+    resource_version: str | None = None,
+) -> None:
+    """Put these entries into a Secret, beside what else it holds.
+
+    Args:
+        api: whom to ask.
+        namespace: of the Secret.
+        name: of the Secret.
+        data: the entries; None removes one.
+        seconds: for an answer.
+        resource_version: write only if this is still the Secret's; empty: only if there is no Secret; None: write
+            anyway.
+
+    Raises:
+        ApiError: it has changed since (status 409), or it can't be written.
+    """
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    entries = {key: None if value is None else _base64(value) for key, value in data.items()}
+    body: dict[str, Any] = {"data": entries}
+    if resource_version == "":
+        body |= {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
+        await api.write("POST", path, body, seconds)
+        return
+    if resource_version is not None:
+        body["metadata"] = {"resourceVersion": resource_version}
+    await api.write("PATCH", f"{path}/{name}", body, seconds, _MERGE)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,230 @@
+"""Keep the certificates of an installation by itself: a CA and a leaf in a Secret, and the caBundles that trust them.
+
+Every replica does this, none leads. A replica writes only on top of what it has read (`resourceVersion`), so of several
+that take the same step one succeeds, and the others find it done. See `certs.rotation` for the steps.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from certs.rotation import (
+    Issued,
+    end_of_trust,
+    identifier_of,
+    issue,
+    renew,
+    signer_of,
+    trusting,
+    trusting_only,
+    trusts_only,
+)
+from certs.verify import CertificateProblem
+from webhook.cluster.api import ApiError
+from webhook.cluster.installation import (
+    read_ca_bundles,
+    read_secret,
+    write_ca_bundles,
+    write_secret,
+)
+from webhook.context import utc_now
+from webhook.server.log import log
+from webhook.server.status import Reload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from certs.authority import KeyPair
+    from webhook.cluster.api import Api
+    from webhook.cluster.installation import CaBundles, Secret
+    from webhook.server.tls import SecretName, ServingCertificate
+
+_ANSWER: Final = 5.0
+"""Seconds that the API server may take for an answer."""
+
+_SERVING: Final = "serving."
+"""What the Secret's keys begin with that name replicas; their values name the CA of what these serve."""
+
+_SIGNS: Final = 10
+"""Signs of life that a replica gives within the retention, while a CA is being replaced."""
+
+
+class SelfManaged:
+    """Renew, rotate and repair the certificates of an installation.
+
+    Attributes:
+        last_look: how and when the last look ended.
+        authority_expiry: when the CA expires, UTC; None until it is known.
+
+    Args:
+        api: the cluster.
+        secret: where CA and leaf are; it is made if it is not there.
+        names: DNS names that the API server asks for: of the Service.
+        certificate: what is served; until the Secret has been read, a placeholder that nobody trusts.
+        replica: names this replica among all: its host and port.
+        settle: seconds that a CA must have been in the caBundles before what it signed is served.
+        retention: seconds that an old CA stays in the caBundles after every replica serves a leaf of the new one. A
+            replica without a sign of life for so long is taken for gone.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        secret: SecretName,
+        names: Sequence[str],
+        *,
+        certificate: ServingCertificate,
+        replica: str,
+        settle: float,
+        retention: float,
+    ) -> None:
+        self.last_look = Reload.now(success=True)
+        self.authority_expiry: datetime | None = None
+        self._api = api
+        self._secret = secret
+        self._names = names
+        self._certificate = certificate
+        self._placeholder = certificate.served
+        self._entry = _SERVING + replica
+        self._settle = settle
+        self._retention = retention
+        self._issued: Issued | None = None
+        self._serves: KeyPair | None = None
+        self._in_force: dict[str, bytes] = {}
+        self._trusted_since: float | None = None
+        self._ours_since: float | None = None
+        self._refreshed = 0.0
+        self._signs: dict[str, tuple[bytes, float]] = {}
+        self._said = ""
+
+    @property
+    def waits_for(self) -> str:
+        """Return what is missing until this installation's certificate is served, or an empty string."""
+        return f"the certificate in Secret {self._secret}" if self._certificate.served == self._placeholder else ""
+
+    async def look(self) -> dict[str, bytes]:
+        """Take the steps that are due. Return the caBundles in force then, by webhook."""
+        try:
+            self._in_force = await self._look()
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:  # another replica was faster: the next look finds what it did
+                self.last_look = Reload.now(success=False)
+                if str(error) != self._said:
+                    self._said = str(error)
+                    log.error("certificates not managed", problem=str(error), secret=str(self._secret))
+        else:
+            self._said = ""
+            self.last_look = Reload.now(success=True)
+        return self._in_force
+
+    async def _look(self) -> dict[str, bytes]:
+        # In this order: whoever changes the Secret changes the caBundles after it. If they are still as they were read,
+        # when they are written, then the Secret read in between is not older than they are.
+        bundles = await read_ca_bundles(self._api, _ANSWER)
+        secret = await read_secret(self._api, *self._secret, _ANSWER)
+        issued = self._issued = await self._renewed(secret)
+        self.authority_expiry = end_of_trust(issued.authority.certificate_pem)
+        bundles, extended = await self._extended(bundles, (issued.authority, self._serves or issued.authority))
+        if extended or self._trusted_since is None:
+            self._trusted_since = monotonic()
+        # Every API server must have heard of a CA before a leaf of it is served, if there is another one to serve.
+        if self.waits_for or monotonic() - self._trusted_since >= self._settle:
+            self._certificate.offer(issued.leaf)
+            self._serves = issued.authority
+        if all(trusts_only(bundle, issued.authority) for each in bundles for bundle in each.by_webhook.values()):
+            self._ours_since = None
+            self._signs.clear()
+            await self._report(secret, rotating=False)
+        else:
+            await self._report(secret, rotating=True)
+            if await self._all_serve(secret, issued.authority):
+                await self._reduce(bundles, issued.authority)
+        return {name: bundle for each in bundles for name, bundle in each.by_webhook.items()}
+
+    async def _renewed(self, secret: Secret) -> Issued:
+        """Return what the Secret holds, after whatever is due has been replaced in it."""
+        now = utc_now()
+        held = None
+        try:
+            held = Issued.from_data(secret.data, now=now)
+            wanted = renew(held, self._names, now=now)
+            why = "renewed"
+        except CertificateProblem as problem:
+            # What the caBundles trust and the replicas serve goes on; a CA is only made where none is known.
+            wanted = renew(self._issued, self._names, now=now) if self._issued else issue(self._names, now=now)
+            why = str(problem)
+        if wanted != held:
+            await write_secret(self._api, *self._secret, wanted.to_data(), _ANSWER, secret.resource_version)
+            log.info("certificates stored", secret=str(self._secret), why=why)
+        return wanted
+
+    async def _extended(
+        self, bundles: Sequence[CaBundles], authorities: Sequence[KeyPair]
+    ) -> tuple[list[CaBundles], bool]:
+        """Add CAs to the caBundles that lack them. Return the caBundles as they are then, and whether one did."""
+        result, extended = [], False
+        for each in bundles:
+            now = utc_now()
+            wanted = {name: trusting(bundle, authorities, now=now) for name, bundle in each.by_webhook.items()}
+            if wanted == each.by_webhook:
+                result.append(each)
+                continue
+            result.append(await self._write(each, wanted))
+            extended = True
+        return result, extended
+
+    async def _write(self, bundles: CaBundles, wanted: Mapping[str, bytes]) -> CaBundles:
+        written = replace(bundles, by_webhook=wanted)
+        await write_ca_bundles(self._api, written, _ANSWER)
+        log.info("caBundle written", configuration=bundles.kind)
+        return written
+
+    async def _report(self, secret: Secret, *, rotating: bool) -> None:
+        """Keep this replica's entry in the Secret right, and while a CA is being replaced, fresh."""
+        if self.waits_for:
+            return
+        signer, _, count = secret.data.get(self._entry, b"").decode(errors="replace").partition(" ")
+        serving, now = signer_of(self._certificate.served), monotonic()
+        if serving == signer and not (rotating and now - self._refreshed >= self._retention / _SIGNS):
+            return
+        self._refreshed = now
+        value = f"{serving} {int(count) + 1 if count.isdecimal() else 0}"
+        await write_secret(self._api, *self._secret, {self._entry: value.encode()}, _ANSWER)
+
+    async def _all_serve(self, secret: Secret, authority: KeyPair) -> bool:
+        """Return whether all replicas have served leaves of this CA for `retention`. Forget those that are gone."""
+        now = monotonic()
+        entries = {key: value for key, value in secret.data.items() if key.startswith(_SERVING)}
+        self._signs = {
+            key: seen if (seen := self._signs.get(key)) is not None and seen[0] == value else (value, now)
+            for key, value in entries.items()
+        }
+        if gone := [key for key, (_, since) in self._signs.items() if now - since >= self._retention]:
+            await write_secret(self._api, *self._secret, dict.fromkeys(gone), _ANSWER)
+            return False
+        ours = identifier_of(authority).encode()
+        if self._entry not in entries or any(value.partition(b" ")[0] != ours for value in entries.values()):
+            self._ours_since = None
+            return False
+        if self._ours_since is None:
+            self._ours_since = now
+        return now - self._ours_since >= self._retention
+
+    async def _reduce(self, bundles: Sequence[CaBundles], authority: KeyPair) -> None:
+        """Leave the CA alone in every caBundle."""
+        alone = trusting_only(authority)
+        for each in bundles:
+            if not all(trusts_only(bundle, authority) for bundle in each.by_webhook.values()):
+                await self._write(each, dict.fromkeys(each.by_webhook, alone))
+
+    async def leave(self) -> None:
+        """Remove this replica's entry. If that fails, others find it gone in time."""
+        try:
+            await write_secret(self._api, *self._secret, {self._entry: None}, _ANSWER)
+        except ApiError as error:
+            log.info("still named in the Secret", problem=str(error))
