@@ -1,1 +1,1 @@
-"""What the rules may know of a cluster. Rules and engine see `webhook.cluster.protocol` alone."""
+"""Read the state of a live cluster. Rules and the engine import `webhook.cluster.protocol` alone."""

@@ -1,4 +1,4 @@
-"""A connection to a Kubernetes API server.
+"""Connect to a Kubernetes API server.
 
 Connection, TLS and credentials are `kubernetes.aio`'s; not its generated models, which take 25 MB and refuse what they
 do not know.
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 JSON: Final = "application/json"
 
 _MESSAGE_LENGTH: Final = 300
-"""Characters of what the API server says about a refusal."""
+"""Characters of the API server's message about an error."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 class ApiError(Exception):
-    """The API server did not give what it was asked for. ``str()`` says why: ``403 Forbidden: nodes is forbidden ...``.
+    """A request to the API server failed. ``str()`` says why: ``403 Forbidden: nodes is forbidden ...``.
 
     Attributes:
-        status: of its answer; 0: there was none.
+        status: of the response; 0 if there was none.
     """
 
     def __init__(self, problem: str, status: int = 0) -> None:
@@ -52,7 +52,7 @@ class ApiError(Exception):
 
     @classmethod
     def refused(cls, status: int, message: str) -> ApiError:
-        """It answered with this status and message."""
+        """Return the error for a response with this status and message."""
         try:
             phrase = HTTPStatus(status).phrase
         except ValueError:
@@ -77,28 +77,28 @@ class Api:
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None, context: str | None = None) -> Api:
-        """A connection with the credentials in this file; None: those of the Pod that this process runs in.
+        """Return a connection with the credentials in this file; None: those of the Pod that this process runs in.
 
-        Nothing is asked of the API server yet.
+        No request is sent yet.
 
         Args:
             kubeconfig: the file.
             context: of the file; None: its current one.
 
         Raises:
-            UnusableCredentialsError: they can't be read.
+            UnusableCredentialsError: the credentials can't be read.
         """
         client, namespace = await _client(kubeconfig, context)
         return cls(client, kubeconfig, context, namespace)
 
     @property
     def url(self) -> str:
-        """Where the API server is."""
+        """The URL of the API server."""
         url: str = self._client.configuration.host
         return url
 
     async def close(self) -> None:
-        """End it, when nothing is under way any more."""
+        """Close the connection, when no request is in progress any more."""
         await self._client.close()
         await asyncio.sleep(0)  # the event loop closes the sockets in its next round
 
@@ -106,7 +106,7 @@ class Api:
     async def get(
         self, path: str, patience: aiohttp.ClientTimeout, accept: str = JSON
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to a GET. Failures while it is read are found here too.
+        """Yield the response to a GET. Errors while the caller reads it are raised as ApiError too.
 
         Args:
             path: with its query.
@@ -114,7 +114,7 @@ class Api:
             accept: the media type that is wanted.
 
         Raises:
-            ApiError: there is no answer, it breaks off, it is a refusal, or what it says makes no sense.
+            ApiError: there is no response, it breaks off, its status is not 200, or its body is malformed.
         """
         async with self._exchange("GET", path, patience, {"Accept": accept}, None) as response:
             yield response
@@ -180,7 +180,7 @@ class Api:
                 await client.close()
 
     async def _renew(self, used: ApiClient) -> None:
-        """Read the credentials again: tokens and certificates are exchanged for newer ones."""
+        """Read the credentials again, as tokens and certificates are replaced before they expire."""
         async with self._renewing:
             if used is not self._client:
                 return  # somebody else has just done it
@@ -202,7 +202,7 @@ def _message(body: bytes) -> str:
 
 
 async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClient, str]:
-    """A client, and the namespace that the context names."""
+    """Return a client, and the namespace that the kubeconfig's context names."""
     namespace = ""
     configuration = Configuration()
     # The certificates of many clusters lack extensions that Python 3.13 began to insist on, and client-go does not.
@@ -223,7 +223,7 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
 
 
 def _why(error: Exception) -> str:
-    """Why credentials can't be loaded, in one line."""
+    """Return in one line why credentials can't be loaded."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     if isinstance(error, ConfigException | YAMLError | ValueError):

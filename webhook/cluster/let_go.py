@@ -1,7 +1,7 @@
-"""Node pools that allowed requests take away, until the cluster shows it.
+"""Remember node pools that allowed requests take away, until the cluster shows it.
 
-Between the answer to a request and the moment when a reading shows what came of it, another request must not count on
-what the first takes away: two last fallbacks deleted at once would both go.
+Until a reading of the cluster shows the effect of an allowed request, no other request may count on the pools that it
+takes away: else two fallbacks, each the last but for the other, could both be deleted at once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 LASTS: Final = 30.0
-"""Seconds. As long another validating webhook may take (its ``timeoutSeconds``), and then the API server stores the
-object at once, or refuses the request. What was refused elsewhere is there again after it."""
+"""Seconds for which a change is remembered: as long as another validating webhook may take (its ``timeoutSeconds``).
+
+Then the API server has stored the object, or has rejected the request: so the pool is there after all."""
 
 _MOST: Final = 1_000
-"""Pools remembered. A request for each would have to be allowed within `LASTS`."""
+"""The most pools that are remembered. A request for each would have to be allowed within `LASTS`."""
 
 _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
 
@@ -38,7 +39,7 @@ _Identity = tuple[str, str, str, str]
 
 
 class LetGo:
-    """What one process has let go, each pool as the worst that may have become of it.
+    """The node pools that requests allowed by this process take away, each in the worst state that it may be in.
 
     Args:
         clock: in seconds.
@@ -49,7 +50,7 @@ class LetGo:
         self._pools: dict[_Identity, tuple[float, Pool]] = {}
 
     def note(self, request: Request, view: ClusterView, providers: Mapping[str, Provider]) -> None:
-        """Remember what an allowed request, which is no dry run, does to node pools.
+        """Remember the node pools that an allowed request changes. Not for dry runs.
 
         Args:
             request: as it was allowed.
@@ -72,7 +73,7 @@ class LetGo:
             del self._pools[next(iter(self._pools))]
 
     def applied(self, view: ClusterView) -> ClusterView:
-        """Return the view with what was let go; what it shows, and what is long ago, is forgotten."""
+        """Return the view with the remembered changes applied. Forget those that it shows already, and old ones."""
         if not self._pools or view.pools is None:
             return view
         pools = {pool.identity: pool for pool in view.pools}
@@ -89,7 +90,7 @@ class LetGo:
 def _changes(
     request: Request, view: ClusterView, providers: Mapping[str, Provider]
 ) -> Iterator[tuple[Pool | None, Pool | None]]:
-    """Yield each pool before and after the request; None: it is not there."""
+    """Yield each pool that the request changes, before and after it; None: the pool does not exist."""
     key = (request.resource.group, request.resource.resource)
     readers = readers_by_resource(providers.values()).get(key)
     sizers = sizers_by_resource(providers.values()).get(key)
@@ -122,7 +123,7 @@ def _changes(
 
 
 def _worst(before: Pool | None, after: Pool | None) -> Pool | None:
-    """Return what others must reckon with while nobody knows whether it came to that; None: nothing is worse."""
+    """Return the worse of a pool's two states for other requests, or None if the change makes nothing worse."""
     if after is not None and not after.deleting and after.capacity in _MAY_BE_SPOT:
         return after  # it needs a fallback, and is none
     if before is None or before.capacity in _MAY_BE_SPOT or before.unusable:
@@ -133,13 +134,13 @@ def _worst(before: Pool | None, after: Pool | None) -> Pool | None:
 
 
 def _gives(pool: Pool) -> tuple[object, ...]:
-    """Return what others may count on."""
+    """Return the properties of a pool that make it a fallback for others."""
     types = (pool.capacity, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines)
     return (*types, pool.zones, pool.taints, pool.cluster_id, bool(pool.unusable))
 
 
 def _shows(shown: Pool | None, worst: Pool) -> bool:
-    """Does the cluster show what was let go?"""
+    """Return whether the cluster shows the remembered change of a pool."""
     if worst.deleting:
         return shown is None or bool(shown.unusable)
     return shown is not None and shown.capacity is worst.capacity and _gives(shown) == _gives(worst)

@@ -1,4 +1,4 @@
-"""The state of a live cluster: its node pools, Namespaces and Nodes, as its API server tells them.
+"""Follow the state of a live cluster: its node pools, Namespaces and Nodes.
 
 PodDisruptionBudgets too, where a policy needs them. Nothing waits for those where they can't be read: they are unknown.
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from webhook.cluster.source import Source
 
 _COMPANY: Final = 0.005
-"""Seconds that a fresh reading waits for others who need one: who applies many node pools would cause many at once."""
+"""Seconds that a fresh reading waits for other requests that need one, as where many node pools are applied at once."""
 
 
 class LiveState:
@@ -82,7 +82,7 @@ class LiveState:
         await self._synced.wait()
 
     def why_not_synced(self) -> str:
-        """What has not been read yet, and why; empty when everything has been."""
+        """Return the resources that have not been read yet, and why, or an empty string."""
         if self._synced.is_set():
             return ""
         waiting = (*self._mirrors(), *([self._budgets] if self._budgets is not None else ()))
@@ -92,11 +92,11 @@ class LiveState:
         return unread(unknown.source, unknown.problem)
 
     def silence(self) -> float:
-        """Seconds since the API server was last heard of, for the resource of which that is longest ago."""
+        """Return the seconds since the API server last sent something, for the resource where that is longest ago."""
         return monotonic() - min(mirror.heard for mirror in self._mirrors())
 
     def view(self) -> ClusterView:
-        """The cluster as the API server last told it."""
+        """Return the view of the cluster that the watches have built."""
         if self._view is None:
             unknown = next((mirror for mirror in self._pools if not mirror.known), None)
             if unknown is not None:
@@ -106,7 +106,7 @@ class LiveState:
         return self._view
 
     async def fresh(self) -> ClusterView:
-        """The same, with the node pools as they are now."""
+        """Return the view with the node pools read anew."""
         # A reading is shared only by those who come before it begins: it may miss what later ones are about.
         if self._next_reading is None:
             self._next_reading = asyncio.create_task(self._read())
@@ -172,7 +172,7 @@ class LiveState:
             await asyncio.sleep(pause)
 
     def _mirrors(self) -> Iterator[Mirror[Any]]:
-        """Those without which nothing can be judged."""
+        """Return the copies without which nothing can be judged."""
         yield from self._pools
         yield self._namespaces
         yield self._nodes

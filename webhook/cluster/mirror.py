@@ -1,4 +1,4 @@
-"""A copy of one resource of an API server, kept up to date: listed once, then watched.
+"""Keep a copy of one resource of an API server up to date: list it once, then watch it.
 
 What was seen last is kept while the API server can't be reached: a copy that is a little old places Pods well enough.
 """
@@ -40,12 +40,12 @@ _GO_ON: Final = frozenset(
         HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""After these a watch goes on where it was. After others, as 410 (too old) or 504 (too new), all is listed again."""
+"""After these a watch continues. After others, as 410 (too old) or 504 (too new), all objects are listed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How an API server is asked. In seconds.
+    """The intervals and timeouts of requests to an API server, in seconds.
 
     Attributes:
         first: the pause after a failure; doubled each time, and varied so that replicas don't ask all at once.
@@ -72,7 +72,7 @@ class Pace:
     apart: float = 0.1
 
     def pauses(self) -> Iterator[float]:
-        """One after the other."""
+        """Yield the delays before one retry after the other."""
         pause = self.first
         while True:
             yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
@@ -83,13 +83,13 @@ class Mirror(Generic[T]):
     """The objects of one source.
 
     Args:
-        api: whom to ask.
+        api: the API server.
         source: what to copy.
         pace: how.
         changed: called after each change.
 
     Attributes:
-        items: what is wanted of each object.
+        items: the part of each object that is kept.
         known: they have been listed and are watched, or the cluster does not have such a resource. That stays so while
             the API server can't be reached or does not know us (401), and ends when it keeps forbidding it (403).
         problem: what keeps it from being up to date; None while nothing does.
@@ -110,7 +110,7 @@ class Mirror(Generic[T]):
         self._forbidden_since = math.inf
 
     async def run(self) -> None:
-        """Keep it up to date until cancelled."""
+        """Keep the copy up to date until cancelled."""
         pauses = self._pace.pauses()
         while True:
             began = monotonic()
@@ -127,7 +127,7 @@ class Mirror(Generic[T]):
             await asyncio.sleep(next(pauses))
 
     async def _follow(self) -> None:
-        """List where that is needed, then watch until the watch ends."""
+        """List the objects if needed, then watch until the watch ends."""
         if not self._resource_version and not await self._list():
             return
         seconds = self._pace.watch * random.uniform(1, 1.5)  # noqa: S311 - no secret
@@ -141,7 +141,7 @@ class Mirror(Generic[T]):
                 self._take(line)
 
     async def _list(self) -> bool:
-        """False: the cluster has no such resource."""
+        """List the objects. Return False if the cluster has no such resource."""
         listing = await self.source.list(self._api, self._pace.answer)
         if listing is None:
             self.items = {}

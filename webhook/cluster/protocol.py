@@ -1,4 +1,4 @@
-"""What the rules may know of a cluster: known, empty and unknown are three different things.
+"""Define what the rules may know of a cluster. Known, empty and unknown are three different things.
 
 ``None`` always means *unknown* here. An empty tuple of pools means that the cluster was looked at and has none.
 """
@@ -15,11 +15,11 @@ from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 
 
 class UnusableCredentialsError(Exception):
-    """There is no saying where a cluster is, or how to authenticate to it. ``str()`` says why."""
+    """The address of a cluster or its credentials can't be read. ``str()`` says why."""
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What of the cluster a policy must know to judge a request.
+    """The parts of the cluster's state that a policy needs to judge a request.
 
     Attributes:
         namespaces: labels of the request's namespace.
@@ -43,7 +43,7 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
-    """One immutable look at a cluster.
+    """An immutable view of a cluster at one moment.
 
     Attributes:
         pools: every node pool that any reader reads; None: unknown.
@@ -69,10 +69,10 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterState(Protocol):
-    """A cluster, or what stands for one. Built for one bundle, whose providers say how pools are read."""
+    """The state of a live cluster, or of files. Built for one bundle, whose providers say how pools are read."""
 
     def view(self) -> ClusterView:
-        """The newest view at hand; never waits."""
+        """Return the newest view without waiting."""
 
     async def fresh(self) -> ClusterView:
-        """The view with the pools read now. What could not be read is unknown in it; it never raises."""
+        """Return the view with the pools read anew. Pools that can't be read are unknown in it; nothing is raised."""

@@ -1,4 +1,4 @@
-"""A live cluster, read once, for one look at it: nothing is watched."""
+"""Read a live cluster once, without watching it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of it.
+    """The result of reading a cluster.
 
     Attributes:
         view: the cluster; what could not be read is unknown in it.
@@ -35,10 +35,10 @@ class Reading:
 
 
 async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
-    """The cluster as it is now.
+    """Read the cluster as it is now.
 
     Args:
-        api: whom to ask.
+        api: the API server.
         providers: the bundle's, by name; they say which resources are node pools, and how they are read.
         budgets: read the PodDisruptionBudgets as well.
         seconds: that each answer may take.

@@ -1,4 +1,4 @@
-"""What is read of a live cluster, and what is wanted of each object."""
+"""Define the resources that are read of a live cluster, and the part of each object that is kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def all_pools(providers: Collection[Provider]) -> list[Source[Pool | tuple[Size, ...]]]:
-    """Every kind of node pools, and of what says their size; many clusters do not have them."""
+    """Return the sources of node pools of every kind, and of their sizes. Many clusters lack some of them."""
     return [
         *(_pools(readers) for readers in readers_by_resource(providers).values()),
         *(_sizes(sizers) for sizers in sizers_by_resource(providers).values()),
@@ -51,7 +51,7 @@ def _sizes(sizers: tuple[Sizer, ...]) -> Source[Pool | tuple[Size, ...]]:
 
 
 def all_namespaces() -> Source[Mapping[str, str]]:
-    """The labels of each Namespace."""
+    """Return the source of the labels of each Namespace."""
 
     def read(metadata: ObjectMeta, _: msgspec.Raw) -> Mapping[str, str]:
         return namespace_labels(metadata.name, metadata.labels or {})
@@ -60,7 +60,7 @@ def all_namespaces() -> Source[Mapping[str, str]]:
 
 
 def all_nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
-    """What each Node says of its cluster."""
+    """Return the source of the facts that Nodes tell about their cluster."""
 
     def read(metadata: ObjectMeta, raw: msgspec.Raw) -> NodeFacts:
         version = msgspec.json.decode(raw, type=_Node).status.nodeInfo.kubeletVersion
@@ -70,7 +70,7 @@ def all_nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
 
 
 def all_budgets() -> Source[DisruptionBudget]:
-    """The PodDisruptionBudgets."""
+    """Return the source of the PodDisruptionBudgets."""
 
     def read(_: ObjectMeta, raw: msgspec.Raw) -> DisruptionBudget:
         return disruption.decode_budget(raw)
@@ -95,13 +95,13 @@ class _Version(msgspec.Struct):
 
 
 async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None:
-    """(major, minor); None: it gives something else for a version. Raises `ApiError`."""
+    """Read the API server's (major, minor) version; return None if it is malformed. Raise ApiError on failure."""
     async with api.get("/version", aiohttp.ClientTimeout(total=seconds)) as response:
         return version_of(msgspec.json.decode(await response.read(), type=_Version).gitVersion)
 
 
 def unread(source: Source[Any], problem: BaseException | None) -> str:
-    """Which resource could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``."""
+    """Return which resource could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``."""
     match problem:
         case None:
             return f"{source} are not known yet"

@@ -1,4 +1,4 @@
-"""Listing and watching one resource of an API server, in all namespaces.
+"""List and watch one resource of an API server, in all namespaces.
 
 Not with `kubernetes.aio.watch`: it opens a client of its own, with a TLS context, for each watch, and where one ends it
 begins the next without a pause.
@@ -26,7 +26,7 @@ _METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 _PAGE: Final = 500
-"""Objects in one answer, as kubectl asks for them."""
+"""Objects in one response, as kubectl asks for them."""
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
@@ -34,7 +34,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class ObjectMeta(msgspec.Struct):
-    """As much of an object's ``metadata`` as is used."""
+    """The fields of an object's ``metadata`` that are used."""
 
     name: str = ""
     namespace: str = ""
@@ -43,7 +43,7 @@ class ObjectMeta(msgspec.Struct):
 
     @property
     def key(self) -> Key:
-        """What tells the object from the others of its resource."""
+        """The namespace and name of the object."""
         return self.namespace, self.name
 
 
@@ -54,7 +54,7 @@ class Listing(Generic[T]):
     Attributes:
         version: of the API that they were listed with.
         resource_version: from where a watch can go on.
-        items: what was wanted of each.
+        items: the part of each object that is kept.
     """
 
     version: str
@@ -64,15 +64,15 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Generic[T]):
-    """A resource, and what is wanted of its objects.
+    """A resource, and the part of its objects that is kept.
 
     Attributes:
         group: of its API; empty for the core group.
         versions: those that can be read, the preferred one first.
         resource: its plural name.
-        read: takes what is wanted from an object.
-        metadata_only: nothing but ``metadata`` is wanted.
-        optional: there are clusters that do not have it.
+        read: returns the part of an object that is kept.
+        metadata_only: only ``metadata`` is read.
+        optional: some clusters do not have the resource.
     """
 
     group: str = ""
@@ -86,10 +86,10 @@ class Source(Generic[T]):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
     async def list(self, api: Api, seconds: float) -> Listing[T] | None:
-        """All objects as they are now; None: the cluster has no such resource.
+        """List all objects as they are now. Return None if the cluster has no such resource.
 
         Args:
-            api: whom to ask.
+            api: the API server.
             seconds: that each answer may take.
 
         Raises:
@@ -107,10 +107,10 @@ class Source(Generic[T]):
     async def watch(
         self, api: Api, version: str, since: str, *, seconds: float, silence: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """The lines of a watch: an event each, or a bookmark.
+        """Yield the lines of a watch, each an event or a bookmark.
 
         Args:
-            api: whom to ask.
+            api: the API server.
             version: of the API.
             since: the resource version from where to go on.
             seconds: after which the API server is to end it.
@@ -148,7 +148,7 @@ class Source(Generic[T]):
             query["continue"] = page.metadata.continue_
 
     async def _lacks(self, api: Api, version: str, error: ApiError, seconds: float) -> bool:
-        """Did listing fail because the cluster does not have this resource?"""
+        """Return whether listing failed because the cluster does not have this resource."""
         if error.status != HTTPStatus.FORBIDDEN:
             return error.status == HTTPStatus.NOT_FOUND
         # Permission is looked at before existence. Discovery, which everybody may read, tells the two apart.
@@ -165,7 +165,7 @@ class Source(Generic[T]):
 
 
 def metadata_of(raw: msgspec.Raw) -> ObjectMeta:
-    """The ``metadata`` of an object. Raises `msgspec.MsgspecError`."""
+    """Decode the ``metadata`` of an object. Raise `msgspec.MsgspecError` if it is malformed."""
     return msgspec.json.decode(raw, type=_Object).metadata
 
 

@@ -1,4 +1,4 @@
-"""From a cluster's objects to what rules know of it: the same whether files or an API server gave them.
+"""Build the view of a cluster from its objects, the same whether they come from files or an API server.
 
 A node pool's part is done by its `webhook.capacity.providers.reader.PoolReader`.
 """
@@ -25,7 +25,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What a Node says of its cluster.
+    """The facts that a Node tells about its cluster.
 
     Attributes:
         providers: names of those whose nodes have such labels.
@@ -39,12 +39,12 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
-    """A Namespace's labels, with the one that the API server gives each."""
+    """Return a Namespace's labels, with the one that the API server adds to each."""
     return {**labels, NAMESPACE_NAME_LABEL: name}
 
 
 def node_facts(labels: Mapping[str, str], kubelet_version: str, providers: Iterable[Provider]) -> NodeFacts:
-    """What a Node with these labels and this ``status.nodeInfo.kubeletVersion`` says."""
+    """Return the facts of a Node with these labels and this ``status.nodeInfo.kubeletVersion``."""
     known = list(providers)
     spot = frozenset(provider.name for provider in known if _is_spot(provider, labels))
     pooled = frozenset(provider.name for provider in known if provider.pool_label in labels)
@@ -52,7 +52,7 @@ def node_facts(labels: Mapping[str, str], kubelet_version: str, providers: Itera
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    """(major, minor) in a version as Kubernetes writes it: ``v1.31.4-gke.100``."""
+    """Return (major, minor) of a version as Kubernetes writes it, such as ``v1.31.4-gke.100``."""
     found = _VERSION.match(text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -67,7 +67,7 @@ def cluster_view(
     remedy: str,
     budgets: Mapping[tuple[str, str], DisruptionBudget] | None = None,
 ) -> ClusterView:
-    """The cluster of these parts; see there for what they are. Disruption budgets are given by namespace and name."""
+    """Return the `ClusterView` of these parts. Disruption budgets are given by namespace and name."""
     kubelets: set[tuple[int, int]] = set()
     shown = {pool.provider for pool in pools or () if not pool.cluster}
     spot: set[str] = set()

@@ -1,1 +1,1 @@
-"""Kubernetes objects from files: what ``check`` judges, and what ``--state`` describes a cluster with."""
+"""Read Kubernetes objects from files, for ``check`` and for ``--state``."""

@@ -1,4 +1,4 @@
-"""The files that manifests are read from: below folders, and standard input."""
+"""Find the files that manifests are read from: given ones, those below folders, and standard input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 _PAGE: Final = 64 * 1024
 _NEVER: Final = frozenset({"node_modules"})
-"""Folders whose files are other people's."""
+"""Folders with files of others, which are never read."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -34,12 +34,12 @@ class Source(msgspec.Struct, frozen=True):
     Attributes:
         file: as it was given; ``-`` is standard input.
         in_folder: a folder was given, and not the file itself.
-        size: bytes, as far as it is known.
-        data: what is in it; None: that is yet to be read.
-        whole: it is not a part.
-        line: how many lines of the file are before ``data``.
-        begin: how many characters of the file are before ``data``.
-        documents: what is in it, read already; ``data`` is empty then.
+        size: bytes, if known.
+        data: its content; None: not read yet.
+        whole: it is a whole file.
+        line: the number of lines of the file before ``data``.
+        begin: the number of characters of the file before ``data``.
+        documents: its content, parsed already; ``data`` is empty then.
     """
 
     file: str
@@ -52,7 +52,7 @@ class Source(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...] | None = None
 
     def read(self) -> bytes:
-        """All of it, or as much as shows that it is too large."""
+        """Return the content, or as much of it as shows that it is too large."""
         if self.data is not None:
             return self.data
         if self.file == STDIN:
@@ -62,7 +62,7 @@ class Source(msgspec.Struct, frozen=True):
             return begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
 
     def taken_in(self) -> Source:
-        """The same with its data; as it is if it can't be read, which is said where all files are."""
+        """Return the file with its data, or without if it can't be read: that is reported when its objects are read."""
         try:
             data = self.read()
         except OSError:
@@ -71,7 +71,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Sources(msgspec.Struct):
-    """What was found below the paths.
+    """The files that were found below the paths.
 
     Attributes:
         files: in the order of the paths, and of their names below a folder.
@@ -87,7 +87,7 @@ class Sources(msgspec.Struct):
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """What is to be left out.
+    """The files and folders that the user has excluded.
 
     Attributes:
         globs: of names and paths.
@@ -98,7 +98,7 @@ class Ignored(msgspec.Struct, frozen=True):
     folder: str = ""
 
     def covers(self, path: Path, top: Path) -> bool:
-        """Does a glob match the name of a file or folder, its path, or its path below ``top``?"""
+        """Return whether a glob matches the name of a file or folder, its path, or its path below ``top``."""
         if not self.globs:
             return False
         below = path.relative_to(top).as_posix()
@@ -106,7 +106,7 @@ class Ignored(msgspec.Struct, frozen=True):
         return any(map(self.globs.match, (path.name, str(path), below, project)))
 
     def covers_given(self, path: Path) -> bool:
-        """The same of a path that was given, or a folder that it is in, up to the project's or the working one."""
+        """Return whether a glob matches a given path or a folder above it, up to the project's or working folder."""
         if not self.globs:
             return False
         base = Path(self.folder or Path.cwd())
@@ -116,7 +116,7 @@ class Ignored(msgspec.Struct, frozen=True):
 
 
 def find_sources(paths: Iterable[str | Path], ignored: Ignored) -> Sources:
-    """The files that `read_manifests` reads, each once: symbolic links, and other ways to write a path, are no second.
+    """Return the files that `read_manifests` reads, each once, whatever links or spellings of its path lead to it.
 
     Where a file is found by its own name too, it goes by that: it is what Git knows, and where a reviewer looks.
     """
@@ -172,22 +172,22 @@ def _below(top: Path, ignored: Ignored, found: Sources) -> Iterator[tuple[Hashab
 
 
 def _identity(path: Path, status: os.stat_result) -> Hashable:
-    """What is the same for all ways to write a file's path. Hard links are files of their own, as they are in Git."""
+    """Return a key that is equal for all paths to one file. Hard links are different files, as in Git."""
     return (status.st_dev, status.st_ino) if status.st_nlink == 1 else os.path.realpath(path)
 
 
 def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
-    """Is a file or folder in a folder below ``top`` looked at? Hidden ones are not."""
+    """Return whether a file or folder below ``top`` is not hidden, and not among those that are never read."""
     return not path.name.startswith(".") and path.name not in _NEVER and not ignored.covers(path, top)
 
 
 def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
-    """The same of a file, whose name says what is in it."""
+    """Return whether a file below ``top`` is read: it is visible, and its suffix is one of manifests."""
     return path.name.lower().endswith(SUFFIXES) and is_wanted(path, top, ignored)
 
 
 def _holds_helm_templates(folder: Path) -> bool:
-    """Is the folder ``templates`` beside a ``Chart.yaml``, or below one?"""
+    """Return whether the folder is ``templates`` beside a ``Chart.yaml``, or below such a folder."""
     folder = folder.absolute()
     return any(
         each.name == "templates" and (each.parent / "Chart.yaml").is_file() for each in (folder, *folder.parents)

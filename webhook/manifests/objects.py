@@ -1,4 +1,4 @@
-"""Kubernetes objects from files and folders: what ``check`` judges, and what ``--state`` describes a cluster with."""
+"""Read Kubernetes objects from files and folders, for ``check`` and for ``--state``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name; empty where the API server is to make one up."""
+        """The name, empty if the API server generates one."""
         return self.metadata.get("name") or ""
 
     @property
@@ -74,31 +74,31 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels; empty where there are none. A null is an empty text, as in the API server."""
+        """The labels. A null is an empty string, as in the API server."""
         return {key: text or "" for key, text in (self.metadata.get("labels") or {}).items()}
 
     @property
     def shown_name(self) -> str:
-        """The name for people: where the API server is to make one up, what it begins with."""
+        """The name for people: ``generateName`` if the API server generates it."""
         return self.name or self.metadata.get("generateName") or ""
 
     @property
     def line(self) -> int:
-        """Where it begins, from 1."""
+        """The line where the object begins, from 1."""
         return self.document.position(self.path)[0] if self.path else self.document.line
 
     def position_of(self, path: FieldPath) -> tuple[int, int]:
-        """Line and column, from 1, of a field; if it is not there, of what it would be in."""
+        """Return line and column, from 1, of a field, or of its deepest ancestor that exists."""
         return self.document.position((*self.path, *path))
 
     def problem(self, path: FieldPath, text: str) -> Problem:
-        """Something that is wrong at a field of the object."""
+        """Return a problem with a field of the object."""
         line, column = self.document.position((*self.path, *path))
         return Problem(self.file, line, column, field_path(path), text)
 
 
 class Manifests(msgspec.Struct):
-    """What was found in files and folders.
+    """The objects that were found in files and folders.
 
     Attributes:
         objects: in the order of the paths, of the files' names below a folder, and of the file.
@@ -112,7 +112,7 @@ class Manifests(msgspec.Struct):
 
 
 def read_manifests(paths: Iterable[str | Path]) -> Manifests:
-    """Every Kubernetes object in these files and folders. Nothing is raised for what is wrong with one of them.
+    """Read every Kubernetes object in these files and folders. Mistakes are in the result; nothing is raised.
 
     Args:
         paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
@@ -169,7 +169,7 @@ def _is_object(value: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def _is_half_an_object(value: Any) -> bool:  # noqa: ANN401 - JSON
-    """A misspelt ``apiVersion`` or ``kind`` must not make an object something that is passed over in silence."""
+    """Return whether a value may be an object with a misspelt ``apiVersion`` or ``kind``, which must be reported."""
     return isinstance(value, dict) and isinstance(value.get("metadata"), dict) and any(key in value for key in _TYPE)
 
 
@@ -209,7 +209,7 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
 
 
 def _metadata_problem(manifest: Manifest) -> Problem | None:
-    """What is wrong with the metadata, which every kind has; the API server refuses it before any webhook sees it."""
+    """Return the problem with an object's metadata, which the API server refuses before any webhook sees it."""
     metadata = manifest.value.get("metadata")
     if metadata is None:
         return None

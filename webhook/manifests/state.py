@@ -1,4 +1,4 @@
-"""A cluster described by manifests: its node pools, the labels of its namespaces, and what its Nodes show."""
+"""Read the state of a cluster from manifests: its node pools, the labels of its namespaces, and its Nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 DEFAULT_NAMESPACE: Final = "default"
-"""Where an object is that names no namespace."""
+"""The namespace of an object that names none."""
 
 
 class StateErrors(Exception):  # noqa: N818 - it is several
@@ -36,7 +36,7 @@ class StateErrors(Exception):  # noqa: N818 - it is several
 
 
 class FileState:
-    """The `ClusterState` that files describe, as they were when it was made: whoever makes it watches them.
+    """The `ClusterState` that files describe, read once: the caller watches them.
 
     Everything that is not in the files is not in the cluster.
 
@@ -55,16 +55,16 @@ class FileState:
         self._view = view_of(manifests.objects, providers, complete=True)
 
     def view(self) -> ClusterView:
-        """The cluster."""
+        """Return the view of the cluster."""
         return self._view
 
     async def fresh(self) -> ClusterView:
-        """The same: a file is as fresh as it was read."""
+        """Return the same view: the caller reads changed files into a new state."""
         return self._view
 
 
 def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *, complete: bool) -> ClusterView:
-    """The cluster that has these objects.
+    """Return the view of a cluster that has these objects.
 
     Args:
         manifests: its objects; of two with the same identity the later counts.
@@ -104,12 +104,12 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
 
 
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:
-    """The object where it will be."""
+    """Return the object with its namespace."""
     return {**manifest.value, "metadata": {**manifest.metadata, "namespace": manifest.namespace or DEFAULT_NAMESPACE}}
 
 
 def _budget(manifest: Manifest) -> DisruptionBudget | None:
-    """None where it can't be read: what it covers is not known then."""
+    """Return the disruption budget, or None if it can't be read: what it covers is unknown then."""
     try:
         return disruption.budget_from(manifest.value)
     except MalformedObjectError:
@@ -117,7 +117,7 @@ def _budget(manifest: Manifest) -> DisruptionBudget | None:
 
 
 def _kubelet_version(node: Manifest) -> str:
-    """What a Node's status says of its kubelet; empty where it says nothing."""
+    """Return the kubelet's version in a Node's status, or an empty string."""
     found: object = node.value
     for key in ("status", "nodeInfo", "kubeletVersion"):
         found = found.get(key) if isinstance(found, dict) else None
