@@ -208,6 +208,8 @@ def _default(field: Schema) -> str:
 
 
 def _yaml(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {key: each for key, each in value.items() if each is not None}
     return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
 
 

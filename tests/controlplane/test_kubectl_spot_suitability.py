@@ -56,7 +56,8 @@ IN_A_TEMPLATE = """\
 
 def service(replicas: int) -> dict[str, Any]:
     web = saying(deployment("web", replicas), SPOT)
-    web["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8080}}
+    serving = {"ports": [{"containerPort": 8080}], "readinessProbe": {"tcpSocket": {"port": 8080}}}
+    web["spec"]["template"]["spec"]["containers"][0] |= serving
     return web
 
 

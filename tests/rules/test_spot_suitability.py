@@ -90,6 +90,7 @@ def mounted(name: str, path: str, *, read_only: bool = False, **source: Any) -> 
         ("a replicated database", service(3, "StatefulSet")),
         ("a Job", workload("Job", "batch/v1", of=spot(containers=[{"name": "app"}]))),
         ("workers that do lost work again", workload(of=spot(labels={"spotgate.dev/workload-class": "queue-worker"}, containers=[{"name": "app"}]), replicas=2)),
+        ("a queue worker, which declares no port", workload(of=spot(containers=[{"name": "app"}]), replicas=2)),
         ("a service that is scaled to zero", workload(of=spot(containers=[{"name": "app"}]), replicas=0)),
         ("a singleton that is not on spot", workload("StatefulSet", of=template(), replicas=1)),
         ("a singleton that stays on demand", workload(of=template(metadata={"labels": {"spotgate.dev/capacity": "on-demand"}}), replicas=1)),
@@ -127,6 +128,33 @@ def test_what_leads_the_work_of_others_belongs_on_demand(value: JSON, name: str,
     assert yaml_of(finding) == to_write
 
 
+def ray(kind: str, *, metadata: JSON | None = None, head: JSON | None = None, **cluster: Any) -> JSON:
+    inner = {"RayCluster": [], "RayService": ["rayClusterConfig"], "RayJob": ["rayClusterSpec"]}[kind]
+    spec: JSON = {"headGroupSpec": {"template": head or spot()}, **cluster}
+    for member in inner:
+        spec = {member: spec}
+    return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": {"name": "r", **(metadata or {})}, "spec": spec}
+
+
+LOST_HEAD = ["the Ray head holds the state of the whole job"]
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (ray("RayCluster", gcsFaultToleranceOptions={"redisAddress": "redis:6379"}), []),
+        (ray("RayService", gcsFaultToleranceOptions={}), []),
+        (ray("RayJob", gcsFaultToleranceOptions={"backend": "rocksdb"}), []),
+        (ray("RayCluster", gcsFaultToleranceOptions=None), LOST_HEAD),
+        (ray("RayService", metadata={"annotations": {"ray.io/ft-enabled": "true"}}), []),
+        (ray("RayCluster", metadata={"annotations": {"ray.io/ft-enabled": "false"}}), LOST_HEAD),
+        (ray("RayCluster", head=spot(annotations={"ray.io/ft-enabled": "true"})), []),
+    ],
+)
+def test_a_ray_head_whose_state_is_kept_elsewhere_may_be_on_spot(value: JSON, found: list[str]) -> None:
+    assert reasons(value) == found
+
+
 def test_a_bare_pod_is_gone_for_good() -> None:
     finding = one(pod(metadata={"labels": SPOT}))
     assert finding.id == "spot-suitability/bare-pod"
@@ -144,6 +172,12 @@ def test_a_stateful_singleton_belongs_on_demand(value: JSON) -> None:
     finding = one(value)
     assert finding.id == "spot-suitability/stateful-singleton"
     assert yaml_of(finding) == in_template(ON_DEMAND)
+
+
+def test_a_claim_counts_for_a_singleton_without_a_port_too() -> None:
+    stored = mounted("store", "/store", persistentVolumeClaim={"claimName": "store"})
+    stored["containers"][0]["ports"] = []
+    assert reasons(service(1, **stored), UNCOVERED) == ["its only replica holds state"]
 
 
 def test_a_singleton_that_only_reads_a_claim_is_not_stateful() -> None:
@@ -186,6 +220,22 @@ def test_a_service_without_a_readiness_probe() -> None:
     assert finding.field == "spec.template.spec.containers[1].readinessProbe"
     (container,) = yaml_of(finding)["spec"]["template"]["spec"]["containers"]
     assert (container["name"], container["readinessProbe"]["httpGet"]["port"]) == ("app", 9000)
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ({"labels": {"spotgate.dev/workload-class": "stateless"}}, ["no container has a readiness probe"]),
+        ({"labels": {"spotgate.dev/workload-class": "batch"}}, []),
+        ({}, []),
+    ],
+)
+def test_the_class_says_whether_pods_without_a_port_serve(how: JSON, found: list[str]) -> None:
+    assert reasons(service(containers=[{"name": "app"}], **how)) == found
+
+
+def test_a_single_replica_is_not_asked_for_readiness_as_well() -> None:
+    assert reasons(service(1, containers=[{**READY, "readinessProbe": None}])) == ["it has one replica"]
 
 
 # PodDisruptionBudgets
@@ -381,7 +431,7 @@ def test_a_template_that_an_update_leaves_alone_is_not_judged_again() -> None:
         pytest.param(6, 1, ["it has one replica"], id="to one"),
         pytest.param(6, 2, ["it has 2 replicas"], id="to too few"),
         pytest.param(2, 1, ["it has one replica"], id="fewer than too few"),
-        pytest.param(0, 1, ["it has one replica", "no container has a readiness probe"], id="from none"),
+        pytest.param(0, 1, ["it has one replica"], id="from none"),
         pytest.param(6, 3, [], id="to enough"),
         pytest.param(1, 6, [], id="to more"),
         pytest.param(1, 2, [], id="to more, and still too few"),

@@ -16,6 +16,7 @@ class _Metadata(msgspec.Struct):
     name: str = ""
     generateName: str = ""
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     ownerReferences: list[OwnerReference] | None = None
 
 

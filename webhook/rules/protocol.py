@@ -66,7 +66,7 @@ class Subject(Protocol):
 
     @property
     def object(self) -> dict[str, Any] | None:
-        """The object as plain JSON, or None on DELETE. Not for templates."""
+        """The object as plain JSON, or None on DELETE. Of a template, the workload."""
 
     @property
     def old_object(self) -> dict[str, Any] | None:

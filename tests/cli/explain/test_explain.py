@@ -302,7 +302,7 @@ spec:
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web, spotgate.dev/capacity: spot}}
-    spec: {containers: [{name: main, image: busybox, resources: {limits: {nvidia.com/gpu: 1}}}]}
+    spec: {containers: [{name: main, image: busybox, ports: [{containerPort: 80}], resources: {limits: {nvidia.com/gpu: 1}}}]}
 """
 
 

@@ -21,6 +21,12 @@ CHECKPOINTING: Final = "checkpointing"
 BATCH: Final = "batch"
 
 
+def is_queue_worker(pod: Pod) -> bool:
+    """Return whether the Pod takes its work from a queue: a ReplicaSet owns it, and no container declares a port."""
+    owner = pod.controller
+    return owner is not None and owner.kind == "ReplicaSet" and not declares_port(pod)
+
+
 def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str, str]:
     """Return the class of a Pod that does not name one, and the reason as a phrase.
 
@@ -37,6 +43,6 @@ def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str
         return CHECKPOINTING, f"a {owner.kind} owns it, and it requests GPUs"
     if owner.kind == "Job":
         return BATCH, "a Job owns it, and it requests no GPUs"
-    if owner.kind == "ReplicaSet" and not declares_port(pod):
+    if is_queue_worker(pod):
         return QUEUE_WORKER, "a ReplicaSet owns it, and no container declares a port"
     return STATELESS, "nothing says otherwise"

@@ -84,14 +84,13 @@ def bare_pod(case: SuitabilityCase) -> Violation:
     )
 
 
-def stateful_singleton(case: SuitabilityCase, claim: str) -> Violation:
-    """Return the violation for the only replica of stateful work."""
-    holds = f"its Pod writes to the claim `{claim}`" if claim else f"it is a {case.workload}"
+def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
+    """Return the violation for the only replica of stateful work; ``state`` is what holds it, as a phrase."""
     return Violation(
         id="stateful-singleton",
         reason="its only replica holds state: a reclaim stops it until its volume is attached to another node",
         field=_CAPACITY,
-        detail=f"spec.replicas is 1, and {holds}. Nobody stands in for it meanwhile, and what was not written is lost.",
+        detail=f"spec.replicas is 1, and {state}. Nobody stands in for it meanwhile, and what was not written is lost.",
         fix=_on_demand(case, "run it on demand"),
         yaml=_ON_DEMAND,
     )

@@ -10,8 +10,11 @@ Reads
     its own controller. The PodDisruptionBudgets of the namespace.
     DaemonSets and Deployments that run AWS Node Termination Handler, if the cluster has Karpenter's nodes.
     Findings on a workload are not repeated on the Pods of its controllers, unless denials reach those
-    (``controllerCreated: deny``). A driver is not a bare Pod as well, nor a bare Pod a singleton. Work that can be
-    repeated (batch, checkpointing, queue-worker) needs neither readiness probe nor PodDisruptionBudget.
+    (``controllerCreated: deny``). A driver is not a bare Pod as well, nor a bare Pod a singleton, and one with fault
+    tolerance (Ray's ``gcsFaultToleranceOptions``) is a Pod like others. Work that can be repeated (batch,
+    checkpointing, queue-worker) needs neither replicas nor readiness probe nor PodDisruptionBudget; a Pod of a
+    ReplicaSet that declares no port is a queue worker. Readiness matters from two replicas on: with one, nobody else
+    could answer meanwhile.
 Writes
     Nothing.
 Finds
@@ -26,12 +29,18 @@ Source
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, target_of
-from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER
+from webhook.capacity.placement.workload_class import (
+    BATCH,
+    CHECKPOINTING,
+    CLASS_LABEL,
+    QUEUE_WORKER,
+    is_queue_worker,
+)
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.globs import Globs
@@ -52,6 +61,7 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.pod import OwnerReference, Pod
     from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.spot_suitability.spec import DriverSpec
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
@@ -75,7 +85,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     stateful: Globs
     data: Globs
     scratch: Globs
-    members: Mapping[str, str]
+    members: Mapping[str, DriverSpec]
     providers: Mapping[str, Provider]
     karpenters: frozenset[str]
 
@@ -146,7 +156,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             name=workload.name if subject.template else pod.metadata.name,
             namespace=subject.request.namespace,
             replicas=replicas,
-            serves=bool(replicas) and pod.labels.get(CLASS_LABEL) not in _DONE_AGAIN,
+            serves=bool(replicas) and not _can_be_repeated(pod),
             labelled=CAPACITY_LABEL in pod.labels or CAPACITY_LABEL in inherited,
             match_labels=workload.match_labels,
         )
@@ -179,30 +189,40 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         """Yield the violations for a kind of work that does not belong on spot."""
         pod = case.pod
         driver = self._driver(subject)
-        if driver:
-            yield "driver", findings.driver(case, driver)
+        if driver is not None and not _is_fault_tolerant(driver, subject):
+            yield "driver", findings.driver(case, driver.name)
         elif not subject.template and not pod.metadata.ownerReferences:
             yield "barePod", findings.bare_pod(case)
+        elif case.replicas == 1 and (state := self._state(subject)):
+            yield "statefulSingleton", findings.stateful_singleton(case, state)
         elif case.serves:
-            stateful = self.stateful.match(subject.request.kind.group_kind)
-            claim = "" if stateful else writable_claim(pod)
-            if case.replicas == 1 and (stateful or claim):
-                yield "statefulSingleton", findings.stateful_singleton(case, claim)
-            elif not self._enough(case):
+            if not self._enough(case):
                 yield "fewReplicas", findings.few_replicas(case, self.spec.minimum_replicas)
-            if not any(container.readinessProbe for container in pod.spec.containers):
+            if case.replicas != 1 and not any(container.readinessProbe for container in pod.spec.containers):
                 yield "readinessProbe", findings.readiness_probe(pod)
 
-    def _driver(self, subject: Subject) -> str:
-        """Return the name of the driver that the Pod is, or an empty string."""
+    def _state(self, subject: Subject) -> str:
+        """Return what holds the Pod's state, as a phrase, or an empty string.
+
+        A claim counts for what only seems to be a queue worker, because it declares no port, too.
+        """
+        if subject.pod.labels.get(CLASS_LABEL) in _DONE_AGAIN:
+            return ""
+        if self.stateful.match(subject.request.kind.group_kind):
+            return f"it is a {subject.request.kind.kind}"
+        claim = writable_claim(subject.pod)
+        return f"its Pod writes to the claim `{claim}`" if claim else ""
+
+    def _driver(self, subject: Subject) -> DriverSpec | None:
+        """Return the driver that the Pod is, or None."""
         for member in subject.path:
             if isinstance(member, str) and member in self.members:
                 return self.members[member]
         labels = subject.pod.labels
         for driver in self.spec.drivers:
             if driver.label is not None and labels.get(driver.label.key) == driver.label.value:
-                return driver.name
-        return ""
+                return driver
+        return None
 
     def _enough(self, case: findings.SuitabilityCase) -> bool:
         """Return whether the other replicas suffice while one is missing."""
@@ -231,6 +251,28 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
                 yield "terminationHandler", findings.termination_handler(index, container.image)
 
 
+def _can_be_repeated(pod: Pod) -> bool:
+    """Return whether a reclaim costs the Pod's work time, but no request."""
+    named = pod.labels.get(CLASS_LABEL)
+    return named in _DONE_AGAIN if named else is_queue_worker(pod)
+
+
+def _is_fault_tolerant(driver: DriverSpec, subject: Subject) -> bool:
+    """Return whether the driver's state is kept outside its Pod."""
+    tolerance = driver.fault_tolerance
+    if tolerance is None:
+        return False
+    annotated = (subject.workload.metadata.annotations or {}).items() | subject.pod.annotations.items()
+    if not annotated.isdisjoint(tolerance.annotations.items()):
+        return True
+    value: Any = subject.object
+    for member in subject.path:
+        if member == driver.member:
+            return value.get(tolerance.member) is not None
+        value = value[member]
+    return False
+
+
 def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     providers = facts.providers
     facts.expect_provider(spec.provider)
@@ -248,7 +290,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         stateful=Globs(spec.stateful),
         data=Globs(spec.data_volumes),
         scratch=Globs(spec.scratch_volumes),
-        members={driver.member: driver.name for driver in spec.drivers if driver.member},
+        members={driver.member: driver for driver in spec.drivers if driver.member},
         providers=providers,
         karpenters=frozenset(each.name for each in providers.values() if each.pool_label == KARPENTERS_POOL_LABEL),
     )

@@ -11,6 +11,17 @@ from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, 
 from webhook.policy.terms import Enforcement
 
 
+class FaultToleranceSpec(Model):
+    """What keeps the state of a driver outside its Pod: another Pod can go on with it."""
+
+    annotations: dict[NonEmpty, str] = Field(
+        default={}, description="Annotations of the workload, or of its Pod, that turn it on: key -> value."
+    )
+    member: str = Field(
+        default="", description="A member beside the driver's that turns it on: gcsFaultToleranceOptions."
+    )
+
+
 class DriverSpec(Model):
     """Pods that lead the work of others, told by a label or by where their template is."""
 
@@ -21,6 +32,10 @@ class DriverSpec(Model):
         description="A member in the path of their pod template: headGroupSpec for spec.headGroupSpec.template.",
     )
 
+    fault_tolerance: FaultToleranceSpec | None = Field(
+        default=None, description="What keeps its state outside the Pod; with it, the Pod may be on spot."
+    )
+
     @model_validator(mode="after")
     def _says_which(self) -> Self:
         if self.label is None and not self.member:
@@ -28,13 +43,19 @@ class DriverSpec(Model):
         return self
 
 
+_RAY_FAULT_TOLERANCE: Final = {
+    "annotations": {"ray.io/ft-enabled": "true"},
+    "member": "gcsFaultToleranceOptions",
+}
+"""Source: https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-ft.html"""
+
 DEFAULT_DRIVERS: Final = tuple(
-    DriverSpec.model_validate({"name": name, "label": {"key": key, "value": value}, "member": member})
-    for name, key, value, member in (
-        ("Spark driver", "spark-role", "driver", "driver"),
-        ("Ray head", "ray.io/node-type", "head", "headGroupSpec"),
-        ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher"),
-        ("Dask scheduler", "dask.org/component", "scheduler", ""),
+    DriverSpec.model_validate({"name": name, "label": {"key": key, "value": value}, "member": member, **more})
+    for name, key, value, member, more in (
+        ("Spark driver", "spark-role", "driver", "driver", {}),
+        ("Ray head", "ray.io/node-type", "head", "headGroupSpec", {"faultTolerance": _RAY_FAULT_TOLERANCE}),
+        ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher", {}),
+        ("Dask scheduler", "dask.org/component", "scheduler", "", {}),
     )
 )
 
@@ -108,6 +129,7 @@ class SpotSuitabilitySpec(PolicySpec):
     )
     scratch_volumes: tuple[Glob, ...] = Field(
         default=(
+            *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy makes anew whenever it starts
             *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
             *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
         ),
