@@ -47,8 +47,9 @@ check: venv ## Lint, check formatting, types and layers
 	$(BIN)/mypy --strict $(SOURCES)
 	$(BIN)/lint-imports
 
-golden: venv ## Write anew what the program says: golden answers, reports and messages, tables of pages, the schema
+golden: venv ## Write anew what the program says: golden answers, reports and messages, tables of pages, schema, webhooks
 	$(BIN)/spotgate schema > policies/schema.json
+	$(BIN)/spotgate webhook-config --policies policies > manifests/webhooks/webhooks.yaml
 	$(BIN)/python -m tests.reference
 	$(BIN)/python -m tests.providers_page
 	$(BIN)/python -m tests.golden.regenerate

@@ -26,9 +26,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 def test_the_webhook_configurations_are_what_the_program_renders(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webhook-config"]) == 0
-    assert capsys.readouterr().out == (MANIFESTS / "webhooks" / "webhooks.yaml").read_text(), (
-        "run `spotgate webhook-config > manifests/webhooks/webhooks.yaml`"
-    )
+    assert capsys.readouterr().out == (MANIFESTS / "webhooks" / "webhooks.yaml").read_text(), "run `make golden`"
 
 
 def test_the_configmap_holds_every_shipped_policy_file() -> None:

@@ -61,12 +61,11 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
     if route is None:
         return NOTHING
     evaluation = _Evaluation(request, index, context, route)
-    namespace = evaluation.namespace or ""
-    if index.is_in_system_namespace(request, context.view):
+    if evaluation.only_warns:
         evaluation.in_system_namespace(route.direct)
         return evaluation.decision()
     # A trace tells of the policies that are left out, too.
-    direct, projected = (route.direct, route.projected) if context.trace else route.within(namespace)
+    direct, projected = (route.direct, route.projected) if context.trace else route.within(evaluation.namespace or "")
     try:
         evaluation.judge(direct, projected)
     except MalformedObjectError as error:
@@ -110,13 +109,22 @@ _bodies: Final = msgspec.json.Decoder(_Body)
 
 
 class _Evaluation:
-    """The state of one decision while it is made."""
+    """The state of one decision while it is made.
+
+    Attributes:
+        only_warns: the object is in a system namespace: nothing is changed or denied.
+        in_provider_namespace: the object is a Namespace of a provider's own.
+        owner_unknown: whether a provider owns the namespace is unknown.
+    """
 
     def __init__(self, request: Request, index: Index, context: Context, route: Route) -> None:
         self.request = request
         self.namespace = namespace_of(request)
         self.route = route
-        self.only_warns = False
+        owned = index.system_namespace(self.namespace or "", context.view)
+        self.in_provider_namespace = owned is Tristate.YES and index.is_provider_namespace(request)
+        self.only_warns = owned is Tristate.YES and not self.in_provider_namespace
+        self.owner_unknown = owned is Tristate.UNKNOWN
         self.index = index
         self.context = context
         self.recording = RecordedTrace() if context.trace else None
@@ -211,7 +219,6 @@ class _Evaluation:
 
     def in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
         """Warn in a system namespace, if a policy names that namespace; never change or deny anything."""
-        self.only_warns = True
         named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
         if not named or self.context.phase is Phase.MUTATE:
             self.trace.say("namespace %s is a system namespace: never touched", self.namespace)
@@ -393,7 +400,7 @@ class _Evaluation:
 
     def _is_foreign(self, policy: Policy) -> bool:
         """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
-        return self._owner is Tristate.YES and not (self.only_warns or policy.guards_namespaces)
+        return self.in_provider_namespace and not policy.guards_namespaces
 
     def _is_exempt(self, policy: Policy, subject: RequestSubject) -> bool:
         for exemption in policy.exemptions:
@@ -413,14 +420,9 @@ class _Evaluation:
             self.subject, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload
         )
 
-    @cached_property
-    def _owner(self) -> Tristate:
-        """Whether the namespace is a provider's own; `decide` returns early for all but Namespaces themselves."""
-        return self.index.system_namespace(self.namespace or "", self.context.view)
-
     def _unknown_match(self, policy: Policy) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches, or None if it is known."""
-        if self._owner is Tristate.UNKNOWN and not (is_namespace(self.request) and policy.guards_namespaces):
+        if self.owner_unknown and not (is_namespace(self.request) and policy.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         if not policy.matcher.trivial and self._is_match_unknown(policy):
             return UnknownMatch.of_selector(self.request.namespace)

@@ -280,22 +280,24 @@ class Index:
         if self.system_namespaces.match(namespace):
             return Tristate.YES
         labels = view.namespaces.get(namespace) or {}
-        owners = {each.name for each in self._owning if each.owns_namespace(namespace, labels)}
+        owners = [each.name for each in self._owning if each.owns_namespace(namespace, labels)]
         if not owners:
             return Tristate.NO
-        if not owners.isdisjoint(in_play(view, self.providers)):
+        if not in_play(view, self.providers).isdisjoint(owners):
             return Tristate.YES
         return Tristate.NO if view.pools is not None else Tristate.UNKNOWN
 
     def is_in_system_namespace(self, request: Request, view: ClusterView) -> bool:
-        """Return whether the object is in a system namespace, where no policy changes or denies anything.
+        """Return whether the object is in a system namespace, where no policy changes or denies anything."""
+        owned = self.system_namespace(namespace_of(request) or "", view)
+        return owned is Tristate.YES and not self.is_provider_namespace(request)
 
-        A Namespace that a provider owns is not in itself here: policies say who may create one.
+    def is_provider_namespace(self, request: Request) -> bool:
+        """Return whether the object of a request about a system namespace is a Namespace that a provider owns.
+
+        Such a Namespace is not in itself: policies say who may create one.
         """
-        namespace = namespace_of(request) or ""
-        if is_namespace(request) and not self.system_namespaces.match(namespace):
-            return False
-        return self.system_namespace(namespace, view) is Tristate.YES
+        return is_namespace(request) and not self.system_namespaces.match(namespace_of(request) or "")
 
     def _declared(self) -> set[tuple[str, str, str]]:
         declared = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, OverBoundError, expect_decodable
+from webhook.capacity.placement.target import target_of
 from webhook.kube.defaults import complete_pod
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod, decode_pod
 from webhook.kube.workload import WorkloadFields, workload_fields_of
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.bounds import Bound
+    from webhook.capacity.placement.target import NotTargeting, Target
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.protocol import ClusterView
     from webhook.decision import Trace
     from webhook.patch import Operation
     from webhook.review import Request
@@ -34,7 +38,7 @@ class RequestSubject:
 
     __slots__ = (
         *("_object", "_old_object", "_old_pod", "_pod", "changes"),
-        *("_at_most", "_metadata", "_whole", "labels_only"),
+        *("_at_most", "_metadata", "_targets", "_whole", "labels_only"),
         *("unchanged", "memo", "operation", "path", "request", "template", "trace"),
     )
 
@@ -55,6 +59,7 @@ class RequestSubject:
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
         self._metadata: list[ObjectMetadata] | None = None
+        self._targets: dict[tuple[str, bool], Target | NotTargeting] = {}
         self._whole: RequestSubject | None = None  # not itself: the body would wait for the garbage collector
 
     @classmethod
@@ -119,6 +124,17 @@ class RequestSubject:
         if self._old_pod is None and not self.template and not is_null(self.request.old_object):
             self._old_pod = decode_pod(self.request.old_object)
         return self._old_pod
+
+    def target(
+        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: str, tolerating: bool
+    ) -> Target | NotTargeting:
+        """Return the target of the Pod, found once for all policies that ask alike: no injected change alters it."""
+        found = self._targets.get((provider, tolerating))
+        if found is None:
+            labels = view.namespaces.get(self.request.namespace) or {}
+            found = target_of(self.pod, labels, view, providers, provider=provider, tolerating=tolerating)
+            self._targets[provider, tolerating] = found
+        return found
 
     @property
     def object(self) -> dict[str, Any] | None:

@@ -15,7 +15,8 @@ from tests.pools import cks_pool, other_pool, view_of
 from tests.rules.conftest import shipped_provider, subject_of
 from tests.rules.placement import SPOT, placed, rule
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.target import NotTargeting, Target, target_of
+from webhook.capacity.placement.supply import supply_of
+from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, target_of
 from webhook.cluster.protocol import ClusterView
 from webhook.cluster.view import cluster_view, node_facts
 from webhook.kube.affinity import Tristate, admits, terms_of
@@ -186,12 +187,13 @@ PROVISIONING = "cloud.google.com/gke-provisioning"
 def test_a_label_that_only_spot_nodes_have_targets_spot_by_being_there(
     view: ClusterView, term: dict[str, Any], *, expected: bool
 ) -> None:
-    found = target(pod_of(terms=[[term]]), view=view)
+    pod = pod_of(terms=[[term]])
+    found = target(pod, view=view)
     assert isinstance(found, Target) is expected
     if isinstance(found, Target):
         assert found.because == "its own nodeSelector or affinity demands a spot label"
         assert [nodes.provider.name for nodes in found.nodes] == ["gke"]
-        assert found.pinned
+        assert is_pinned(pod, found, supply_of(view, ALL), ALL)
 
 
 def gke_pool(spec: dict[str, Any], name: str = "pool") -> Pool:
@@ -344,7 +346,7 @@ def test_a_pod_for_both_gets_a_term_for_each_and_what_the_strictest_leaves() -> 
     assert [toleration.key for toleration in spec.tolerations or ()] == ["kubernetes.azure.com/scalesetpriority"]
     found = target(subject_of(result).pod, view=view)
     assert isinstance(found, Target)
-    assert found.pinned
+    assert is_pinned(subject_of(result).pod, found, supply_of(view, ALL), ALL)
     budget = GraceBudgets(ALL).of(found)
     assert budget is not None
     assert budget.seconds == 25
@@ -352,9 +354,11 @@ def test_a_pod_for_both_gets_a_term_for_each_and_what_the_strictest_leaves() -> 
 
 def test_a_selector_of_its_own_that_may_admit_on_demand_nodes_that_nobody_sees_is_narrowed() -> None:
     terms = [[expression(POOL, "In", "amd64")], [expression("eks.amazonaws.com/nodegroup", "In", "workers")]]
-    found = target(asking(*terms), view=view_of(AMD64, spot_shown=("eks",)))
+    view = view_of(AMD64, spot_shown=("eks",))
+    found = target(asking(*terms), view=view)
     assert isinstance(found, Target)
-    assert (len(found.nodes), found.pinned) == (2, False)
+    assert len(found.nodes) == 2
+    assert not is_pinned(asking(*terms), found, supply_of(view, ALL), ALL)
 
 
 # Nodes one by one: of each label every value that anybody names here, one that nobody does, and none at all.

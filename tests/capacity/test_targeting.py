@@ -14,7 +14,7 @@ from tests.pools import ALL, CKS, EKS, GKE, KARPENTER, ONLY_CKS, POOL_LABEL, cks
 from tests.rules.conftest import owned_by
 from webhook.capacity.placement import target as targeting
 from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, Target, kept_fields, target_of
+from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, kept_fields, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import Query
 from webhook.cluster.protocol import ClusterView
@@ -183,11 +183,12 @@ AMD64 = expression("kubernetes.io/arch", "In", "amd64")
     ],
 )
 def test_a_selector_that_names_what_tells_spot_and_admits_only_spot_is_targeting(pod: Pod) -> None:
-    found = target(pod)
+    view = view_of(*CLUSTER)
+    found = target(pod, view=view)
 
     assert isinstance(found, Target)
     assert found.because == ONLY
-    assert found.pinned
+    assert is_pinned(pod, found, supply_of(view, ONLY_CKS), ONLY_CKS)
     assert not found.preferred
 
 
@@ -449,11 +450,13 @@ def test_the_providers_in_play_are_those_that_the_cluster_shows_or_else_the_name
 def test_a_selector_that_demands_a_spot_label_speaks_for_itself() -> None:
     own = {"cloud.google.com/gke-spot": "true"}
     for view in (view_of(*CLUSTER), view_of(), ClusterView()):
-        found = target(pod_of(selector=own), providers=ALL, view=view)
+        pod = pod_of(selector=own)
+        found = target(pod, providers=ALL, view=view)
 
         assert isinstance(found, Target)
         assert found.because == "its own nodeSelector or affinity demands a spot label"
-        assert (names(found), found.pools, found.pinned) == (["gke"], None, True)
+        assert (names(found), found.pools) == (["gke"], None)
+        assert is_pinned(pod, found, supply_of(view, ALL), ALL)
 
 
 def test_either_spot_label_in_every_term_speaks_for_both_providers() -> None:
@@ -475,13 +478,10 @@ def test_a_pool_of_both_capacities_counts_as_spot_only_where_the_spot_label_is_d
     view = view_of(KARPENTER_BOTH)
 
     assert why_not(pod_of(selector={KARPENTER.pool_label: "k-both"}), providers=ALL, view=view)
-    pinned = target(
-        pod_of(selector={KARPENTER.pool_label: "k-both", "karpenter.sh/capacity-type": "spot"}),
-        providers=ALL,
-        view=view,
-    )
-    assert isinstance(pinned, Target)
-    assert pinned.pinned
+    pinned = pod_of(selector={KARPENTER.pool_label: "k-both", "karpenter.sh/capacity-type": "spot"})
+    found = target(pinned, providers=ALL, view=view)
+    assert isinstance(found, Target)
+    assert is_pinned(pinned, found, supply_of(view, ALL), ALL)
     assert landing(pod_of(named="k-both"), providers=ALL, view=view) == ["k-both"]
     cks = other_pool(CKS, "c-both", capacity=CapacityType.BOTH)
     assert landing(pod_of(labels=SPOT), cks) == []

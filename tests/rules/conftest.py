@@ -10,6 +10,7 @@ import jsonpatch
 import msgspec
 import yaml
 
+from webhook.capacity.placement.target import target_of
 from webhook.capacity.providers.compile import compile_provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import NO_TRACE, Trace
@@ -20,7 +21,11 @@ from webhook.patch import PatchRecorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.protocol import ClusterView
 
 PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
 
@@ -60,6 +65,13 @@ class FakeSubject:
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+
+    def target(
+        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: str, tolerating: bool
+    ) -> Target | NotTargeting:
+        """How it targets spot."""
+        labels = view.namespaces.get(self.request.namespace, {})
+        return target_of(self.pod, labels, view, providers, provider=provider, tolerating=tolerating)
 
     @property
     def workload(self) -> WorkloadFields:

@@ -17,7 +17,9 @@ from webhook.review import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
     from webhook.decision import Trace, Violation
     from webhook.kube.edit import PodEditor
@@ -63,6 +65,11 @@ class Subject(Protocol):
     @property
     def old_pod(self) -> Pod | None:
         """The Pod before the request."""
+
+    def target(
+        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: str, tolerating: bool
+    ) -> Target | NotTargeting:
+        """Return how the Pod targets spot and where it can run; see `webhook.capacity.placement.target.target_of`."""
 
     @property
     def object(self) -> dict[str, Any] | None:

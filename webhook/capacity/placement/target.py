@@ -8,12 +8,13 @@ constraint does not target spot, even if every pool is spot.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from webhook.capacity.placement.feasible import confined_to, demands_spot, feasible_nodes
-from webhook.capacity.placement.supply import in_play, supply_of
+from webhook.capacity.placement.supply import supply_of
 from webhook.kube.affinity import constrained, terms_of
 from webhook.kube.tolerations import tolerates
 
@@ -64,8 +65,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             if nothing is known of them.
         rejected: the other spot pools, each with why it can't run the Pod.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
-        pinned: whether the Pod's own nodeSelector or affinity keeps it to these nodes. Only this changes when spotgate
-            injects a selector.
     """
 
     preferred: bool
@@ -75,7 +74,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[SpotNodes, ...] = ()
     rejected: tuple[tuple[Pool, str], ...] = ()
     gpu: bool | None = False
-    pinned: bool = False
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
@@ -118,7 +116,7 @@ def target_of(
         provider: the provider that a policy names for clusters that show none; empty for none.
         tolerating: a Pod that tolerates a provider's spot taint by name targets spot.
     """
-    never = untouchable(pod, providers)
+    never = _why_untouchable(pod, providers)
     if never:
         return NotTargeting(never, untouchable=True)
     said = pod.labels.get(CAPACITY_LABEL)
@@ -131,7 +129,7 @@ def target_of(
     if asked is None and named is None and not tolerating and not constrained(pod.spec):
         return _SILENT
     supply = supply_of(view, providers)
-    shown = (in_play(view, providers), view.spot_providers)
+    shown = (view.providers | supply.providers, view.spot_providers)
     question = _Question(_kind(pod, named), asked, said is None, named, *shown, provider, tolerating)
     remembered = _remembered(supply)
     target = remembered.get(question)
@@ -184,7 +182,11 @@ _encoder: Final = msgspec.json.Encoder()
 
 @lru_cache(maxsize=_STATES)
 def _remembered(supply: Supply) -> dict[_Question, Target | NotTargeting]:  # noqa: ARG001 - the key
-    """Return the answers that are cached for this state of the node pools."""
+    """Return the answers that are cached for this state of the node pools.
+
+    The Pods of a workload share one, in both phases. Without the cache a decision takes a quarter longer with 6 node
+    pools, and half as long again with 100, as each is compared with the Pod.
+    """
     return {}
 
 
@@ -215,11 +217,20 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
         nodes=feasible.nodes,
         rejected=feasible.rejected,
         gpu=feasible.gpu,
-        pinned=bool(speaking) if stand_in else confined_to(terms, feasible.nodes, supply),
     )
 
 
-def untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
+def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, Provider]) -> bool:
+    """Return whether the Pod's own nodeSelector or affinity keeps it to the nodes of its target.
+
+    An injected selector pins the Pod, and changes nothing of its target.
+    """
+    terms = terms_of(pod.spec)
+    stand_in = bool(target.nodes) and target.pools is None
+    return bool(_speaking(terms, providers)) if stand_in else confined_to(terms, target.nodes, supply)
+
+
+def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Return why spotgate never changes a Pod, as a phrase. Return an empty string if it may."""
     if pod.spec.nodeName:
         return "it is bound to a node already"
@@ -229,17 +240,11 @@ def untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     scheduler = pod.spec.schedulerName
     if scheduler and any(each.hands_off_schedulers.match(scheduler) for each in providers.values()):
         return f"scheduler {scheduler} places and stops it by rules of its own"
-    for key in _selected_by(pod):
-        if any(key in each.hands_off_selectors for each in providers.values()):
-            return f"it selects nodes by {key}, which chooses spot or not by rules of its own"
+    if constrained(pod.spec):
+        for each in chain.from_iterable(term.requirements for term in terms_of(pod.spec)):
+            if any(each.key in provider.hands_off_selectors for provider in providers.values()):
+                return f"it selects nodes by {each.key}, which chooses spot or not by rules of its own"
     return ""
-
-
-def _selected_by(pod: Pod) -> set[str]:
-    """Return the keys of the node labels that the Pod's nodeSelector or required affinity names."""
-    if not constrained(pod.spec):
-        return set()
-    return {each.key for term in terms_of(pod.spec) for each in term.requirements}
 
 
 def own_choice(

@@ -99,8 +99,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     def owns_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether a namespace with this name and these labels belongs to the provider itself."""
-        labelled = any(labels.get(each.key) == each.value for each in self.system_namespace_labels)
-        return labelled or self.system_namespaces.match(name)
+        return self.system_namespaces.match(name) or any(
+            labels.get(each.key) == each.value for each in self.system_namespace_labels
+        )
 
 
 class TaintPattern(msgspec.Struct, frozen=True):

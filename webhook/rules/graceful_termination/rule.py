@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.target import NotTargeting, kept_fields, target_of
+from webhook.capacity.placement.target import NotTargeting, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.cluster.protocol import Needs
 from webhook.globs import Globs
@@ -144,9 +144,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         request = subject.request
         if not subject.template and (subject.operation != "CREATE" or request.path != "pods"):
             return NotTargeting("grace period and hooks can only be set when a Pod is created")
-        return target_of(
-            subject.pod,
-            context.view.namespaces.get(request.namespace, {}),
+        return subject.target(
             context.view,
             self.providers,
             provider=self.spec.provider,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import (
     CAPACITIES,
     CAPACITY_LABEL,
@@ -76,7 +77,6 @@ def not_targeting(
     namespace_labels: Mapping[str, str],
     target: NotTargeting,
     view: ClusterView,
-    supply: Supply,
     providers: Mapping[str, Provider],
 ) -> Iterator[Violation]:
     """Yield the violations of a Pod that does not target spot, but may have been meant to."""
@@ -92,11 +92,11 @@ def not_targeting(
     elif said is None and inherited is not None and inherited not in CAPACITIES:
         yield _unknown_capacity(inherited, "", "the namespace's label")
     if said == ON_DEMAND:
-        own = own_choice(pod, terms_of(pod.spec), supply, providers)
+        own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
         if not isinstance(own, NotTargeting):
             yield _on_demand_and_spot(pod, own)
-    elif NODE_POOL_ANNOTATION in pod.annotations and supply.known:
-        yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply)
+    elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
+        yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply_of(view, providers))
 
 
 def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:

@@ -35,7 +35,7 @@ import msgspec
 
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, kept_fields, target_of
+from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.provider import Label
 from webhook.cluster.protocol import Needs
@@ -119,20 +119,18 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     def plan(self, subject: Subject, context: Context) -> PlacementPlan:
         """Return the plan for a Pod, with its violations."""
         pod, view, trace = subject.pod, context.view, subject.trace
-        namespace_labels = view.namespaces.get(subject.request.namespace) or {}
-        target = target_of(
-            pod, namespace_labels, view, self.providers, provider=self.provider, tolerating=self.tolerating
-        )
-        supply = supply_of(view, self.providers)
+        target = subject.target(view, self.providers, provider=self.provider, tolerating=self.tolerating)
         if isinstance(target, NotTargeting):
             trace.say("not placed on spot: %s", target.because)
-            silent = findings.not_targeting(pod, namespace_labels, target, view, supply, self.providers)
+            namespace_labels = view.namespaces.get(subject.request.namespace) or {}
+            silent = findings.not_targeting(pod, namespace_labels, target, view, self.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
-                silent = findings.bound_by_hand(view, supply)
+                silent = findings.bound_by_hand(view, supply_of(view, self.providers))
             return PlacementPlan(violations=tuple(silent))
         trace.say("targets spot: %s", target.because)
         for pool, because in target.rejected:
             trace.say("%s: %s", pool, because)
+        supply = supply_of(view, self.providers)
         if not target.nodes:
             known = target.pools is not None
             why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
@@ -142,20 +140,20 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace = subject.pod, subject.trace
         keeps = kept_fields(pod)
+        wanted = select(target.nodes, supply, self.labels)
+        missing = _missing_selectors(pod, wanted, preferred=target.preferred) if wanted else ()
+        selected = bool(wanted) and not (missing or target.preferred)
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
-        elif target.pinned:
+        elif selected or is_pinned(pod, target, supply, self.providers):
             trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
+        elif not wanted:
+            return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
+        elif len(missing) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
+            return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
-            selectors = select(target.nodes, supply, self.labels)
-            if not selectors:
-                return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
-            selectors = _missing_selectors(pod, selectors, preferred=target.preferred)
-            if len(selectors) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(selectors) > TERMS_AT_MOST:
-                return PlacementPlan(
-                    violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(selectors)),)
-                )
+            selectors = missing
         tolerations: tuple[Toleration, ...] = ()
         if "tolerations" in keeps:
             trace.say("it keeps its tolerations")
@@ -196,8 +194,8 @@ def _missing_selectors(
     if len(selectors) > 1:
         there = all(any(set(each) <= set(term.requirements) for each in selectors) for term in terms_of(pod.spec))
         return () if there else selectors
-    own = pod.spec.nodeSelector or {}
-    missing = tuple(each for each in selectors[0] if (own.get(each.key),) != each.values)
+    terms = terms_of(pod.spec)
+    missing = tuple(each for each in selectors[0] if not all(each in term.requirements for term in terms))
     return (missing,) if missing else ()
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, target_of
+from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting
 from webhook.capacity.placement.workload_class import (
     BATCH,
     CHECKPOINTING,
@@ -117,11 +117,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         if controller is not None and self._is_reported_on_workload(controller):
             say("left alone: what there is to say is said of the %s that makes it", controller.kind)
             return
-        namespace = subject.request.namespace
-        inherited = context.view.namespaces.get(namespace, {})
-        target = target_of(
-            pod,
-            inherited,
+        target = subject.target(
             context.view,
             self.providers,
             provider=self.spec.provider,
@@ -138,6 +134,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             say("left alone: what there is to say is said of the %s that makes it", workload.controller.kind)
             return
         say("targets spot: %s", target.because)
+        inherited = context.view.namespaces.get(subject.request.namespace, {})
         case = self._case(subject, pod, inherited, workload)
         if not subject.unchanged:
             yield from self._judge(subject, case, context)
