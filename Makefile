@@ -51,7 +51,6 @@ golden: venv ## Write anew what the program says: golden answers, reports and me
 	$(BIN)/spotgate schema > policies/schema.json
 	$(BIN)/spotgate webhook-config --policies policies > manifests/webhooks/webhooks.yaml
 	$(BIN)/python -m tests.reference
-	$(BIN)/python -m tests.providers_page
 	$(BIN)/python -m tests.golden.regenerate
 	$(BIN)/python -m tests.integrations.repos
 

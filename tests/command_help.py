@@ -19,17 +19,14 @@ _HEADS: Final = {"positional arguments": "argument", "options": "flag"}
 
 def command_list() -> str:
     """Return the table of all commands."""
-    return (
-        "\n| | |\n|---|---|\n"
-        + "".join(f"| [`{name}`]({name}.md) | {does} |\n" for name, does in COMMANDS.items())
-        + "\n"
-    )
+    rows = (f"| [`{name}`]({name}.md) | {does} |" for name, does in COMMANDS.items())
+    return "\n".join(["| | |", "|---|---|", *rows])
 
 
 def format_list() -> str:
     """Return the table of the formats of ``check -o``."""
-    rows = "".join(f"| `{name}` | {format_named(name).about} |\n" for name in FORMATS)
-    return f"\n| format | for |\n|---|---|\n{rows}\n"
+    rows = (f"| `{name}` | {format_named(name).about} |" for name in FORMATS)
+    return "\n".join(["| format | for |", "|---|---|", *rows])
 
 
 def command_help(command: str) -> str:

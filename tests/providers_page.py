@@ -1,12 +1,7 @@
-"""``docs/providers.md``, of the documents in ``policies/providers/``: ``python -m tests.providers_page`` writes it anew.
-
-What the page says of providers and node pools is taken from the files that the rules read, and so can't be another thing
-than what they do.
-"""
+"""The tables of ``docs/providers.md``, made of the documents in ``policies/providers/``."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,33 +15,24 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.reader_schema import GraceWindowSpec, NodePoolReaderSpec
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs" / "providers.md"
-TEXT: Final = ROOT / "tests" / "providers_page.md"
-"""What a person wrote: the page without its tables. ``{{name}}`` stands for a table."""
-
-ORDER: Final = ("cks", "gke", "karpenter", "eks", "aks")
 
 
 def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
-    """Name, document and spec of each shipped provider."""
+    """Return file name, document and spec of each shipped provider."""
     found = []
-    for name in ORDER:
-        document = yaml.safe_load((ROOT / "policies" / "providers" / f"{name}.yaml").read_text())
-        found.append((name, document, CapacityProviderSpec.model_validate(document["spec"])))
+    files = (ROOT / "policies" / "providers").glob("*.yaml")
+    for file in sorted(files, key=lambda file: (file.stem != "cks", file.stem)):
+        document = yaml.safe_load(file.read_text())
+        found.append((file.name, document, CapacityProviderSpec.model_validate(document["spec"])))
     return found
 
 
-def render() -> str:
-    """The page."""
-    tables = {"providers": _providers_table(), "kinds": _kinds_table(), "example": _example()}
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: tables[found[1]], TEXT.read_text())
-
-
-def _providers_table() -> str:
+def provider_table() -> str:
+    """Return the facts about each provider."""
     specs = [spec for _, _, spec in providers()]
     heads = [f"[{spec.title}]({document['metadata']['annotations']['source']})" for _, document, spec in providers()]
     rows: list[tuple[str, Callable[[CapacityProviderSpec], str]]] = [
-        ("file", lambda spec: next(f"`{name}.yaml`" for name, _, each in providers() if each == spec)),
+        ("file", lambda spec: next(f"`{name}`" for name, _, each in providers() if each == spec)),
         (
             "labels of spot nodes",
             lambda spec: _lines(
@@ -108,7 +94,8 @@ def _providers_table() -> str:
     return _table(["", *heads], ([title, *(cell(spec) for spec in specs)] for title, cell in rows))
 
 
-def _kinds_table() -> str:
+def node_pool_tables() -> str:
+    """Return where each kind of node pool is read."""
     kinds = [(spec, reader) for _, _, spec in providers() for reader in spec.node_pools]
     rows: list[tuple[str, Callable[[NodePoolReaderSpec], str]]] = [
         ("API", lambda reader: f"`{reader.group}` {', '.join(reader.versions)}"),
@@ -195,12 +182,6 @@ def _window(window: GraceWindowSpec) -> str:
     return f"{time}{less}, less {window.safety_margin_seconds} s{where}" + (f" ({window.note})" if window.note else "")
 
 
-def _example() -> str:
-    return (
-        f"```yaml\n{(ROOT / 'examples/own-node-pool/policies/acme.yaml').read_text().partition('---')[0].rstrip()}\n```"
-    )
-
-
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(heads)]
     lines += [["---"] * len(lines[0]), *map(list, rows)]
@@ -224,7 +205,3 @@ def _codes(texts: Iterable[str]) -> str:
 
 def _lines(texts: Iterable[str]) -> str:
     return "<br>".join(texts) or "none"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(render())

@@ -1,10 +1,14 @@
 """What the program itself says in docs/: ``python -m tests.reference`` writes it anew.
 
-A page is what a person wrote, but for what is between two marks. ``<!-- fields of ReservedLabels -->`` (or ``of every
-policy``) and ``<!-- end of fields -->`` hold the fields of the model that reads policy files;
-``<!-- findings of ReservedLabels -->`` and ``<!-- end of findings -->`` the ids of the kind's findings, of which
-``docs/findings.md`` has the whole text; ``<!-- help of check -->`` and ``<!-- end of help -->`` what a command does, with
-its flags; ``<!-- all commands -->`` and ``<!-- all formats -->``, each with its end, what there is.
+A page is what a person wrote, but for what is between two marks:
+
+    <!-- fields of ReservedLabels -->       <!-- end of fields -->      what its ``spec`` may hold; ``of every policy``
+    <!-- findings of ReservedLabels -->     <!-- end of findings -->    the ids of its findings
+    <!-- help of check -->                  <!-- end of help -->        what ``spotgate check --help`` prints
+    <!-- text of examples/a.yaml -->        <!-- end of text -->        a file
+    <!-- all formats -->                    <!-- end of all -->         what there is: see `_ALL`
+
+``docs/findings.md`` is written whole.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.command_help import command_help, command_list, format_list
+from tests.providers_page import node_pool_tables, provider_table
 from webhook.bundle import policy_kinds
 from webhook.cli.export.policy_schema import policy_schema
 from webhook.findings import anchor_of, as_markdown, finding_texts
@@ -28,9 +33,18 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
+_ALL: Final = {
+    "commands": command_list,
+    "formats": format_list,
+    "node pools": node_pool_tables,
+    "providers": provider_table,
+}
+
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
-CLI_PAGES: Final = tuple(sorted((ROOT / "docs" / "cli").glob("*.md")))
+"""The pages of all kinds of documents."""
+
+OTHER_PAGES: Final = (*sorted((ROOT / "docs" / "cli").glob("*.md")), ROOT / "docs" / "providers.md")
 FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"
 """What is told once, for all policy kinds."""
@@ -46,26 +60,44 @@ The examples are judged by the policies that ship with spotgate, unless a policy
 passed with `--state`."""
 
 _SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
-_MARKED: Final = re.compile(r"(?<=<!-- fields of )([\w ]+)( -->\n).*?(?=<!-- end of fields -->)", re.DOTALL)
-_FINDINGS: Final = re.compile(r"(?<=<!-- findings of )(\w+)( -->\n).*?(?=<!-- end of findings -->)", re.DOTALL)
-_HELP: Final = re.compile(r"(?<=<!-- help of )([\w-]+)( -->\n).*?(?=<!-- end of help -->)", re.DOTALL)
-_ALL: Final = re.compile(r"(?<=<!-- all )(commands|formats)( -->\n).*?(?=<!-- end of all -->)", re.DOTALL)
+_MARKED: Final = re.compile(
+    r"<!-- (fields|findings|help|text|all) (?:of )?([^\n]+) -->\n.*?(?=<!-- end of \1 -->)", re.DOTALL
+)
 _HEAD: Final = "\n| field of `spec` | type | default | |\n|---|---|---|---|\n"
 
 
 def marked(page: Path) -> list[str]:
-    """Whose fields the page tells."""
-    return [found[1] for found in _MARKED.finditer(page.read_text())]
+    """Return the kinds whose fields the page tells."""
+    return [found[2] for found in _MARKED.finditer(page.read_text()) if found[1] == "fields"]
+
+
+def page_of(kind: str) -> Path:
+    """Return the page of a kind of document."""
+    for page in PAGES:
+        if kind in marked(page):
+            return page
+    raise AssertionError(f"no page in docs/policies/ has `<!-- fields of {kind} -->`: see docs/adding-a-policy-kind.md")
 
 
 def render(page: Path) -> str:
-    """The page with its tables."""
-    text = _MARKED.sub(lambda found: found[1] + found[2] + _table(found[1]), page.read_text())
-    text = _FINDINGS.sub(lambda found: found[1] + found[2] + _findings(policy_kinds()[found[1]].slug), text)
-    text = _HELP.sub(lambda found: found[1] + found[2] + command_help(found[1]), text)
-    return _ALL.sub(
-        lambda found: found[1] + found[2] + {"commands": command_list, "formats": format_list}[found[1]](), text
+    """Return the page with what is between its marks written anew."""
+    return _MARKED.sub(
+        lambda found: found[0].partition("\n")[0] + "\n" + _written(found[1], found[2]), page.read_text()
     )
+
+
+def _written(mark: str, name: str) -> str:
+    match mark:
+        case "fields":
+            return _table(name)
+        case "findings":
+            return _findings(policy_kinds()[name].slug)
+        case "help":
+            return command_help(name)
+        case "text":
+            return f"\n```yaml\n{(ROOT / name).read_text()}```\n\n"
+        case _:
+            return f"\n{_ALL[name]()}\n\n"
 
 
 def findings_page() -> str:
@@ -223,6 +255,6 @@ def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for each in (*PAGES, *CLI_PAGES):
+    for each in (*PAGES, *OTHER_PAGES):
         each.write_text(render(each))
     FINDINGS_PAGE.write_text(findings_page())

@@ -12,7 +12,8 @@ import yaml
 
 import webhook.rules
 from webhook import bundle
-from webhook.cli import main
+from webhook.cli import main, output
+from webhook.cli.report import destination
 from webhook.findings import FindingText
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +27,7 @@ def blocks(page: str, language: str) -> list[str]:
 def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, rule, face = blocks("docs/adding-a-policy-kind.md", "python")
+    model, rule, face, _ = blocks("docs/adding-a-policy-kind.md", "python")
     texts, policy = blocks("docs/adding-a-policy-kind.md", "yaml")
     msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
     folder = tmp_path / "rules" / "priority_class"
@@ -57,18 +58,30 @@ def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
     assert "set `priorityClassName: training`" in printed
 
 
+def test_an_output_format_is_a_module_that_is_found_by_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _ = blocks("docs/adding-an-output-format.md", "python")
+    (tmp_path / "markdown.py").write_text(module)
+    monkeypatch.setattr(output, "__path__", [*output.__path__, str(tmp_path)])
+    monkeypatch.setattr(destination, "FORMATS", (*output.FORMATS, "markdown"))
+    try:
+        assert main(["check", "-o", "markdown", str(ROOT / "examples/deployment-misspelt-qos-label.yaml")]) == 1
+    finally:
+        sys.modules.pop("webhook.cli.output.markdown", None)
+    row = capsys.readouterr().out.splitlines()[2]
+    assert row.startswith("| examples/deployment-misspelt-qos-label.yaml:19 | deny `reserved-labels/reserved` | ")
+
+
 @pytest.mark.parametrize(
-    "page", sorted(path.relative_to(ROOT) for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]), ids=str
+    "page",
+    sorted(path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]),
+    ids=str,
 )
 def test_links_lead_somewhere(page: Path) -> None:
     folder = (ROOT / page).parent
     links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text())
     assert not [link for link in links if not (folder / link).exists()]
-
-
-def test_every_policy_kind_has_a_page() -> None:
-    pages = {path.stem.replace("-", "") for path in (ROOT / "docs/policies").glob("*.md")}
-    assert {name.lower() for name in bundle.policy_kinds()} <= pages
 
 
 def test_every_requirement_that_a_test_is_named_for_is_on_the_page() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.reference import CLI_PAGES, EVERY, FINDINGS_PAGE, PAGES, findings_page, marked, render
+from tests.reference import EVERY, FINDINGS_PAGE, OTHER_PAGES, PAGES, findings_page, marked, page_of, render
 from webhook.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
 from webhook.cli import COMMANDS
 from webhook.cli.export.policy_schema import spec_models
@@ -29,29 +29,31 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("page", [*PAGES, *CLI_PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: page.stem)
 def test_what_the_program_says_is_on_the_page(page: Path) -> None:
-    assert page.read_text() == render(page), "run `python -m tests.reference`"
+    assert page.read_text() == render(page), "run `make golden`"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_page_with_its_help(command: str) -> None:
-    (page,) = (page for page in CLI_PAGES if page.stem == command)
-    assert page.read_text().count(f"<!-- help of {command} -->\n") == 1
+    pages = [page for page in OTHER_PAGES if f"<!-- help of {command} -->\n" in page.read_text()]
+    assert [page.name for page in pages] == [f"{command}.md"], (
+        f"docs/cli/{command}.md needs `<!-- help of {command} -->`"
+    )
 
 
 def test_the_page_of_findings_is_made_of_their_texts() -> None:
-    assert FINDINGS_PAGE.read_text() == findings_page(), "run `python -m tests.reference`"
+    assert FINDINGS_PAGE.read_text() == findings_page(), "run `make golden`"
 
 
 @pytest.mark.parametrize("name", sorted(policy_kinds()))
 def test_the_page_of_a_policy_kind_lists_its_findings(name: str) -> None:
-    (page,) = (page for page in PAGES if page.stem == policy_kinds()[name].slug)
-    assert page.read_text().count(f"<!-- findings of {name} -->\n\n| id |") == 1
+    assert f"<!-- findings of {name} -->\n\n| id |" in page_of(name).read_text()
 
 
 def test_every_kind_has_one_table_and_what_all_policies_have_too() -> None:
-    assert Counter(name for page in PAGES for name in marked(page)) == Counter([EVERY, *spec_models()])
+    tables = Counter(name for page in PAGES for name in marked(page))
+    assert tables == Counter([EVERY, *spec_models()]), "a page for each kind: see docs/adding-a-policy-kind.md"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_every_example_is_a_document_without_mistakes(page: Path, number: int, t
 
 @pytest.mark.parametrize("kind", sorted(document_kinds()))
 def test_every_kind_has_an_example_on_its_page_and_the_page_compiles(kind: str, tmp_path: Path) -> None:
-    (page,) = (page for page in PAGES if kind in marked(page))
+    page = page_of(kind)
     examples = "---\n".join(text for where, _, text in EXAMPLES if where == page)
     (tmp_path / "page.yaml").write_text(examples)
     holds_policies = any(

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     Write = Callable[[str, str | bytes], Path]
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "policies" / "common.md").read_text()
-FILES: Final = re.findall(r"^`([\w./-]+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
+FILES: Final = re.findall(
+    r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- .* -->\n\n)?```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE
+)
 COMMANDS: Final = [
     example
     for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)

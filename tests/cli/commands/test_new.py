@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.reference import PAGES, marked
+from tests.reference import ROOT, page_of
+from webhook.bundle import example_files
 from webhook.cli.export.policy_schema import spec_models
 
 if TYPE_CHECKING:
@@ -17,10 +18,11 @@ KINDS = sorted(spec_models())
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_of_every_kind_is_the_one_on_its_page(run: Run, kind: str) -> None:
+    file = example_files()[kind].relative_to(ROOT)
+    assert file.exists(), f"write {file}, the example of {kind}"
     done = run("new", kind)
-    assert (done.code, done.err) == (0, "")
-    (page,) = (page for page in PAGES if kind in marked(page))
-    assert f"\n```yaml\n{done.out}```\n" in page.read_text()
+    assert (done.code, done.out, done.err) == (0, file.read_text(), "")
+    assert f"<!-- text of {file} -->" in page_of(kind).read_text(), "the example's place on the page"
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ COMMITTED = SHIPPED / "schema.json"
 
 
 def test_the_committed_schema_is_what_the_command_prints(run: Run) -> None:
-    assert run("schema").out == COMMITTED.read_text(), "run `spotgate schema > policies/schema.json`"
+    assert run("schema").out == COMMITTED.read_text(), "run `make golden`"
 
 
 @pytest.mark.parametrize("file", SHIPPED_FILES, ids=lambda file: str(file.relative_to(SHIPPED)))
