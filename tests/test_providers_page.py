@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.reference import ROOT
-from webhook.bundle import load_bundle
+from webhook.bundle import SHIPPED, load_bundle
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.cli import main
 from webhook.policy.errors import PolicyErrors
@@ -40,6 +40,15 @@ def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFix
         == 1
     )
     assert capsys.readouterr().out.replace(f"{ROOT}/", "").startswith(output)
+
+
+def test_the_provider_of_the_example_alone_goes_with_the_shipped_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provider = (EXAMPLE / "policies" / "acme.yaml").read_text().partition("---\n")[0]
+    (tmp_path / "acme.yaml").write_text(provider)
+    assert main(["check", str(EXAMPLE / "fleets.yaml"), f"--policies={SHIPPED}", f"--policies={tmp_path}"]) == 1
+    assert "Fleet infra/training  on-demand-fallback/missing" in capsys.readouterr().out
 
 
 def test_the_worked_example_is_read_as_it_is_written() -> None:
