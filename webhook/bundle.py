@@ -34,6 +34,7 @@ from webhook.policy.match import Exemption, Matcher, ResourceRule
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import workloads_in
 from webhook.rules.protocol import Facts, HasNeeds, Mutator, PolicyKind, Validator
+from webhook.rules.spot_placement.spec import SpotPlacementSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -163,8 +164,17 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
     names = [each.name for each in documents if each.is_policy]
     documents = [each for each in documents if each.spec is not None]
 
+    # What a taint means is a fact of the cluster: every policy must see the Pod on the same pools.
+    spot_taints = [
+        taint
+        for each in documents
+        if isinstance(each.spec, SpotPlacementSpec) and each.spec.enforcement is not Enforcement.OFF
+        for taint in each.spec.spot_taints
+    ]
     providers = {
-        each.name: compile_provider(each.name, each.spec) for each in documents if each.kind == "CapacityProvider"
+        each.name: compile_provider(each.name, each.spec, spot_taints)
+        for each in documents
+        if each.kind == "CapacityProvider"
     }
     facts = Facts(providers, workloads_in(documents, problems))
     written = [each for each in documents if each.kind in policy_kinds()]

@@ -102,7 +102,7 @@ def test_a_spot_pool_of_several_types() -> None:
         autoscaling=True,
         unlimited=True,
         taints=(Taint("example.com/spot", "true", "NoSchedule"),),
-        labels={"team": "web", "karpenter.sh/nodepool": "spot-general"},
+        labels={"team": "web", "kubernetes.io/arch": "amd64", "karpenter.sh/nodepool": "spot-general"},
         zones=frozenset({"us-east-1a", "us-east-1b", "us-east-1c"}),
     )
     assert [key for key, _ in found.machines] == ["node.kubernetes.io/instance-type"]

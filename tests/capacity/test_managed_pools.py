@@ -69,6 +69,8 @@ spec:
         taints=(Taint("cloud.google.com/gke-spot", "true", "NoSchedule"),),
         labels={
             "team": "ml",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/os": "linux",
             "node.kubernetes.io/instance-type": "n1-standard-8",
             "cloud.google.com/gke-accelerator": "nvidia-tesla-t4",
             "cloud.google.com/gke-nodepool": "t4-spot",
@@ -165,6 +167,8 @@ spec:
         taints=(Taint("team", "ml", "NoSchedule"),),
         labels={
             "team": "ml",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/os": "linux",
             "node.kubernetes.io/instance-type": "Standard_NC24ads_A100_v4",
             "kubernetes.azure.com/agentpool": "gpuspot",
         },
@@ -221,7 +225,12 @@ spec:
 """)
     assert (found.capacity, found.gpu, found.instance_type) == (CapacityType.SPOT, Gpu.YES, "g4dn.2xlarge, g5.2xlarge")
     assert (found.autoscaling, found.desired, found.maximum, found.unusable) == (True, 2, 6, "")
-    assert found.labels == {"team": "ml", "eks.amazonaws.com/nodegroup": "gpu-spot-1"}
+    assert found.labels == {
+        "team": "ml",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "eks.amazonaws.com/nodegroup": "gpu-spot-1",
+    }
     assert (found.cluster, found.problems) == ("infra/prod", ())
     assert found.taints == (Taint("nvidia.com/gpu", "present", "NoSchedule"),)
 
@@ -343,7 +352,8 @@ def test_each_kind_says_its_capacity_in_its_own_way(kind: str, spec: object, cap
         ("ContainerNodePool", {"nodeConfig": {"machineType": "g2-standard-4"}}, Gpu.YES),
         ("ContainerNodePool", {"nodeConfig": {"machineType": "c4a-standard-4"}}, Gpu.NO),
         ("ContainerNodePool", {"nodeConfig": {"machineType": "h4d-highmem-192"}}, Gpu.NO),
-        ("ContainerNodePool", {"nodeConfig": {"machineType": "ct5lp-hightpu-4t"}}, Gpu.UNKNOWN),
+        ("ContainerNodePool", {"nodeConfig": {"machineType": "ct5lp-hightpu-4t"}}, Gpu.YES),
+        ("ContainerNodePool", {"nodeConfig": {"machineType": "q1-standard-4"}}, Gpu.UNKNOWN),
         ("ContainerNodePool", {"nodeConfig": {}}, Gpu.NO),
         ("ContainerNodePool", {"nodeConfig": {"guestAccelerator": [{"type": "nvidia-l4", "count": 1}]}}, Gpu.YES),
         ("ContainerNodePool", {"nodeConfig": {"guestAccelerator": [{"type": "nvidia-l4", "count": 0}]}}, Gpu.NO),

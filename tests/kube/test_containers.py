@@ -11,7 +11,7 @@ from webhook.kube.containers import (
     declares_port,
     hook_sleeps,
     is_windows,
-    requests_any,
+    requested_of,
     sleep_seconds,
 )
 from webhook.kube.edit import exec_sleep, native_sleep
@@ -73,11 +73,11 @@ def test_a_resource_is_requested_where_more_than_zero_of_it_is(
 ) -> None:
     subject = pod(**{members: [{"name": "app", "resources": {quantities: {resource: quantity}}}]})
 
-    assert requests_any(subject, GPUS) is expected
+    assert bool(requested_of(subject, GPUS)) is expected
 
 
 def test_containers_without_resources_request_nothing() -> None:
-    assert not requests_any(pod(containers=[{"name": "a", "resources": {}}, {"name": "b"}]), GPUS)
+    assert not requested_of(pod(containers=[{"name": "a", "resources": {}}, {"name": "b"}]), GPUS)
 
 
 @pytest.mark.parametrize(

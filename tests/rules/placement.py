@@ -30,7 +30,7 @@ PREFER = "preferredDuringSchedulingIgnoredDuringExecution"
 
 TAINTS = ("spot=true:NoSchedule", "is_gpu=true:PreferNoSchedule")
 GPU_SPOT = cks_pool("gpu-spot", labels={"example.com/tier": "spot"}, taints=TAINTS)
-GPU_SPOT_2 = cks_pool("gpu-spot-2", taints=("batch:NoExecute",))
+GPU_SPOT_2 = cks_pool("gpu-spot-2", taints=("preemptible:NoExecute",))
 CPU_SPOT = cks_pool("cpu-spot", gpu=False, taints=("spot=true:NoSchedule",))
 GPU = cks_pool("gpu", spot=False, labels={"example.com/tier": "paid"})
 CPU = cks_pool("cpu-control-plane", spot=False, gpu=False)
@@ -38,7 +38,7 @@ CLUSTER = (CPU, CPU_SPOT, GPU, GPU_SPOT)
 
 TOLERATE_SPOT = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
 TOLERATE_GPU = {"key": "is_gpu", "operator": "Equal", "value": "true", "effect": "PreferNoSchedule"}
-TOLERATE_BATCH = {"key": "batch", "operator": "Exists", "effect": "NoExecute"}
+TOLERATE_PREEMPTIBLE = {"key": "preemptible", "operator": "Exists", "effect": "NoExecute"}
 
 
 def rule(providers: Mapping[str, Provider] = ONLY_CKS, **spec: Any) -> SpotPlacement:

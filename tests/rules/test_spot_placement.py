@@ -18,7 +18,7 @@ from tests.rules.placement import (
     PREFERRED,
     REQUIRED,
     SPOT,
-    TOLERATE_BATCH,
+    TOLERATE_PREEMPTIBLE,
     TOLERATE_GPU,
     TOLERATE_SPOT,
     changes,
@@ -49,7 +49,7 @@ def test_a_pod_without_gpus_gets_those_of_the_pool_without_gpus() -> None:
 
 def test_several_pools_that_share_no_label_become_a_required_affinity_on_the_pool_name() -> None:
     assert changes(pod_of(labels=SPOT, gpu=True), *CLUSTER, GPU_SPOT_2) == {
-        "tolerations": [TOLERATE_SPOT, TOLERATE_GPU, TOLERATE_BATCH],
+        "tolerations": [TOLERATE_SPOT, TOLERATE_GPU, TOLERATE_PREEMPTIBLE],
         "affinity": required([expression(POOL_LABEL, "In", "gpu-spot", "gpu-spot-2")]),
     }
 
@@ -140,13 +140,13 @@ def test_a_toleration_that_is_covered_is_not_added(existing: list[JSON], expecte
 
 
 def test_every_effect_is_tolerated_exactly_and_only_once() -> None:
-    taints = ("a=1:NoSchedule", "a=1:NoExecute", "b:PreferNoSchedule")
+    taints = ("a=spot:NoSchedule", "a=spot:NoExecute", "spot:PreferNoSchedule")
     pools = (cks_pool("x", gpu=False, taints=taints), cks_pool("y", gpu=False, taints=taints[:1]))
 
     assert changes(pod_of(labels=SPOT), *pools)["tolerations"] == [
-        {"key": "a", "operator": "Equal", "value": "1", "effect": "NoSchedule"},
-        {"key": "a", "operator": "Equal", "value": "1", "effect": "NoExecute"},
-        {"key": "b", "operator": "Exists", "effect": "PreferNoSchedule"},
+        {"key": "a", "operator": "Equal", "value": "spot", "effect": "NoSchedule"},
+        {"key": "a", "operator": "Equal", "value": "spot", "effect": "NoExecute"},
+        {"key": "spot", "operator": "Exists", "effect": "PreferNoSchedule"},
     ]
 
 
@@ -232,14 +232,14 @@ def test_where_pools_cannot_be_seen_the_providers_own_label_and_taint_stand_for_
 
 
 def test_the_providers_own_taint_is_tolerated_beside_those_that_its_pool_declares() -> None:
-    pool = other_pool(GKE, "p", taints=("team=a:NoSchedule",))
-    tolerate_team = {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}
+    pool = other_pool(GKE, "p", taints=("team=spot:NoSchedule",))
+    tolerate_team = {"key": "team", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
 
     assert changes(pod_of(labels=SPOT), pool, providers=ALL)["tolerations"] == [tolerate_team, TOLERATE_GKE]
 
 
 def test_a_pool_of_both_capacities_is_used_by_its_spot_nodes_alone() -> None:
-    both = other_pool(KARPENTER, "both", capacity=CapacityType.BOTH, taints=("team=a:NoSchedule",))
+    both = other_pool(KARPENTER, "both", capacity=CapacityType.BOTH, taints=("team=spot:NoSchedule",))
     gpu = other_pool(KARPENTER, "gpu", capacity=CapacityType.BOTH, gpu=Gpu.YES)
     spot, name = {"karpenter.sh/capacity-type": "spot"}, {"karpenter.sh/nodepool": "both"}
     expressions = [expression(key, "In", value) for key, value in {**spot, **name}.items()]
@@ -252,13 +252,13 @@ def test_a_pool_of_both_capacities_is_used_by_its_spot_nodes_alone() -> None:
 
 KARPENTER_SPOT = expression("karpenter.sh/capacity-type", "In", "spot")
 EKS_SPOT = expression("eks.amazonaws.com/capacityType", "In", "SPOT")
-TWO_PROVIDERS = (other_pool(KARPENTER, "k", taints=("team=a:NoSchedule",)), other_pool(EKS, "e"))
+TWO_PROVIDERS = (other_pool(KARPENTER, "k", taints=("team=spot:NoSchedule",)), other_pool(EKS, "e"))
 ZONES = [[expression("topology.kubernetes.io/zone", "In", zone)] for zone in ("a", "b")]
 
 
 def test_pools_of_two_providers_without_a_common_label_become_terms_of_the_required_affinity() -> None:
     assert changes(pod_of(labels=SPOT), *TWO_PROVIDERS, providers=ALL) == {
-        "tolerations": [{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}],
+        "tolerations": [{"key": "team", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}],
         "affinity": required([EKS_SPOT], [KARPENTER_SPOT]),
     }
 

@@ -15,6 +15,8 @@ from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from webhook.capacity.providers.sizes import join_sizes
 from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
@@ -26,7 +28,7 @@ from webhook.cluster.resources import (
     api_server_version,
     unread,
 )
-from webhook.cluster.view import cluster_view
+from webhook.cluster.view import cluster_view, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import Source
+    from webhook.cluster.view import NodeSummary
 
 _COMPANY: Final = 0.005
 """Seconds that a fresh reading waits for other requests that need one, as where many node pools are applied at once."""
@@ -58,12 +61,14 @@ class LiveState:
         self._pace = pace or Pace()
         self._pools = [Mirror(api, source, self._pace, self._changed) for source in all_pools(providers.values())]
         self._namespaces = Mirror(api, all_namespaces(), self._pace, self._changed)
-        self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._changed)
+        self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._nodes_changed)
         self._budgets = Mirror(api, all_budgets(), self._pace, self._changed) if budgets else None
         self._version: tuple[int, int] | None = None
         self._version_asked = False
         self._synced = asyncio.Event()
         self._view: ClusterView | None = None
+        self._summary: NodeSummary | None = None
+        self._last_groups: tuple[Pool, ...] = ()
         self._last_pools: tuple[Pool, ...] = ()
         self._next_reading: asyncio.Task[ClusterView] | None = None
         self._last_reading = -math.inf
@@ -140,12 +145,24 @@ class LiveState:
         return cluster_view(
             pools=pools,
             namespaces={name: labels for (_, name), labels in self._namespaces.items.items()},
-            nodes=self._nodes.items.values(),
+            nodes=self._nodes_together(),
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
             budgets=self._budgets.items if self._budgets is not None and self._budgets.known else None,
         )
+
+    def _nodes_together(self) -> NodeSummary:
+        if self._summary is None:
+            found = summary_of(self._nodes.items.values())
+            if found.groups != self._last_groups:  # as with pools
+                self._last_groups = found.groups
+            self._summary = msgspec.structs.replace(found, groups=self._last_groups)
+        return self._summary
+
+    def _nodes_changed(self) -> None:
+        self._summary = None
+        self._changed()
 
     def _changed(self) -> None:
         self._view = None

@@ -47,17 +47,19 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         pools: every node pool that any reader reads; None: unknown.
+        node_groups: the node pools that its Nodes stand for, where those of their provider can't be seen.
         why_unknown: why, when pools are unknown, as a sentence ("the API server did not answer within 1.0 s").
         remedy: what makes them known, as an instruction ("pass --state with the node pools' manifests").
         namespaces: labels of each namespace by its name; a name that is not there is an unknown namespace.
         providers: names of the providers that the cluster shows, by their pools or by labels of its Nodes.
-        spot_providers: names of those whose spot label a Node has.
+        spot_providers: names of those of which there are spot Nodes.
         api_server: (major, minor) of its API server; None: not known.
         oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
         budgets: the PodDisruptionBudgets by namespace, where there is any; None: unknown.
     """
 
     pools: tuple[Pool, ...] | None = None
+    node_groups: tuple[Pool, ...] = ()
     why_unknown: str = "The webhook was not told of the cluster."
     remedy: str = "ask who runs spotgate to start it with --in-cluster, --kubeconfig or --state"
     namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from webhook.capacity.providers.sizes import join_sizes
 from webhook.cluster.api import ApiError
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools, api_server_version, unread
-from webhook.cluster.view import cluster_view
+from webhook.cluster.view import cluster_view, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     view = cluster_view(
         pools=None if None in pools else join_sizes(item for each in pools for item in (each or {}).values()),
         namespaces={name: labels for (_, name), labels in (namespaces or {}).items()},
-        nodes=(nodes or {}).values(),
+        nodes=summary_of((nodes or {}).values()),
         api_server=version,
         why_unknown=why_unknown,
         remedy="try again, with a kubeconfig whose user may list them",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
+from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.sizes import sizes_in
 from webhook.cluster.api import ApiError
@@ -63,8 +64,7 @@ def all_nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
     """Return the source of the facts that Nodes tell about their cluster."""
 
     def read(metadata: ObjectMeta, raw: msgspec.Raw) -> NodeFacts:
-        version = msgspec.json.decode(raw, type=_Node).status.nodeInfo.kubeletVersion
-        return node_facts(metadata.labels or {}, version, providers)
+        return node_facts(metadata.labels or {}, msgspec.json.decode(raw, type=Node), providers)
 
     return Source(resource="nodes", read=read)
 
@@ -76,18 +76,6 @@ def all_budgets() -> Source[DisruptionBudget]:
         return disruption.decode_budget(raw)
 
     return Source(group=disruption.GROUP, resource=disruption.RESOURCE, read=read)
-
-
-class _NodeInfo(msgspec.Struct):
-    kubeletVersion: str = ""
-
-
-class _NodeStatus(msgspec.Struct):
-    nodeInfo: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
-
-
-class _Node(msgspec.Struct):
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
 class _Version(msgspec.Struct):

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.providers.nodes import group_nodes, kind_of
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
+    from webhook.capacity.providers.nodes import Node, NodeKind
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.disruption import DisruptionBudget
@@ -29,13 +31,29 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
     Attributes:
         providers: names of those whose nodes have such labels.
-        spot_providers: names of those whose spot nodes have such labels.
+        kind: what it says of its pool; None: it is of no provider, or of one that does not label spot nodes.
         kubelet: (major, minor); None: it does not say.
     """
 
     providers: frozenset[str]
-    spot_providers: frozenset[str]
+    kind: NodeKind | None
     kubelet: tuple[int, int] | None
+
+
+class NodeSummary(msgspec.Struct, frozen=True):
+    """What all Nodes of a cluster say of it; worked out once for each state of them.
+
+    Attributes:
+        providers: names of those that any of them shows.
+        spot_providers: names of those of which there are spot Nodes.
+        oldest_kubelet: (major, minor); None: no Node says its own.
+        groups: the node pools that they stand for.
+    """
+
+    providers: frozenset[str] = frozenset()
+    spot_providers: frozenset[str] = frozenset()
+    oldest_kubelet: tuple[int, int] | None = None
+    groups: tuple[Pool, ...] = ()
 
 
 def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
@@ -43,12 +61,29 @@ def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
     return {**labels, NAMESPACE_NAME_LABEL: name}
 
 
-def node_facts(labels: Mapping[str, str], kubelet_version: str, providers: Iterable[Provider]) -> NodeFacts:
-    """Return the facts of a Node with these labels and this ``status.nodeInfo.kubeletVersion``."""
-    known = list(providers)
-    spot = frozenset(provider.name for provider in known if _is_spot(provider, labels))
-    pooled = frozenset(provider.name for provider in known if provider.pool_label in labels)
-    return NodeFacts(spot | pooled, spot, version_of(kubelet_version))
+def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Provider]) -> NodeFacts:
+    """Return the facts of a Node with these labels."""
+    shown = frozenset(each.name for each in providers if each.pool_label in labels or each.is_spot_node(labels))
+    return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion))
+
+
+def summary_of(nodes: Iterable[NodeFacts]) -> NodeSummary:
+    """Return what Nodes say together. Thousands of them are of a few kinds: only these are looked at closely."""
+    providers: set[frozenset[str]] = set()
+    kinds: dict[int, NodeKind] = {}
+    kubelets: set[tuple[int, int]] = set()
+    for node in nodes:
+        providers.add(node.providers)
+        if node.kind is not None:
+            kinds[id(node.kind)] = node.kind
+        if node.kubelet is not None:
+            kubelets.add(node.kubelet)
+    return NodeSummary(
+        providers=frozenset().union(*providers),
+        spot_providers=frozenset(kind.provider for kind in kinds.values() if kind.spot),
+        oldest_kubelet=min(kubelets, default=None),
+        groups=group_nodes(kinds.values()),
+    )
 
 
 def version_of(text: str) -> tuple[int, int] | None:
@@ -61,30 +96,23 @@ def cluster_view(
     *,
     pools: tuple[Pool, ...] | None,
     namespaces: Mapping[str, Mapping[str, str]],
-    nodes: Iterable[NodeFacts],
+    nodes: NodeSummary,
     api_server: tuple[int, int] | None = None,
     why_unknown: str,
     remedy: str,
     budgets: Mapping[tuple[str, str], DisruptionBudget] | None = None,
 ) -> ClusterView:
     """Return the `ClusterView` of these parts. Disruption budgets are given by namespace and name."""
-    kubelets: set[tuple[int, int]] = set()
-    shown = {pool.provider for pool in pools or () if not pool.cluster}
-    spot: set[str] = set()
-    for node in nodes:
-        shown |= node.providers
-        spot |= node.spot_providers
-        if node.kubelet is not None:
-            kubelets.add(node.kubelet)
     return ClusterView(
         pools=pools,
+        node_groups=nodes.groups,
         why_unknown=why_unknown,
         remedy=remedy,
         namespaces=namespaces,
-        providers=frozenset(shown),
-        spot_providers=frozenset(spot),
+        providers=nodes.providers.union(pool.provider for pool in pools or () if not pool.cluster),
+        spot_providers=nodes.spot_providers,
         api_server=api_server,
-        oldest_kubelet=min(kubelets, default=None),
+        oldest_kubelet=nodes.oldest_kubelet,
         budgets=None if budgets is None else _by_namespace(budgets),
     )
 
@@ -94,7 +122,3 @@ def _by_namespace(budgets: Mapping[tuple[str, str], DisruptionBudget]) -> dict[s
     for (namespace, _), budget in sorted(budgets.items(), key=itemgetter(0)):
         found.setdefault(namespace, []).append(budget)
     return {namespace: tuple(each) for namespace, each in found.items()}
-
-
-def _is_spot(provider: Provider, labels: Mapping[str, str]) -> bool:
-    return any(labels.get(each.key) == each.value for each in provider.spot_labels)

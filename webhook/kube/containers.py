@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Container, Handler, Pod
 
 OS_LABEL: Final = "kubernetes.io/os"
+ARCH_LABEL: Final = "kubernetes.io/arch"
 WINDOWS: Final = "windows"
 
 _SHELLS: Final = frozenset({"sh", "ash", "bash", "dash"})
@@ -49,20 +50,19 @@ def containers(pod: Pod) -> Iterator[PlacedContainer]:
         yield PlacedContainer("ephemeralContainers", index, container)
 
 
-def requests_any(pod: Pod, resources: Globs) -> bool:
-    """Return whether a container requests, or is limited to, more than zero of a resource with such a name."""
-    for placed in containers(pod):
-        wanted = placed.container.resources
-        if wanted is None:
-            continue
-        for quantities in (wanted.limits, wanted.requests):
-            for name, quantity in (quantities or {}).items():
-                if resources.match(name) and not _is_zero(quantity):
-                    return True
-    return False
+def requested_of(pod: Pod, resources: Globs) -> frozenset[str]:
+    """Return the resources with such a name of which a container requests, or is limited to, more than zero."""
+    return frozenset(
+        name
+        for placed in containers(pod)
+        if (wanted := placed.container.resources) is not None
+        for quantities in (wanted.limits, wanted.requests)
+        for name, quantity in (quantities or {}).items()
+        if resources.match(name) and not is_zero(quantity)
+    )
 
 
-def _is_zero(quantity: str | float) -> bool:
+def is_zero(quantity: str | float) -> bool:
     """Return whether a quantity (``0``, ``0.0``, ``0k``, ``0e3``) is zero: no digit follows its leading zeros."""
     return not str(quantity).lstrip("+-0.")[:1].isdigit()
 

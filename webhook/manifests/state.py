@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.sizes import join_sizes, sizes_in
-from webhook.cluster.view import cluster_view, namespace_labels, node_facts
+from webhook.cluster.view import cluster_view, namespace_labels, node_facts, summary_of
 from webhook.kube import disruption
 from webhook.manifests.objects import read_manifests
 from webhook.review import MalformedObjectError
@@ -89,14 +92,14 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
         elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
             namespaces[manifest.name] = namespace_labels(manifest.name, manifest.labels)
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
-            nodes.append(node_facts(manifest.labels, _kubelet_version(manifest), providers.values()))
+            nodes.append(node_facts(manifest.labels, _node(manifest), providers.values()))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
     return cluster_view(
         pools=join_sizes((*pools.values(), *sizes.values())) if complete or pools else None,
         namespaces=namespaces,
-        nodes=nodes,
+        nodes=summary_of(nodes),
         why_unknown="No node pool is among the files.",
         remedy="pass the manifests of the cluster's node pools with --state",
         budgets=known if (complete or known) and len(known) == len(budgets) else None,
@@ -116,9 +119,9 @@ def _budget(manifest: Manifest) -> DisruptionBudget | None:
         return None
 
 
-def _kubelet_version(node: Manifest) -> str:
-    """Return the kubelet's version in a Node's status, or an empty string."""
-    found: object = node.value
-    for key in ("status", "nodeInfo", "kubeletVersion"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, str) else ""
+def _node(manifest: Manifest) -> Node:
+    """Return what is read of a Node beside its metadata; nothing if it can't be read."""
+    try:
+        return msgspec.convert(manifest.value, Node)
+    except msgspec.ValidationError:
+        return Node()

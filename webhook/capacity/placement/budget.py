@@ -40,9 +40,10 @@ class GraceBudget(msgspec.Struct, frozen=True):
 class GraceBudgets:
     """Hold the budgets of all providers."""
 
-    __slots__ = ("_by_provider",)
+    __slots__ = ("_by_provider", "_windows")
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
+        self._windows = {name: provider.node_windows for name, provider in providers.items()}
         self._by_provider = {name: _of_provider(provider) for name, provider in providers.items()}
 
     def of(self, target: Target) -> GraceBudget | None:
@@ -55,7 +56,14 @@ class GraceBudgets:
     def _of_pool(self, pool: Pool) -> GraceBudget:
         budget = self._by_provider[pool.provider]
         if pool.grace_seconds is None:
-            return budget
+            of_label = (
+                each for each in self._windows[pool.provider] if pool.labels.get(each.label.key) == each.label.value
+            )
+            if (window := next(of_label, None)) is None:
+                return budget
+            label = f"label {window.label.key}={window.label.value}"
+            because = f"{pool} has {label}, which gives a Pod {window.seconds} s to stop"
+            return GraceBudget(window.seconds, window.margin, because)
         margin = budget.margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
         return GraceBudget(pool.grace_seconds, margin, f"{pool} gives a Pod {pool.grace_seconds} s to stop")
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.placement.supply import tolerations_for
 from webhook.capacity.providers.pool import Gpu
-from webhook.kube.containers import requests_any
-from webhook.kube.tolerations import tolerates
+from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS, requested_of
+from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.affinity import Term
-    from webhook.kube.pod import Pod
+    from webhook.kube.pod import Pod, Toleration
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
 """Given as the reason only for pools that would run the Pod otherwise."""
 _NO_GPU: Final = "it has no GPUs, and the Pod requests some"
 _GPU: Final = "it has GPUs, and the Pod requests none"
+
+_ARM: Final = "arm64"
+_ALIASES: Final = {OS_LABEL: "beta.kubernetes.io/os", ARCH_LABEL: "beta.kubernetes.io/arch"}
+_SAYING: Final = frozenset({"In", "NotIn"})
 
 
 class Feasible(msgspec.Struct, frozen=True):
@@ -32,12 +37,28 @@ class Feasible(msgspec.Struct, frozen=True):
         nodes: the spot nodes that can run the Pod, of pools and of providers whose pools can't be seen. The latter
             count if no pool fits, or if the cluster shows spot nodes of the provider.
         rejected: the other spot pools, each with why it can't run the Pod.
+        requested: the accelerators that the Pod requests.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
+        tolerations: the tolerations for the taints of these nodes that the Pod may tolerate.
     """
 
     nodes: tuple[SpotNodes, ...]
     rejected: tuple[tuple[Pool, str], ...]
+    requested: frozenset[str]
     gpu: bool | None
+    tolerations: tuple[Toleration, ...]
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """Say why spot nodes can't run a Pod.
+
+    Attributes:
+        because: the reason, as a phrase.
+        certain: the scheduler keeps the Pod off these nodes, too, whatever is injected.
+    """
+
+    because: str
+    certain: bool = False
 
 
 def feasible_nodes(
@@ -58,20 +79,21 @@ def feasible_nodes(
         in_play: the providers whose nodes count.
         spot_shown: the names of the providers whose spot Nodes the cluster shows.
     """
-    gpu = _wants_gpu(pod, in_play)
+    requested = frozenset[str]().union(*(requested_of(pod, provider.gpu_resources) for provider in in_play))
+    gpu = True if requested else None if pod.spec.resourceClaims else False
     names = {provider.name for provider in in_play}
     found: list[SpotNodes] = []
     unsuited: list[SpotNodes] = []
-    rejected: list[tuple[Pool, str]] = []
+    refused: list[tuple[SpotNodes, _Refusal]] = []
     for nodes in supply.spot:
         pool = nodes.pool
         if pool is None or pool.provider not in names or (named is not None and not pool.is_named(named)):
             continue
         wasted = gpu is False and nodes.gpu is Gpu.YES
-        if because := nodes.closed or _unable(pod, nodes, gpu=gpu):
-            rejected.append((pool, because))
+        if refusal := _refusal(pod, terms, nodes, requested, gpu=gpu, chosen=is_chosen(nodes, terms, named)):
+            refused.append((nodes, refusal))
         elif not nodes.admitted(terms, nodes.absent):
-            rejected.append((pool, _GPU if wasted else EXCLUDED))
+            refused.append((nodes, _Refusal(_GPU if wasted else EXCLUDED, certain=True)))
         elif wasted:
             unsuited.append(nodes)
         else:
@@ -79,10 +101,101 @@ def feasible_nodes(
     if unsuited:
         selected = _named(terms, named, found, unsuited, supply)
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
-        rejected += [(nodes.pool, _GPU) for nodes in unsuited if nodes.pool and nodes not in selected]
+        refused += [(nodes, _Refusal(_GPU)) for nodes in unsuited if nodes not in selected]
     if named is None:
-        found += _unseen(terms, names & spot_shown if found else names, supply, beside_pools=bool(found))
-    return Feasible(tuple(found), tuple(rejected), gpu)
+        # Where Nodes show some of a provider's pools, its others have none now: they count only if none of these fits,
+        # and if what selects them can't bring the Pod to these.
+        shown = {nodes.provider.name for nodes in supply.spot}
+        open_to_it = {nodes.provider.name for nodes, refusal in refused if not refusal.certain}
+        hidden = names - shown & spot_shown if found else names - open_to_it
+        found += _unseen(terms, hidden, supply, beside_pools=bool(found))
+    return Feasible(
+        tuple(found),
+        tuple((nodes.pool, refusal.because) for nodes, refusal in refused if nodes.pool is not None),
+        requested,
+        gpu,
+        _tolerations(found, terms, named, requested),
+    )
+
+
+def is_chosen(nodes: SpotNodes, terms: tuple[Term, ...], named: str | None) -> bool:
+    """Return whether the Pod names the pool: by its annotation, or in each term by the pool-name label."""
+    if nodes.pool is None:
+        return False
+    if named is not None:
+        return nodes.pool.is_named(named)
+    key = (nodes.provider.pool_label,)
+    return bool(terms) and all(term.demands(key) for term in terms)
+
+
+def _refusal(
+    pod: Pod,
+    terms: tuple[Term, ...],
+    nodes: SpotNodes,
+    requested: frozenset[str],
+    *,
+    gpu: bool | None,
+    chosen: bool,
+) -> _Refusal | None:
+    """Return why the nodes can't run the Pod, whatever its own constraints admit. Return None if they can."""
+    if nodes.closed:
+        return _Refusal(nodes.closed, certain=True)
+    if because := _unable(pod, nodes, requested, gpu=gpu):
+        return _Refusal(because, certain=True)
+    if because := _wrong_platform(pod, terms, nodes, chosen=chosen):
+        return _Refusal(because)
+    if not chosen and (taint := dedicating_taint(pod, nodes)) is not None:
+        return _Refusal(dedicated_by(taint))
+    return None
+
+
+def dedicated_by(taint: Taint) -> str:
+    """Return the reason of a pool that a taint dedicates to other Pods."""
+    return f"its taint {taint} dedicates it to Pods that tolerate that"
+
+
+def dedicating_taint(pod: Pod, nodes: SpotNodes) -> Taint | None:
+    """Return the taint, not tolerated by the Pod, that dedicates these nodes to others."""
+    return _untolerated(pod, nodes.dedicated)
+
+
+def _wrong_platform(pod: Pod, terms: tuple[Term, ...], nodes: SpotNodes, *, chosen: bool) -> str:
+    """Return why the operating system or architecture keeps the Pod off. Return an empty string if it does not.
+
+    A Pod whose own constraints do not say that it runs on Windows or Arm does not, unless it names the pool.
+    """
+    system = nodes.only(OS_LABEL)
+    if pod.spec.os is not None and system not in {"", pod.spec.os.name}:
+        return f"its nodes run {system}, and the Pod says {pod.spec.os.name} in spec.os"
+    if chosen:
+        return ""
+    on_windows = system == WINDOWS and pod.spec.os is None
+    for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
+        if foreign and not _says(terms, key, nodes):
+            return f"its nodes have {key}={nodes.only(key)}, and the Pod does not say that it runs there"
+    return ""
+
+
+def _says(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
+    """Return whether every term that may admit these nodes says which values of a label the Pod runs on."""
+    keys = {key, _ALIASES[key]}
+    return all(
+        any(each.key in keys and each.operator in _SAYING for each in term.requirements)
+        for term in terms
+        if nodes.admitted((term,), nodes.absent)
+    )
+
+
+def _tolerations(
+    found: list[SpotNodes], terms: tuple[Term, ...], named: str | None, requested: frozenset[str]
+) -> tuple[Toleration, ...]:
+    """Return the tolerations of all taints on these nodes that the Pod may tolerate."""
+    wanted: dict[Toleration, None] = {}
+    for nodes in found:
+        guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, requested)]
+        dedicated = nodes.dedicated if is_chosen(nodes, terms, named) else ()
+        wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*guards, *dedicated))))
+    return tuple(wanted)
 
 
 def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, beside_pools: bool) -> list[SpotNodes]:
@@ -126,28 +239,36 @@ def demands_spot(term: Term, provider: Provider) -> bool:
     return False
 
 
-def gpu_only(pod: Pod, nodes: SpotNodes) -> Taint | None:
-    """Return the taint, not tolerated by the Pod, that keeps Pods without GPU requests off these nodes."""
-    for taint in nodes.gpu_only:
-        if not any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
+def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Taint | None:
+    """Return the taint, not tolerated by the Pod, that keeps off Pods which request none of these nodes' accelerators.
+
+    Args:
+        pod: the Pod.
+        nodes: the nodes.
+        requested: the accelerators that the Pod requests.
+    """
+    others = [taint for taint in nodes.guards if not nodes.provider.serves(taint, requested)]
+    return _untolerated(pod, others) if others else None
+
+
+def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
+    """Return the first taint that keeps the Pod off."""
+    for taint in taints:
+        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
             return taint
     return None
 
 
-def _wants_gpu(pod: Pod, in_play: Iterable[Provider]) -> bool | None:
-    """Return whether the Pod requests GPUs. Return None if only a resource claim may be for one."""
-    for provider in in_play:
-        if requests_any(pod, provider.gpu_resources):
-            return True
-    return None if pod.spec.resourceClaims else False
-
-
-def _unable(pod: Pod, nodes: SpotNodes, *, gpu: bool | None) -> str:
-    """Return why GPUs, or the lack of them, keep the Pod off these nodes. Return an empty string if they do not."""
+def _unable(pod: Pod, nodes: SpotNodes, requested: frozenset[str], *, gpu: bool | None) -> str:
+    """Return why accelerators, or the lack of them, keep the Pod off. Return an empty string if they do not."""
+    if gpu and nodes.gpu is Gpu.NO:
+        return _NO_GPU
+    guard = guarding_taint(pod, nodes, requested)
+    if guard is None:
+        return ""
     if gpu:
-        return _NO_GPU if nodes.gpu is Gpu.NO else ""
-    guard = gpu_only(pod, nodes)
-    return f"its taint {guard} keeps off Pods that request no GPUs" if guard is not None else ""
+        return f"its taint {guard} is for Pods that request {guard.key}"
+    return f"its taint {guard} keeps off Pods that request no GPUs"
 
 
 def _named(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.caching import identity_cache
+from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, platform_of
+from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.kube.affinity import Tristate
@@ -93,9 +95,9 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
         gpu: whether they have GPUs.
         absent: keys of labels that they lack, as only other providers mark nodes with them.
         closed: why no Pod is placed there, as a phrase; empty if Pods may be.
-        gpu_only: the taints that keep off Pods without GPU requests.
-        tolerations: the tolerations for their taints, except those in ``gpu_tolerations``.
-        gpu_tolerations: the tolerations for the taints of nodes with GPUs.
+        guards: the taints that keep off Pods which request no accelerator, or another one.
+        dedicated: the taints that keep off every Pod that neither tolerates them nor names the pool.
+        tolerations: the tolerations for the taints that mean spot, or the platform of the nodes.
     """
 
     provider: Provider
@@ -103,9 +105,16 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     gpu: Gpu
     absent: frozenset[str]
     closed: str
-    gpu_only: tuple[Taint, ...]
+    guards: tuple[Taint, ...]
+    dedicated: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
-    gpu_tolerations: tuple[Toleration, ...]
+
+    def only(self, key: str) -> str:
+        """Return the one value that a label of these nodes has. Return an empty string if it is unknown."""
+        if (value := self.labels.get(key)) is not None:
+            return value
+        values = self.requirements.of(key).values or ()
+        return next(iter(values)) if len(values) == 1 else ""
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -113,13 +122,13 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         known: whether the node pools are known.
-        pools: all node pools.
-        providers: the names of their providers.
+        pools: all node pools; of providers that declare none here, those that Nodes stand for.
+        providers: the names of the providers that declare pools.
         spot: the spot nodes of each pool, if Pods can be kept to them.
-        unseen: the spot nodes of providers that label them and have no pool here. If the pools are unknown, only of
+        unseen: the spot nodes of providers that label them and declare no pool here. If the pools are unknown, only of
             providers whose pools are never objects of the cluster: the taints of other pools can't be known.
         other: the nodes of pools that are not only spot.
-        given: the keys of labels that spot pools give their nodes, except those that describe the machine.
+        given: the keys of labels that spot pools declare for their nodes, except those that describe the machine.
         telling: the keys that tell spot from other capacity. A node not known to have such a label lacks it.
         taints: the taints that only spot nodes have, each with the name of its provider.
     """
@@ -137,7 +146,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
     """Return the capacity that a view of the cluster shows, read with these providers."""
-    return _supply(view.pools, providers)
+    return _supply(view.pools, view.node_groups, providers)
 
 
 def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[str]:
@@ -146,19 +155,26 @@ def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[s
 
 
 @identity_cache(maxsize=_REMEMBERED)
-def _supply(all_pools: tuple[Pool, ...] | None, providers: Mapping[str, Provider]) -> Supply:
-    pools = tuple(pool for pool in all_pools or () if not pool.cluster and pool.provider in providers)
+def _supply(
+    all_pools: tuple[Pool, ...] | None, node_groups: tuple[Pool, ...], providers: Mapping[str, Provider]
+) -> Supply:
+    declared = tuple(pool for pool in all_pools or () if not pool.cluster and pool.provider in providers)
+    seen = {pool.provider for pool in declared}
+    groups = (pool for pool in node_groups if pool.provider not in seen and pool.provider in providers)
+    pools = (*declared, *groups)
+    common = common_spot_taints(pools)
     marks = {provider.name: _marks(provider) for provider in providers.values()}
     every_mark = frozenset().union(*marks.values())
 
     def nodes(provider: Provider, pool: Pool | None) -> SpotNodes:
-        return _spot_nodes(provider, pool, every_mark - marks[provider.name])
+        return _spot_nodes(provider, pool, every_mark - marks[provider.name], common)
 
     spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
     known = all_pools is not None
-    seen = {pool.provider for pool in pools}
     described = {key for each in providers.values() for reader in each.readers for key in reader.known_labels}
-    given = frozenset(key for pool in spot for key in pool.labels) - described - EVERY_NODE_HAS - every_mark
+    # Nodes have many more labels than anybody gave them: which of those mean spot, nobody says.
+    written = (key for pool in spot if pool.kind != NODE_GROUP for key in pool.labels)
+    given = frozenset(written) - described - EVERY_NODE_HAS - every_mark
     return Supply(
         known=known,
         pools=pools,
@@ -167,12 +183,12 @@ def _supply(all_pools: tuple[Pool, ...] | None, providers: Mapping[str, Provider
         unseen=tuple(
             nodes(provider, None)
             for provider in providers.values()
-            if provider.spot_labels and provider.name not in seen and (known or not _is_seen_here(provider))
+            if provider.spot_labels and provider.name not in seen and (known or not provider.pools_are_here)
         ),
         other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
         given=given,
         telling=given | every_mark,
-        taints=tuple(_spot_taints(pools, providers)),
+        taints=tuple(_spot_taints(pools, providers, common)),
     )
 
 
@@ -184,37 +200,55 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
     return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.spot_labels))
 
 
-def _is_seen_here(provider: Provider) -> bool:
-    """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
-    return any(reader.cluster is None for reader in provider.readers)
-
-
 def _marks(provider: Provider) -> frozenset[str]:
     """Return the keys of the labels by which a provider names a node's pool and marks it as spot."""
     return frozenset((provider.pool_label, *(label.key for label in provider.spot_labels)))
 
 
-def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str]) -> SpotNodes:
-    labels = {label.key: label.value for label in provider.spot_labels}
-    taints = provider.spot_taints
-    if pool is not None:
-        labels = {**pool.labels, **labels}
-        taints = (*pool.taints, *taints)
-    forbidden = [taint for taint in taints if any(each.matches(taint) for each in provider.forbidden_taints)]
-    allowed = [taint for taint in taints if taint not in forbidden]
-    gpu = [taint for taint in allowed if any(each.matches(taint) for each in provider.gpu_taints)]
+def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
+    marks = {label.key: label.value for label in provider.spot_labels}
+    labels = {**pool.labels, **marks} if pool is not None else marks
+    meant: dict[TaintMeaning, list[Taint]] = {meaning: [] for meaning in TaintMeaning}
+    for taint in _taints(provider, pool, labels):
+        meant[meaning_of(taint, provider, common)].append(taint)
+    platform = dict(filter(None, map(platform_of, meant[TaintMeaning.PLATFORM]))) if pool is not None else {}
     return SpotNodes(
         provider=provider,
         pool=pool,
         gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
-        labels=labels,
+        labels={**platform, **labels},
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
         absent=absent,
-        closed=_closed(pool, forbidden),
-        gpu_only=tuple(taint for taint in gpu if taint.effect in HARD_EFFECTS),
-        tolerations=_tolerations(taint for taint in allowed if taint not in gpu),
-        gpu_tolerations=_tolerations(gpu),
+        closed=_closed(pool, meant[TaintMeaning.FORBIDDEN]),
+        guards=tuple(meant[TaintMeaning.ACCELERATOR]),
+        dedicated=tuple(
+            taint
+            for taint in meant[TaintMeaning.DEDICATED]
+            if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
+        ),
+        tolerations=tolerations_for([*meant[TaintMeaning.SPOT], *meant[TaintMeaning.PLATFORM]]),
     )
+
+
+def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
+    """Return the taints of nodes: those that the pool declares, and those that the provider puts there itself."""
+    if pool is None:
+        return provider.spot_taints
+    if pool.kind == NODE_GROUP:  # Nodes show both.
+        return pool.taints
+    keys = {taint.key for taint in pool.taints}
+    platform = (
+        taint
+        for taint in provider.platform_taints
+        if (named := platform_of(taint)) is not None and labels.get(named[0]) == named[1]
+    )
+    guards = (
+        each.taint
+        for each in provider.automatic_gpu_taints
+        if pool.gpu is Gpu.YES and (not each.types or each.types.match(pool.instance_type.casefold()))
+    )
+    automatic = (taint for taint in (*platform, *guards) if taint.key not in keys)
+    return (*pool.taints, *provider.spot_taints, *automatic)
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
@@ -236,23 +270,25 @@ def _closed(pool: Pool | None, forbidden: list[Taint]) -> str:
     return f"its taint {hard} must never be tolerated" if hard is not None else ""
 
 
-def _tolerations(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
+def tolerations_for(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
+    """Return the narrowest toleration for each of these taints, without those that no node can have."""
     found = dict.fromkeys(toleration for taint in taints if (toleration := toleration_for(taint)) is not None)
     return tuple(found)
 
 
-def _spot_taints(pools: tuple[Pool, ...], providers: Mapping[str, Provider]) -> Iterable[tuple[Taint, str]]:
-    """Yield the providers' own spot taints and those that only spot pools declare, each with its provider's name."""
+def _spot_taints(
+    pools: tuple[Pool, ...], providers: Mapping[str, Provider], common: frozenset[Taint]
+) -> Iterable[tuple[Taint, str]]:
+    """Yield the providers' own spot taints and those that only spot pools have, each with its provider's name."""
     for provider in providers.values():
         for taint in provider.spot_taints:
             yield taint, provider.name
     elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
     for pool in pools:
-        provider = providers[pool.provider]
         for taint in pool.taints if pool.spot else ():
-            patterns = (*provider.gpu_taints, *provider.forbidden_taints)
-            if taint not in elsewhere and not any(pattern.matches(taint) for pattern in patterns):
-                yield taint, provider.name
+            meaning = meaning_of(taint, providers[pool.provider], common)
+            if taint not in elsewhere and meaning is TaintMeaning.SPOT:
+                yield taint, pool.provider
 
 
 def _identity(pool: Pool) -> tuple[str, str, str, str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.affinity import Term
-    from webhook.kube.pod import Pod
+    from webhook.kube.pod import Pod, Toleration
 
 CAPACITY_LABEL: Final = "spotgate.dev/capacity"
 SPOT: Final = "spot"
@@ -64,7 +64,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         nodes: the spot nodes of ``pools`` and of the providers whose pools can't be seen; empty if there are none, or
             if nothing is known of them.
         rejected: the other spot pools, each with why it can't run the Pod.
+        requested: the accelerators that the Pod requests.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
+        tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
     """
 
     preferred: bool
@@ -73,7 +75,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[Pool, ...] | None
     nodes: tuple[SpotNodes, ...] = ()
     rejected: tuple[tuple[Pool, str], ...] = ()
+    requested: frozenset[str] = frozenset()
     gpu: bool | None = False
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
@@ -174,7 +178,7 @@ def _kind(pod: Pod, named: str | None) -> bytes:
         for container in members or ()
     ]
     claims = bool(spec.resourceClaims)
-    return _encoder.encode((named, resources, claims, spec.nodeSelector, spec.affinity, spec.tolerations))
+    return _encoder.encode((named, resources, claims, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os))
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -213,10 +217,12 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
         because=because,
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
         providers=tuple({nodes.provider.name: nodes.provider for nodes in feasible.nodes}.values()) or playing,
-        pools=None if stand_in or not supply.known else pools,
+        pools=None if not pools and (stand_in or not supply.known) else pools,
         nodes=feasible.nodes,
         rejected=feasible.rejected,
+        requested=feasible.requested,
         gpu=feasible.gpu,
+        tolerations=feasible.tolerations,
     )
 
 

@@ -10,7 +10,15 @@ from webhook.capacity.providers.limits import Least
 from webhook.capacity.providers.machines import TYPE_LABEL, GpuLists, Machines
 from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.capacity.providers.pool_fields import AcceleratorFields, CapacityField, UnusableCondition
-from webhook.capacity.providers.provider import FallbackNeed, Interruption, Label, Provider, TaintPattern
+from webhook.capacity.providers.provider import (
+    FallbackNeed,
+    GpuTaint,
+    Interruption,
+    Label,
+    NodeWindow,
+    Provider,
+    TaintPattern,
+)
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.sizes import Sizer
@@ -26,20 +34,38 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.schema import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
 
 
-def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
-    """Compile a provider and its readers."""
+def compile_provider(name: str, spec: CapacityProviderSpec, spot_taints: Sequence[TaintPatternSpec] = ()) -> Provider:
+    """Compile a provider and its readers.
+
+    Args:
+        name: the name of its document.
+        spec: the spec of its document.
+        spot_taints: the taints that mean spot, as the policies name them.
+    """
     machines = _machines(spec)
     return Provider(
         name=name,
         title=spec.title,
         spot_labels=_spot_labels(spec.spot_node_labels),
         spot_taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.spot_node_taints),
+        spot_taint_patterns=(
+            *(TaintPattern(taint.key, taint.value) for taint in spec.spot_node_taints),
+            *_patterns(spot_taints),
+        ),
         taints_declared_pools=any(taint.declared_pools for taint in spec.spot_node_taints),
         pool_label=spec.pool_name_label,
-        forbidden_taints=_patterns(spec.never_tolerate),
+        platform_taints=tuple(Taint(each.key, each.value, each.effect) for each in spec.platform_taints),
+        forbidden_taints=_patterns([each for each in spec.never_tolerate if not each.passing]),
+        passing_taints=_patterns([each for each in spec.never_tolerate if each.passing]),
         gpu_taints=_patterns(spec.gpu.taints),
+        automatic_gpu_taints=tuple(
+            GpuTaint(Taint(each.key, each.value, each.effect), Globs(each.instance_types))
+            for each in spec.gpu.taints
+            if each.automatic and each.effect
+        ),
         taints_gpus=any(taint.automatic for taint in spec.gpu.taints),
         gpu_resources=Globs(spec.gpu.resources),
+        machines=machines,
         hands_off_schedulers=Globs(spec.hands_off_schedulers),
         hands_off_selectors=frozenset(spec.hands_off_selectors),
         system_namespaces=Globs(spec.system_namespaces.names),
@@ -51,6 +77,10 @@ def compile_provider(name: str, spec: CapacityProviderSpec) -> Provider:
         ),
         grace_budget=spec.grace_period.budget_seconds,
         safety_margin=spec.grace_period.safety_margin_seconds,
+        node_windows=tuple(
+            NodeWindow(Label(each.key, each.value), each.budget_seconds, each.safety_margin_seconds)
+            for each in spec.grace_period.by_node_label
+        ),
         fallback=tuple(
             FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in spec.fallback
         ),
@@ -81,6 +111,8 @@ def _machines(spec: CapacityProviderSpec) -> Machines:
         labels[label.key] = GpuLists(Globs(label.gpu), Globs(label.cpu)) if label.gpu or label.cpu else types
     return Machines(
         types=types,
+        arm=Globs(spec.instance_types.arm),
+        arm_labels=tuple((label.key, Globs(label.arm)) for label in spec.machine_labels if label.arm),
         never_spot=Globs(spec.instance_types.never_spot),
         labels=tuple(labels.items()),
         gpu_labels=Globs(spec.gpu.labels),

@@ -42,6 +42,8 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         types: which instance types have GPUs.
+        arm: the instance types of architecture arm64; empty if they are not listed.
+        arm_labels: the node labels that name a machine's type or family, and the values of architecture arm64.
         never_spot: the instance types that can't be spot.
         labels: the node labels that name the type, family or category of a machine, and which values have GPUs.
         gpu_labels: the keys of labels that only nodes with GPUs have.
@@ -50,6 +52,8 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     types: GpuLists
+    arm: Globs
+    arm_labels: tuple[tuple[str, Globs], ...]
     never_spot: Globs
     labels: tuple[tuple[str, GpuLists], ...]
     gpu_labels: Globs
@@ -62,6 +66,18 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         if Gpu.UNKNOWN in found or not found:
             return Gpu.UNKNOWN
         return found.pop() if len(found) == 1 else Gpu.ANY
+
+    def architecture(self, instance_types: Iterable[str]) -> str:
+        """Return the architecture of all of these types. Return an empty string if it is unknown, or not one."""
+        types = [each.casefold() for each in instance_types]
+        found = {"arm64" if self.arm.match(each) else "amd64" for each in types if self.arm}
+        known = all(self.types.classify(each) is not Gpu.UNKNOWN or self.arm.match(each) for each in types)
+        return found.pop() if len(found) == 1 and known else ""
+
+    def only_arm(self, requirements: Requirements) -> bool:
+        """Return whether a required type or family leaves only machines of architecture arm64."""
+        listed = ((arm, requirements.of(key).values) for key, arm in self.arm_labels)
+        return any(values and all(arm.match(each.casefold()) for each in values) for arm, values in listed)
 
     def unlisted(self, pool: Pool) -> tuple[str, ...]:
         """Return the instance types in no list that leave it unknown whether the pool has GPUs."""

@@ -15,6 +15,7 @@ from webhook.capacity.providers.query import at
 from webhook.capacity.providers.query_results import QueryResults
 from webhook.capacity.providers.requirements import read_requirements
 from webhook.capacity.providers.taints import read_taints
+from webhook.kube.containers import ARCH_LABEL
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class PoolParser(QueryResults):
         labels = self._labels(name)
         requirements = self._requirements(labels)
         types = self._instance_types(requirements)
+        if ARCH_LABEL not in labels and (architecture := self._architecture(types, requirements)):
+            labels[ARCH_LABEL] = architecture
         capacity = self._capacity(requirements)
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
         gpu, limited = self._limited(gpu, requirements)
@@ -121,6 +124,13 @@ class PoolParser(QueryResults):
         elif len(types) < len(several):
             self._note(f"{where} has items that are not strings")
         return types if len(types) == len(several) else ()
+
+    def _architecture(self, types: tuple[str, ...], requirements: Requirements | None) -> str:
+        """Return the architecture of all machines of the pool. Return an empty string if it is unknown, or not one."""
+        machines = self._reader.machines
+        if requirements is not None and machines.only_arm(requirements):
+            return "arm64"
+        return machines.architecture(types)
 
     def _capacity(self, requirements: Requirements | None) -> CapacityType:
         capacity = self._reader.capacity

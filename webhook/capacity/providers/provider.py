@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from webhook.capacity.providers.taints import is_passing
 from webhook.decision import Outcome
 from webhook.kube.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from webhook.capacity.providers.machines import Machines
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.providers.sizes import Sizer
@@ -60,12 +62,17 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         title: its name for people, e.g. ``CoreWeave CKS``.
         spot_labels: the labels of every spot node, the preferred one first; empty for CKS.
         spot_taints: the taints that the provider itself puts on spot nodes.
+        spot_taint_patterns: the taints that mean spot: those, and the ones that the policies name.
         taints_declared_pools: the provider also puts one of them on the spot nodes of pools that users declare.
         pool_label: the key of the label that names a node's pool.
+        platform_taints: the taints that the provider itself puts on nodes of an architecture or operating system.
         forbidden_taints: the taints that must never be tolerated.
+        passing_taints: those of them that are only there while a node begins or ends.
         gpu_taints: taints that keep Pods without GPUs off GPU nodes.
+        automatic_gpu_taints: those that the provider itself puts on nodes with GPUs, as far as they are known whole.
         taints_gpus: the provider itself puts one of them on every node with GPUs.
         gpu_resources: extended resources that are GPUs.
+        machines: what instance types and labels say about machines.
         hands_off_schedulers: scheduler names whose Pods are never touched (SUNK).
         hands_off_selectors: keys of node labels; Pods that select by them are never touched (GKE's ComputeClasses).
         system_namespaces: names of the provider's own namespaces, which spotgate never touches.
@@ -73,6 +80,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         timeline: the steps of a reclaim.
         grace_budget: the most seconds that an ordinary Pod gets to stop.
         safety_margin: the seconds to keep free of that.
+        node_windows: the times that nodes with a label have instead.
         fallback: the fallbacks that its GPU spot pools need; empty if the policy decides.
         readers: one for each kind of its node pools.
     """
@@ -81,12 +89,17 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     spot_labels: tuple[Label, ...]
     spot_taints: tuple[Taint, ...]
+    spot_taint_patterns: tuple[TaintPattern, ...]
     taints_declared_pools: bool
     pool_label: str
+    platform_taints: tuple[Taint, ...]
     forbidden_taints: tuple[TaintPattern, ...]
+    passing_taints: tuple[TaintPattern, ...]
     gpu_taints: tuple[TaintPattern, ...]
+    automatic_gpu_taints: tuple[GpuTaint, ...]
     taints_gpus: bool
     gpu_resources: Globs
+    machines: Machines
     hands_off_schedulers: Globs
     hands_off_selectors: frozenset[str]
     system_namespaces: Globs
@@ -94,6 +107,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     timeline: Interruption
     grace_budget: int
     safety_margin: int
+    node_windows: tuple[NodeWindow, ...]
     fallback: tuple[FallbackNeed, ...]
     readers: tuple[PoolReader, ...]
 
@@ -102,6 +116,48 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         return self.system_namespaces.match(name) or any(
             labels.get(each.key) == each.value for each in self.system_namespace_labels
         )
+
+    def is_passing(self, taint: Taint) -> bool:
+        """Return whether a taint is there only while a node begins, ends or is not well."""
+        return is_passing(taint) or any(each.matches(taint) for each in self.passing_taints)
+
+    def guards_accelerator(self, taint: Taint) -> bool:
+        """Return whether a taint keeps Pods off that request no accelerator."""
+        return any(each.matches(taint) for each in self.gpu_taints) or self.gpu_resources.match(taint.key)
+
+    def serves(self, taint: Taint, requested: Collection[str]) -> bool:
+        """Return whether a taint that guards an accelerator is for Pods that request these resources.
+
+        A taint named after a resource is for that resource, and for others of its domain: ``nvidia.com/mig-1g.5gb``.
+        """
+        if not self.gpu_resources.match(taint.key):
+            return bool(requested)
+        domain = taint.key.partition("/")[0]
+        return any(each.partition("/")[0] == domain for each in requested)
+
+    def is_spot_node(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node with these labels is spot."""
+        return any(labels.get(each.key) == each.value for each in self.spot_labels)
+
+    @property
+    def pools_are_here(self) -> bool:
+        """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
+        return any(reader.cluster is None for reader in self.readers)
+
+
+class GpuTaint(msgspec.Struct, frozen=True):
+    """Hold a taint that the provider puts on nodes with GPUs of these instance types; without types, on all of them."""
+
+    taint: Taint
+    types: Globs
+
+
+class NodeWindow(msgspec.Struct, frozen=True):
+    """Hold the time to stop on nodes with a label, and the safety margin to keep free of it, in seconds."""
+
+    label: Label
+    seconds: int
+    margin: int
 
 
 class TaintPattern(msgspec.Struct, frozen=True):

@@ -108,11 +108,25 @@ class TaintPatternSpec(Model):
     effect: EffectName | Literal[""] = Field(default="", description="Taint effect; default: any.")
 
 
+class ForbiddenTaintSpec(TaintPatternSpec):
+    """A pattern for taints that must never be tolerated."""
+
+    passing: Flag = Field(
+        default=False,
+        description="It is there only while a node begins or ends: it does not keep Pods off the pool for good.",
+    )
+
+
 class GpuTaintSpec(TaintPatternSpec):
     """A taint that keeps other Pods off GPU nodes."""
 
     automatic: Flag = Field(
-        default=False, description="The provider puts it on every node with GPUs itself, whoever declares the pool."
+        default=False,
+        description="The provider puts it on every node with GPUs itself, whoever declares the pool. With an effect, "
+        "it counts as a taint of such pools.",
+    )
+    instance_types: FoldedGlobs = Field(
+        default=(), description="With `automatic`: only on these instance types (globs). Default: all with GPUs."
     )
 
 
@@ -140,6 +154,11 @@ class InstanceTypesSpec(Model):
         default=(), description="Instance types without (globs)."
     )
     never_spot: FoldedGlobs = Field(default=(), description="Instance types that can't be spot (globs).")
+    arm: FoldedGlobs = Field(
+        default=(),
+        description="Instance types of architecture arm64 (globs); the others in `gpu` and `cpu` are amd64. Default: "
+        "nobody has listed them.",
+    )
 
 
 class MachineLabelSpec(Model):
@@ -150,6 +169,7 @@ class MachineLabelSpec(Model):
     cpu: Annotated[FoldedGlobs, AfterValidator(_not_gpu)] = Field(
         default=(), description="Values of machines without (globs). Neither list: instanceTypes."
     )
+    arm: FoldedGlobs = Field(default=(), description="Values of machines of architecture arm64 (globs).")
 
 
 class TimelineSpec(Model):
@@ -168,6 +188,18 @@ class TimelineSpec(Model):
         return seconds
 
 
+class NodeWindowSpec(LabelSpec):
+    """What an ordinary Pod gets to stop on nodes with a label."""
+
+    budget_seconds: Seconds = Field(description="Seconds between SIGTERM (or preStop) and removal, at most.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of that.")
+
+    @field_validator("safety_margin_seconds")
+    @classmethod
+    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
+        return check_margin(margin, info.data.get("budget_seconds"))
+
+
 class GracePeriodSpec(Model):
     """What an ordinary Pod gets to stop."""
 
@@ -175,6 +207,11 @@ class GracePeriodSpec(Model):
         examples=[120], description="Seconds between SIGTERM (or preStop) and removal, at most."
     )
     safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
+    by_node_label: Annotated[tuple[NodeWindowSpec, ...], distinct(lambda each: f"{each.key}={each.value}")] = Field(
+        default=(),
+        description="The same on nodes with a label, where the pool itself does not say it; the first that the nodes "
+        "have.",
+    )
 
     @field_validator("safety_margin_seconds")
     @classmethod
@@ -212,7 +249,12 @@ class CapacityProviderSpec(Model):
     pool_name_label: LabelKey = Field(
         examples=["example.com/node-pool"], description="Key of the label that names a node's pool."
     )
-    never_tolerate: Annotated[tuple[TaintPatternSpec, ...], distinct(_named)] = Field(
+    platform_taints: Annotated[tuple[TaintSpec, ...], distinct(_named)] = Field(
+        default=(),
+        description="Taints that the provider itself puts on nodes of the architecture or operating system that they "
+        "name; tolerated for Pods that say so.",
+    )
+    never_tolerate: Annotated[tuple[ForbiddenTaintSpec, ...], distinct(_named)] = Field(
         default=(), description="Taints for which no toleration is ever injected."
     )
     gpu: GpuSpec = Field(default=GpuSpec(), description="How GPUs are requested, and guarded.")

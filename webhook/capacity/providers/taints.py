@@ -1,4 +1,4 @@
-"""Read the taints in a pool's resource, in whatever way its provider writes them."""
+"""Read the taints in a pool's resource, in whatever way its provider writes them, and tell those that pass."""
 
 from __future__ import annotations
 
@@ -15,6 +15,30 @@ _TAINT: Final = re.compile(r"([^=:]+)(?:=([^:]*))?:([^:]+)")
 
 _SHOWN: Final = 60
 """Characters of an unknown effect that are repeated in a problem."""
+
+
+_PASSING_DOMAINS: Final = (
+    "node.kubernetes.io",
+    "node.cloudprovider.kubernetes.io",
+    "readiness.k8s.io",
+    "startup-taint.cluster-autoscaler.kubernetes.io",
+    "status-taint.cluster-autoscaler.kubernetes.io",
+    "ignore-taint.cluster-autoscaler.kubernetes.io",
+)
+_PASSING_NAMES: Final = frozenset(
+    {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "agent-not-ready"}
+)
+"""The last is what CSI drivers and network plugins put on a node until they run there, each in its own domain.
+
+Sources: https://kubernetes.io/docs/reference/labels-annotations-taints/;
+https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
+"""
+
+
+def is_passing(taint: Taint) -> bool:
+    """Return whether a taint is there only while a node begins, ends or is not well, whatever its provider."""
+    domain, _, name = taint.key.rpartition("/")
+    return domain in _PASSING_DOMAINS or name in _PASSING_NAMES
 
 
 def read_taints(

@@ -103,6 +103,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
         | {name: {**view.namespaces.get(name, {}), **labels} for name, labels in given.namespaces.items()},
         providers=view.providers | given.providers,
         spot_providers=view.spot_providers | given.spot_providers,
+        node_groups=view.node_groups or given.node_groups,
         oldest_kubelet=min(kubelets, default=None),
         budgets=_budgets(view, given),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from webhook.capacity.placement.feasible import EXCLUDED, gpu_only
+from webhook.capacity.placement.feasible import EXCLUDED, dedicated_by, dedicating_taint, guarding_taint
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
@@ -18,6 +18,7 @@ from webhook.rules.spot_placement.findings import (
     finding,
     listed,
     no_such_spot_pool,
+    quoted,
 )
 
 if TYPE_CHECKING:
@@ -41,11 +42,10 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
     if named is not None:
         for violation in no_such_spot_pool(named, view, supply):
             return violation
-    if len(chosen := list(_chosen(pod, target, supply))) == 1:
-        if target.gpu and chosen[0].gpu is Gpu.NO:
-            return _no_gpus(pod, chosen[0])
-        if not target.gpu and (taint := gpu_only(pod, chosen[0])) is not None:
-            return _for_gpus_only(pod, chosen[0], taint)
+    if (unfit := _one_unfit(pod, target, supply)) is not None:
+        return unfit
+    if (dedicated := next(_dedicated(pod, target, supply), None)) is not None:
+        return _pool_dedicated(subject, target, *dedicated)
     for nodes in _excluded_alone(target, supply):
         field, demand = unmet_constraint(pod.spec, partial(_suits, nodes))
         if field:
@@ -68,6 +68,18 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
     )
 
 
+def _one_unfit(pod: Pod, target: Target, supply: Supply) -> Violation | None:
+    """Return the violation for a Pod that names one pool, which has other accelerators than the Pod requests."""
+    if len(chosen := list(_chosen(pod, target, supply))) != 1:
+        return None
+    (nodes,) = chosen
+    if target.gpu and nodes.gpu is Gpu.NO:
+        return _no_gpus(pod, nodes)
+    if not target.gpu and (taint := guarding_taint(pod, nodes, target.requested)) is not None:
+        return _for_gpus_only(pod, nodes, taint)
+    return None
+
+
 def _suits(nodes: SpotNodes, term: Term) -> bool:
     return nodes.admitted((term,), nodes.absent)
 
@@ -80,6 +92,15 @@ def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
         by_label = any(term.demands((nodes.provider.pool_label,)) and _suits(nodes, term) for term in terms)
         if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
+
+
+def _dedicated(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[SpotNodes, Taint]]:
+    """Yield the pools that the Pod's own constraints admit and a taint dedicates to others, with that taint."""
+    terms, reasons = terms_of(pod.spec), {id(pool): because for pool, because in target.rejected}
+    for nodes in _of(target.rejected, supply):
+        taint = dedicating_taint(pod, nodes)
+        if taint is not None and reasons[id(nodes.pool)] == dedicated_by(taint) and nodes.admitted(terms, nodes.absent):
+            yield nodes, taint
 
 
 def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
@@ -113,6 +134,23 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
         field,
         f"It targets spot by {target.because}, and demands `{demand}`.{wants}{closed} {UNCHANGED}",
         fix,
+    )
+
+
+def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: Taint) -> Violation:
+    """Return the violation for a Pod that only taints which may dedicate the pools keep off."""
+    pod, noun = subject.pod, pod_noun(subject)
+    value = f", value: {quoted(taint.value)}" if taint.value else ""
+    name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
+    named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
+    return finding(
+        "pool-dedicated",
+        f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
+        asked_at(pod),
+        f"It targets spot by {target.because}. A taint is taken for dedication unless it is known to mean spot. "
+        f"{_reasons(target.rejected)} {UNCHANGED}",
+        f"if the taint only marks spot nodes, add `- {{key: {taint.key}{value}}}` to `spec.spotTaints` of the "
+        f"SpotPlacement policy; if the Pod belongs there, let {noun} tolerate it{named}",
     )
 
 

@@ -8,9 +8,10 @@ Reads
     annotations ``spotgate.dev/node-pool`` and ``spotgate.dev/keep`` (node-selector, tolerations), nodeSelector,
     required node affinity, tolerations, GPU requests, owner, schedulerName; the node pools of the cluster.
 Writes
-    ``spec.tolerations``: the narrowest one for each taint of the spot pools that admit the Pod, unless the Pod has one
-    that covers it. Never for taints that a provider forbids to tolerate; for taints that keep other Pods off GPU nodes,
-    only if the Pod requests GPUs.
+    ``spec.tolerations``: the narrowest one for each taint of the spot pools that admit the Pod and that means spot, or
+    the platform that the Pod says (`capacity.placement.taints`), unless the Pod has one that covers it. For taints that
+    dedicate an accelerator, only if the Pod requests it; for those that dedicate a pool otherwise, only if the Pod names
+    the pool; never for taints that a provider forbids to tolerate.
     ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label is not enough: what admits
     these pools and no other (`capacity.placement.selector`), unless the Pod's own constraints do. Pools of several
     providers may have no label in common: then each term of the affinity becomes one for each provider.
@@ -19,7 +20,7 @@ Writes
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
     too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
-    pool-for-gpus-only
+    pool-for-gpus-only, pool-dedicated
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/;
@@ -176,12 +177,11 @@ def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
 
 
 def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
-    """Return the tolerations that the Pod lacks; those for GPU nodes only if it requests GPUs."""
+    """Return the tolerations that the Pod lacks."""
     wanted: list[Toleration] = []
-    for nodes in target.nodes:
-        for toleration in (*nodes.tolerations, *(nodes.gpu_tolerations if target.gpu else ())):
-            if not any_covers(pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
-                wanted.append(toleration)
+    for toleration in target.tolerations:
+        if not any_covers(pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
+            wanted.append(toleration)
     return tuple(wanted)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from webhook.capacity.providers.schema import LabelSpec  # noqa: TC001 - pydantic reads the annotation
+from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec  # noqa: TC001 - pydantic reads these
 from webhook.policy.common import Flag, PolicySpec
 
 
@@ -16,6 +16,12 @@ class SpotPlacementSpec(PolicySpec):
     )
     tolerating_is_targeting: Flag = Field(
         default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+    )
+    spot_taints: tuple[TaintPatternSpec, ...] = Field(
+        default=(),
+        description="Taints of this cluster that mean nothing but spot, beside those that its provider puts there and "
+        "those with the word spot, preemptible, interruptible or evictable. It holds for all policies: what a taint "
+        "means does not depend on who asks.",
     )
     selector_labels: tuple[LabelSpec, ...] = Field(
         default=(),
