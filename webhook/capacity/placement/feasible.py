@@ -90,9 +90,13 @@ def feasible_nodes(
         if pool is None or pool.provider not in names or (named is not None and not pool.is_named(named)):
             continue
         wasted = gpu is False and nodes.gpu is Gpu.YES
-        if refusal := _refusal(pod, terms, nodes, requested, gpu=gpu, chosen=is_chosen(nodes, terms, named)):
+        chosen = is_chosen(nodes, terms, named)
+        taint = None if chosen else dedicating_taint(pod, nodes)
+        if refusal := _refusal(pod, terms, nodes, requested, gpu=gpu, chosen=chosen):
             refused.append((nodes, refusal))
-        elif not nodes.admitted(terms, nodes.absent):
+        elif taint is not None and not wasted:
+            refused.append((nodes, _Refusal(dedicated_by(taint))))
+        elif taint is not None or not nodes.admitted(terms, nodes.absent):
             refused.append((nodes, _Refusal(_GPU if wasted else EXCLUDED, certain=True)))
         elif wasted:
             unsuited.append(nodes)
@@ -137,15 +141,13 @@ def _refusal(
     gpu: bool | None,
     chosen: bool,
 ) -> _Refusal | None:
-    """Return why the nodes can't run the Pod, whatever its own constraints admit. Return None if they can."""
+    """Return why the nodes can't run the Pod, whatever they are dedicated to. Return None if they may."""
     if nodes.closed:
         return _Refusal(nodes.closed, certain=True)
     if because := _unable(pod, nodes, requested, gpu=gpu):
         return _Refusal(because, certain=True)
     if because := _wrong_platform(pod, terms, nodes, chosen=chosen):
         return _Refusal(because)
-    if not chosen and (taint := dedicating_taint(pod, nodes)) is not None:
-        return _Refusal(dedicated_by(taint))
     return None
 
 
@@ -194,7 +196,7 @@ def _tolerations(
     for nodes in found:
         guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, requested)]
         dedicated = nodes.dedicated if is_chosen(nodes, terms, named) else ()
-        wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*guards, *dedicated))))
+        wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*dedicated, *guards))))
     return tuple(wanted)
 
 

@@ -234,8 +234,8 @@ def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) ->
     """Return the taints of nodes: those that the pool declares, and those that the provider puts there itself."""
     if pool is None:
         return provider.spot_taints
-    if pool.kind == NODE_GROUP:  # Nodes show both.
-        return pool.taints
+    if pool.kind == NODE_GROUP:  # Nodes show all their taints; others of the group may be auto-provisioned.
+        return (*pool.taints, *provider.spot_taints)
     keys = {taint.key for taint in pool.taints}
     platform = (
         taint

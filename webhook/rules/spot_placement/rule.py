@@ -10,8 +10,8 @@ Reads
 Writes
     ``spec.tolerations``: the narrowest one for each taint of the spot pools that admit the Pod and that means spot, or
     the platform that the Pod says (`capacity.placement.taints`), unless the Pod has one that covers it. For taints that
-    dedicate an accelerator, only if the Pod requests it; for those that dedicate a pool otherwise, only if the Pod names
-    the pool; never for taints that a provider forbids to tolerate.
+    dedicate an accelerator, only if the Pod requests it; for those that dedicate a pool otherwise, only if the Pod
+    names the pool; never for taints that a provider forbids to tolerate.
     ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label is not enough: what admits
     these pools and no other (`capacity.placement.selector`), unless the Pod's own constraints do. Pools of several
     providers may have no label in common: then each term of the affinity becomes one for each provider.
