@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from webhook.kube.pod import decode_pod
+from webhook.kube.pod import decode_pod, pod_from_template
 from webhook.review import BadReviewError, MalformedObjectError, decode_object, decode_review, is_null
 
 REQUEST: dict[str, Any] = {
@@ -83,7 +83,7 @@ def test_a_deeply_nested_object_is_malformed_and_no_crash() -> None:
 
 def test_an_object_that_is_no_object_is_malformed() -> None:
     request = decode_review(json.dumps(envelope(object=[1])).encode())
-    with pytest.raises(MalformedObjectError, match="expected `object`"):
+    with pytest.raises(MalformedObjectError, match="expected a map"):
         decode_object(request.object)
 
 
@@ -111,3 +111,34 @@ def test_of_duplicate_keys_the_last_counts_for_all_who_look(first: str, last: st
     assert request.uid == REQUEST["uid"]
     assert decode_object(request.object) == {"metadata": json.loads(last)}
     assert decode_pod(request.object).metadata.labels == labels
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (
+            {"spec": {"nodeSelector": {"a": "b", "example.com/rack": 7}}},
+            'spec.template.spec.nodeSelector["example.com/rack"]: expected text, got the number 7',
+        ),
+        (
+            {"spec": {"containers": [{}, {"ports": [{"containerPort": "http"}]}]}},
+            "spec.template.spec.containers[1].ports[0].containerPort: expected a whole number, got text",
+        ),
+        ({"spec": []}, "spec.template.spec: expected a map, got a list"),
+        ({"metadata": {"labels": {"a": None}}}, "spec.template.metadata.labels.a: expected text, got nothing"),
+        (
+            {"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": []}}}]}},
+            "spec.template.spec.containers[0].resources.limits.memory: expected a number or text, got a list",
+        ),
+    ],
+)
+def test_a_wrong_type_is_named_with_its_key_in_the_words_of_yaml(template: object, said: str) -> None:
+    with pytest.raises(MalformedObjectError) as error:
+        pod_from_template(template, "spec.template")
+    assert str(error.value) == said
+
+
+def test_a_number_in_the_place_of_text_is_to_be_quoted() -> None:
+    with pytest.raises(MalformedObjectError) as error:
+        decode_pod(b'{"spec": {"nodeSelector": {"a": true}}}')
+    assert (error.value.field, error.value.fix) == ("spec.nodeSelector.a", "write it in quotes")

@@ -80,7 +80,7 @@ def _malformed(error: MalformedObjectError) -> Decision:
         outcome=Outcome.DENY,
         reason=f"the object can't be read: {error.problem}",
         field=error.field,
-        fix="give the field the type that its kind has in the Kubernetes API",
+        fix=error.fix,
     )
     return Decision(findings=(finding,), malformed=True)
 

@@ -8,12 +8,17 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 
 from __future__ import annotations
 
+import re
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.bounds import DECODED_AT_MOST, expect_decodable
+from webhook.documents import described, field_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -179,27 +184,87 @@ def _parse_float(text: str) -> float:
 _object_decoder: Final = msgspec.json.Decoder(dict[str, Any], float_hook=_parse_float)
 
 
+_EXPECTED: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+_MISSING: Final = re.compile(r"Object missing required field (`[^`]+`)")
+_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
+_ANY_KEY: Final = "..."
+"""msgspec's step to a value of a map, whatever its key."""
+_WORDS: Final = {
+    "array": ("a list", list),
+    "object": ("a map", dict),
+    "str": ("text", str),
+    "int": ("a whole number", int),
+    "float": ("a number", float),
+    "bool": ("true or false", bool),
+    "null": ("nothing", type(None)),
+}
+"""msgspec's words for types, each with that of people who write YAML, and Python's."""
+
+
 class MalformedObjectError(Exception):
     """The error for an object that does not have the types of its kind.
 
     Attributes:
-        problem: what is wrong, e.g. ``expected `array`, got `str```.
+        problem: what is wrong, e.g. ``expected a list, got text``.
         field: where, e.g. ``spec.tolerations``; empty when the object as a whole is wrong.
+        fix: how to fix it.
     """
 
-    def __init__(self, problem: str, field: str) -> None:
+    def __init__(self, problem: str, field: str, fix: str = "") -> None:
         super().__init__(f"{field}: {problem}" if field else problem)
         self.problem = problem
         self.field = field
+        self.fix = fix or "give the field the type that its kind has in the Kubernetes API"
 
     @classmethod
-    def of(cls, error: Exception, prefix: str = "") -> MalformedObjectError:
-        """Return the error for one of msgspec's, whose text ends in `` - at `$.spec.tolerations` ``."""
+    def of(cls, error: Exception, prefix: str = "", value: object = None) -> MalformedObjectError:
+        """Return the error for one of msgspec's, whose text ends in `` - at `$.spec.tolerations` ``.
+
+        Args:
+            error: msgspec's.
+            prefix: the field path of what was decoded.
+            value: what was decoded, as plain JSON or as bytes of it: a key is named only with it.
+        """
         if isinstance(error, RecursionError):
             return cls("nested too deeply", prefix)
         if isinstance(error, UnicodeDecodeError):
             return cls("not valid UTF-8", prefix)
-        problem, _, at = str(error).replace(" | null`", "`").partition(" - at `$")
-        field = at.rstrip("`").replace("[...]", "[*]").lstrip(".")
-        path = ".".join(part for part in (prefix, field) if part).replace(".[", "[")
-        return cls(problem[:1].lower() + problem[1:], path)
+        text, _, at = str(error).partition(" - at `$")
+        steps = tuple(name or key or int(index) for name, index, key in _STEP.findall(at.rstrip("`")))
+        expected = _EXPECTED.fullmatch(text)
+        if expected is None:
+            text = _MISSING.sub(r"field \1 is missing", text)
+            return cls(text[:1].lower() + text[1:], _joined(prefix, steps))
+        types = expected[1].removesuffix(" | null").replace("int | float", "float").split(" | ")
+        path, got = next(_of_type(expected[2], _plain(value), steps), (steps, None))
+        quoted = "write it in quotes" if types == ["str"] and isinstance(got, int | float) else ""
+        wanted = " or ".join(_WORDS[each][0] for each in types)
+        found = _WORDS[expected[2]][0] if got is None else described(got)
+        return cls(f"expected {wanted}, got {found}", _joined(prefix, path), quoted)
+
+
+def _joined(prefix: str, path: tuple[str | int, ...]) -> str:
+    field = field_path(path).replace(f'["{_ANY_KEY}"]', "[*]")
+    return f"{prefix}{'.' if prefix and field[:1] not in {'', '['} else ''}{field}"
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    if not isinstance(value, bytes | msgspec.Raw):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _of_type(name: str, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:  # noqa: ANN401 - JSON
+    """Yield the values of a type at these steps, each with its path."""
+    if not steps:
+        if type(value) is _WORDS[name][1]:
+            yield (), value
+        return
+    step, *rest = steps
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        if step in {key, _ANY_KEY}:
+            yield from (((key, *path), found) for path, found in _of_type(name, member, tuple(rest)))

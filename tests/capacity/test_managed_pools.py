@@ -524,9 +524,9 @@ def test_a_pool_belongs_to_the_cluster_that_it_names(
         (
             "ContainerNodePool",
             {"nodeConfig": {"taint": [{"key": "a", "value": 1, "effect": "NO_EXECUTE"}]}},
-            "spec.nodeConfig.taint[0] has a value that is not a string",
+            "spec.nodeConfig.taint[0] has a value that is not text",
         ),
-        ("ContainerNodePool", {"clusterRef": {"name": 7}}, "spec.clusterRef.name is not a string"),
+        ("ContainerNodePool", {"clusterRef": {"name": 7}}, "spec.clusterRef.name is not text"),
         ("Nodegroup", {"instanceTypes": ["m5.large", 7]}, "spec.instanceTypes has items that are not strings"),
         (
             "Nodegroup",

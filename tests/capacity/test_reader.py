@@ -235,7 +235,7 @@ def test_taints_labels_and_the_labels_that_nodes_get_anyway() -> None:
     [
         ("instanceType", None, "spec.instanceType is missing"),
         ("instanceType", "", "spec.instanceType names no instance type"),
-        ("instanceType", 8, "spec.instanceType is not a string"),
+        ("instanceType", 8, "spec.instanceType is not text"),
         ("computeClass", "sopt", "spec.computeClass is 'sopt', not one of spot, default"),
         ("computeClass", ["spot"], "spec.computeClass is a list or map, not one of spot, default"),
         ("targetNodes", "1", "spec.targetNodes is not an integer"),
@@ -248,7 +248,7 @@ def test_taints_labels_and_the_labels_that_nodes_get_anyway() -> None:
         ("nodeTaints", [{"key": "a"}], "spec.nodeTaints[0] has no key and effect"),
         ("nodeTaints", ["a=b:NoSchedule"], "spec.nodeTaints[0] has no key and effect"),
         ("nodeLabels", ["a"], "spec.nodeLabels is not a map"),
-        ("nodeLabels", {"a": 1}, "spec.nodeLabels['a'] is not a string"),
+        ("nodeLabels", {"a": 1}, "spec.nodeLabels['a'] is not text"),
     ],
 )
 def test_a_field_that_cannot_be_read_is_a_problem_and_the_rest_is_read(field: str, value: object, problem: str) -> None:

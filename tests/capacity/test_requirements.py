@@ -198,11 +198,11 @@ def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[s
         ({}, "spec.requirements is not a list"),
         (["a"], "spec.requirements[0] has no key"),
         ([{"operator": "Exists"}], "spec.requirements[0] has no key"),
-        ([{"key": LABEL}], "spec.requirements[0] has an operator that is not a string, not one of "),
+        ([{"key": LABEL}], "spec.requirements[0] has an operator that is not text, not one of "),
         ([{"key": LABEL, "operator": "Inn"}], "spec.requirements[0] has operator 'Inn', not one of "),
         (
             [{"key": LABEL, "operator": ["In"]}],
-            "spec.requirements[0] has an operator that is not a string, not one of ",
+            "spec.requirements[0] has an operator that is not text, not one of ",
         ),
         ([{"key": LABEL, "operator": "In"}], "spec.requirements[0] has operator In, and no list of strings as values"),
         ([requirement(LABEL, "NotIn")], "spec.requirements[0] has operator NotIn, and no list of strings as values"),
@@ -216,7 +216,7 @@ def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[s
         ),
         (
             [{"key": LABEL, "operator": "NotIn", "values": [["a"]]}],
-            "spec.requirements[0] has operator NotIn, and values[0] is not a string",
+            "spec.requirements[0] has operator NotIn, and values[0] is not text",
         ),
         ([requirement(LABEL, "Gt", "x")], "spec.requirements[0] has operator Gt, and not one integer"),
         ([requirement(LABEL, "Lt", "1", "2")], "spec.requirements[0] has operator Lt, and not one integer"),

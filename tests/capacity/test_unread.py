@@ -184,9 +184,9 @@ def test_a_machine_pool_that_holds_nothing_readable_may_be_spot(resources: objec
     ("kind", "spec", "problem"),
     [
         ("ContainerNodePool", {"clusterRef": {"name": ""}}, "spec.clusterRef.name is no name of a cluster"),
-        ("ContainerNodePool", {"clusterRef": {"name": [], "external": "a/b"}}, "spec.clusterRef.name is not a string"),
-        ("ManagedClustersAgentPool", {"owner": {"armId": 7}, "vmSize": "Standard_D2s_v3"}, "spec.owner.armId is not a string"),
-        ("ContainerNodePool", {"resourceID": [], "clusterRef": {"name": "b"}}, "spec.resourceID is not a string"),
+        ("ContainerNodePool", {"clusterRef": {"name": [], "external": "a/b"}}, "spec.clusterRef.name is not text"),
+        ("ManagedClustersAgentPool", {"owner": {"armId": 7}, "vmSize": "Standard_D2s_v3"}, "spec.owner.armId is not text"),
+        ("ContainerNodePool", {"resourceID": [], "clusterRef": {"name": "b"}}, "spec.resourceID is not text"),
         ("ContainerNodePool", {"initialNodeCount": "1"}, "spec.initialNodeCount is not an integer"),
     ],
 )  # fmt: skip

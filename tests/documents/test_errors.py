@@ -54,14 +54,14 @@ def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
         ("a: .nan\n", "1:4: nan is no JSON; write a finite number, or quote it"),
         ("a: [1, -.inf]\n", "1:8: -inf is no JSON; write a finite number, or quote it"),
         ("null: 1\n", "1:1: null is no key; quote it"),
-        ("? [a]\n: b\n", f"1:3: a mapping or sequence is no key; {SYNTAX}"),
+        ("? [a]\n: b\n", f"1:3: a map or a list is no key; {SYNTAX}"),
         ("a: *x\n", "1:4: no anchor '&x' above; define it, or quote the text if it is no alias"),
         ("a: &x 1\n---\nb: *x\n", "3:4: no anchor '&x' above; define it, or quote the text if it is no alias"),
         ("a: &x {b: [*x]}\n", "1:12: what anchor '&x' names contains itself; remove the alias"),
-        ("a: 1\nb:\n  <<: 1\n", "3:7: '<<' takes a mapping or a list of mappings; name mappings, or quote the key"),
+        ("a: 1\nb:\n  <<: 1\n", "3:7: '<<' takes a map or a list of maps; name maps, or quote the key"),
         (
             "a: &x [{b: 1}]\n<<: *x\n",
-            "2:5: '<<' takes a mapping or a list of mappings; name mappings, or quote the key",
+            "2:5: '<<' takes a map or a list of maps; name maps, or quote the key",
         ),
         (
             "a:\n\tb: 1\n",

@@ -84,12 +84,12 @@ spec:
         ("spec: {match: {resourceRules: []}}", 4, "spec.match.resourceRules: "),
         ("spec: {breakGlass: {groups: []}}", 4, "spec.breakGlass.groups: "),
         ("spec:\n  match:\n    namespaceSelector:", 6, "spec.match.namespaceSelector: is empty; write it, or leave it out"),
-        ("spec: []", 4, "spec: must be a mapping (key: value), got a list"),
+        ("spec: []", 4, "spec: must be a map (key: value), got a list"),
         ("spec: {enforcement: true}", 4, "spec.enforcement: the boolean true (YAML reads y, yes and on so) is not one of deny,"),
         ("spec: {exempt: [{names: no, reason: n}]}", 4, "spec.exempt[0].names: must be a list, got the boolean false (YAML reads n, no and off so)"),
-        ("spec: {exempt: [{names: [a], reason: n}]}", 4, "spec.exempt[0].reason: must be a text, got the boolean false (YAML reads n, no and off so); put it in quotes"),
-        ("spec: {exempt: [{names: [a], reason: 17}]}", 4, "spec.exempt[0].reason: must be a text, got 17; put it in quotes"),
-        ("spec: {exempt: [{names: {a: b}, reason: b}]}", 4, "spec.exempt[0].names: must be a list, got a mapping"),
+        ("spec: {exempt: [{names: [a], reason: n}]}", 4, "spec.exempt[0].reason: must be text, got the boolean false (YAML reads n, no and off so); put it in quotes"),
+        ("spec: {exempt: [{names: [a], reason: 17}]}", 4, "spec.exempt[0].reason: must be text, got 17; put it in quotes"),
+        ("spec: {exempt: [{names: {a: b}, reason: b}]}", 4, "spec.exempt[0].names: must be a list, got a map"),
         ("spec: {exempt: [{names: [a], reason: b, expires: yes}]}", 4, "a date is written as 2027-01-31, got the boolean true (YAML reads y, yes and on so)"),
         ("specs: {}", 4, "unknown field `specs`, did you mean `spec`?"),
         ("enforcement: warn", 4, "enforcement: unknown field `enforcement`; write it under `spec`"),
@@ -360,7 +360,7 @@ def test_what_is_not_written_is_called_nothing(tmp_path: Path) -> None:
     _, problems = load(tmp_path, a="kind: Example\n", b="apiVersion: spotgate.dev/v1\nmetadata:\n")
     assert [(problem.field, problem.text) for problem in problems] == [
         ("apiVersion", "expected spotgate.dev/v1, got nothing"),
-        ("metadata", "must be a mapping (key: value), got nothing"),
+        ("metadata", "must be a map (key: value), got nothing"),
         ("kind", "is missing; there are: CapacityProvider, Example, WorkloadTemplates"),
     ]
 

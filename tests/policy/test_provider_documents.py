@@ -69,8 +69,8 @@ NO_VALUE = "can't be the value of a label"
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ("safetyMarginSeconds: 5}\n  fallback", "safetyMarginSeconds: -5}\n  fallback", "16: spec.gracePeriod.safetyMarginSeconds: input should be greater than or equal to 0, got -5"),
-        ("budgetSeconds: 60", "budgetSeconds: -60", "16: spec.gracePeriod.budgetSeconds: input should be greater than or equal to 0, got -60"),
+        ("safetyMarginSeconds: 5}\n  fallback", "safetyMarginSeconds: -5}\n  fallback", "16: spec.gracePeriod.safetyMarginSeconds: must be greater than or equal to 0, got -5"),
+        ("budgetSeconds: 60", "budgetSeconds: -60", "16: spec.gracePeriod.budgetSeconds: must be greater than or equal to 0, got -60"),
         ("budgetSeconds: 60", "budgetSeconds: 0", "16: spec.gracePeriod.safetyMarginSeconds: a margin of 5 s leaves nothing of the budget of 0 s"),
         ("safetyMarginSeconds: 5}\n  fallback", "safetyMarginSeconds: 60}\n  fallback", "16: spec.gracePeriod.safetyMarginSeconds: a margin of 60 s leaves nothing of the budget of 60 s"),
         ("budgetSeconds: 60", "budgetSeconds: 61", "16: spec.gracePeriod: a budget of 61 s is more than the 60 s from drain to removal"),

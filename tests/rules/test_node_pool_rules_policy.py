@@ -142,7 +142,7 @@ def test_each_rule_has_an_enforcement_of_its_own(tmp_path: Path, setting: str, o
         ),
         pytest.param(
             "{karpenter: {diversification: {zones: 0}}}",
-            "spec.karpenter.diversification.zones: input should be greater than or equal to 1, got 0",
+            "spec.karpenter.diversification.zones: must be greater than or equal to 1, got 0",
             id="nothing wanted",
         ),
     ],

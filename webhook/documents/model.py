@@ -76,9 +76,9 @@ def described(value: JSONValue) -> str:
         case int() | float():
             return f"the number {value}"
         case str():
-            return "a string"
+            return "text"
         case _:
-            return "a list" if isinstance(value, list) else "a mapping"
+            return "a list" if isinstance(value, list) else "a map"
 
 
 def line_and_column(text: str, at: int) -> tuple[int, int]:

@@ -218,7 +218,7 @@ class YAMLReader:
         if isinstance(key, str):
             return key
         if isinstance(key, (dict, list)):
-            raise self._bad_syntax(event.start_mark, "a mapping or sequence is no key")
+            raise self._bad_syntax(event.start_mark, "a map or a list is no key")
         try:
             return key_text(key)
         except ValueError as error:
@@ -232,8 +232,8 @@ class YAMLReader:
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
         for source in reversed(sources):
             if not isinstance(source, dict):
-                problem = "'<<' takes a mapping or a list of mappings"
-                raise self._error(event.start_mark, problem, "name mappings, or quote the key")
+                problem = "'<<' takes a map or a list of maps"
+                raise self._error(event.start_mark, problem, "name maps, or quote the key")
             members.update(source)
             marks.update(self.marks[id(source)])
 

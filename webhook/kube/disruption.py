@@ -108,7 +108,7 @@ def budget_from(value: dict[str, Any]) -> DisruptionBudget:
     try:
         return _read(msgspec.convert(value, _Budget))
     except msgspec.MsgspecError as error:
-        raise MalformedObjectError.of(error) from None
+        raise MalformedObjectError.of(error, value=value) from None
 
 
 def _read(budget: _Budget) -> DisruptionBudget:

@@ -287,7 +287,7 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
         field = _most_of(raw)
         raise bounds.OverBoundError(field, error.reason + (f", most of it in {field}" if field else "")) from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise MalformedObjectError.of(error) from None
+        raise MalformedObjectError.of(error, value=bytes(raw)) from None
     if not _is_small(pod):
         bounds.Counts().add(counted(pod), "")
     return pod
@@ -343,7 +343,7 @@ def pod_from_template(template: object, field: str, counts: bounds.Counts | None
     try:
         pod = msgspec.convert(template, Pod)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise MalformedObjectError.of(error, field) from None
+        raise MalformedObjectError.of(error, field, template) from None
     (counts or bounds.Counts()).add(counted(pod), field)
     return pod
 

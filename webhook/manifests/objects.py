@@ -214,19 +214,19 @@ def _metadata_problem(manifest: Manifest) -> Problem | None:
     if metadata is None:
         return None
     if not isinstance(metadata, dict):
-        return manifest.problem(("metadata",), f"expected a mapping, got {described(metadata)}")
+        return manifest.problem(("metadata",), f"expected a map, got {described(metadata)}")
     for key in ("name", "generateName", "namespace"):
         if not isinstance(metadata.get(key), str | None):
-            text = f"expected a string, got {described(metadata[key])}; write it in quotes"
+            text = f"expected text, got {described(metadata[key])}; write it in quotes"
             return manifest.problem(("metadata", key), text)
     for key in ("labels", "annotations"):
         entries = metadata.get(key)
         if not isinstance(entries, dict | None):
-            return manifest.problem(("metadata", key), f"expected a mapping, got {described(entries)}")
+            return manifest.problem(("metadata", key), f"expected a map, got {described(entries)}")
         for name, text in (entries or {}).items():
             if not isinstance(text, str | None):
                 return manifest.problem(
-                    ("metadata", key, name), f"expected a string, got {described(text)}; write it in quotes"
+                    ("metadata", key, name), f"expected text, got {described(text)}; write it in quotes"
                 )
     return None
 

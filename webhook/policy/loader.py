@@ -88,7 +88,7 @@ def validate_document(
         problems.append(Problem(document.file, line, column, field_path(path), text))
 
     if not isinstance(value, dict):
-        problem((), "a policy document is a mapping with apiVersion, kind, metadata and spec")
+        problem((), "a policy document is a map with apiVersion, kind, metadata and spec")
         return None
     kind = value.get("kind")
     if value.get("apiVersion") != API_VERSION:
@@ -174,6 +174,16 @@ def validate_model(
         return None
 
 
+_TYPES: Final = {
+    "bool_type": "true or false",
+    "dict_type": "a map (key: value)",
+    "int_from_float": "a whole number",
+    "int_type": "a whole number",
+    "model_type": "a map (key: value)",
+}
+"""Types of values that pydantic misses, in the words of people who write YAML."""
+
+
 def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 - one for each type of mistake
     found = item["input"]
     match item["type"]:
@@ -189,16 +199,16 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return str(item["ctx"]["error"])
         case "tuple_type":
             return f"must be a list: [{found}]" if isinstance(found, str) else f"must be a list, got {shown(found)}"
-        case "model_type" | "dict_type":
-            return f"must be a mapping (key: value), got {shown(found)}"
         case "string_type":
-            return f"must be a text, got {shown(found)}{'; put it in quotes' if isinstance(found, int | float) else ''}"
+            return f"must be text, got {shown(found)}{'; put it in quotes' if isinstance(found, int | float) else ''}"
         case "too_short":
             return "must not be empty"
         case "date_parsing" | "date_from_datetime_parsing":
             return f"{found} is not a date"
+        case type_ if type_ in _TYPES:
+            return f"must be {_TYPES[type_]}, got {shown(found)}"
         case _:
-            return f"{item['msg'][:1].lower()}{item['msg'][1:]}, got {shown(found)}"
+            return f"{item['msg'].replace('Input should', 'must')}, got {shown(found)}"
 
 
 def _meant(name: str, fields: Sequence[str]) -> str:

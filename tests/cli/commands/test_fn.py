@@ -201,7 +201,7 @@ def test_an_item_that_can_not_be_judged_is_an_error_and_the_others_are_judged(ru
     assert done.code == 2
     assert severities(done) == ["error", "error"]
     assert results(done)[1]["file"] == {"path": "bad.yaml", "index": 0}
-    assert "bad.yaml: metadata.name: expected a string, got the number 5; write it in quotes\n" in done.err
+    assert "bad.yaml: metadata.name: expected text, got the number 5; write it in quotes\n" in done.err
 
 
 @pytest.mark.parametrize("item", ["", "null", "5", "[]", "{}", "kind: Pod", "apiVersion: v1"])
@@ -228,7 +228,7 @@ def test_an_item_that_is_no_object_is_an_error(run: Run, item: str) -> None:
         (resource_list(kubernetesVersion="new"), "functionConfig: data.kubernetesVersion: 'new' is not a Kubernetes version"),
         (resource_list(modus="validate"), "functionConfig: data.modus: unknown, did you mean `mode`?"),
         (resource_list(operation="DELETE"), "functionConfig: data.operation: unknown; there are mode, failOn,"),
-        (resource_list(partial=True), "functionConfig: data.partial: expected a string; write it in quotes"),
+        (resource_list(partial=True), "functionConfig: data.partial: expected text; write it in quotes"),
         (resource_list(partial="yes"), "functionConfig: data.partial: expected \"true\" or \"false\", got 'yes'"),
         (resource_list(policies="nowhere"), "nowhere: "),
         (b"kind: ResourceList\napiVersion: config.kubernetes.io/v1\nfunctionConfig: 5\n", "functionConfig: expected a v1 ConfigMap"),

@@ -47,29 +47,29 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "no apiVersion": (POD.replace("apiVersion: v1\n", ""), "bad.yaml:1:1: not a Kubernetes object"),
     "kind is a number": (POD.replace("kind: Pod", "kind: 5"), "bad.yaml:1:1: not a Kubernetes object"),
     "item is none": ("apiVersion: v1\nkind: List\nitems:\n  - a: b\n", "bad.yaml:4:5: items[0]: not a Kubernetes object"),
-    "metadata is a list": ("apiVersion: v1\nkind: Pod\nmetadata: []\n", "bad.yaml:3:1: metadata: expected a mapping"),
+    "metadata is a list": ("apiVersion: v1\nkind: Pod\nmetadata: []\n", "bad.yaml:3:1: metadata: expected a map"),
     "name is a number": (
         POD.replace("name: web", "name: 17"),
-        "bad.yaml:4:3: metadata.name: expected a string, got the number 17; write it in quotes",
+        "bad.yaml:4:3: metadata.name: expected text, got the number 17; write it in quotes",
     ),
     "label is a flag": (
         POD.replace("team: a", "team: yes"),
-        'bad.yaml:6:5: metadata.labels["example.com/team"]: expected a string, got the boolean true',
+        'bad.yaml:6:5: metadata.labels["example.com/team"]: expected text, got the boolean true',
     ),
     "labels are text": (
         "apiVersion: v1\nkind: Pod\nmetadata: {labels: x}\n",
-        "bad.yaml:3:12: metadata.labels: expected a mapping, got a string",
+        "bad.yaml:3:12: metadata.labels: expected a map, got text",
     ),
 }  # fmt: skip
 
 MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "containers are no list": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers: 5\n",
-        "bad.yaml:5:3: spec.containers: the object can't be read: expected `array",
+        "bad.yaml:5:3: spec.containers: the object can't be read: expected a list",
     ),
     "containers of a template are no list": (
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {template: {spec: {containers: {}}}}\n",
-        "bad.yaml:4:26: spec.template.spec.containers: the object can't be read: expected `array",
+        "bad.yaml:4:26: spec.template.spec.containers: the object can't be read: expected a list",
     ),
     "spec is a list": ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: []\n", "bad.yaml:4:1: spec: the object"),
 }  # fmt: skip

@@ -120,7 +120,7 @@ class PoolParser(QueryResults):
         if not found:
             self._note(f"{where} {'is missing' if at(self._value, where) is None else 'names no instance type'}")
         elif not types:
-            self._note(f"{where} is not a string")
+            self._note(f"{where} is not text")
         elif len(types) < len(several):
             self._note(f"{where} has items that are not strings")
         return types if len(types) == len(several) else ()
@@ -169,7 +169,7 @@ class PoolParser(QueryResults):
         kind, count = self._ask(where.type), self._number(where.count)
         unread = self._unread_accelerators(kind, count)
         if kind is not None and not isinstance(kind, str):
-            self._note(f"{where.type.field if where.type else ''} is not a string")
+            self._note(f"{where.type.field if where.type else ''} is not text")
         named = kind if isinstance(kind, str) and count != 0 else ""
         if named or (count or 0) > 0 or self._ask(where.when):
             return named, count, Gpu.YES
@@ -239,7 +239,7 @@ class PoolParser(QueryResults):
         if isinstance(found, dict):
             labels |= {key: item for key, item in found.items() if isinstance(item, str)}
             where = reader.labels.field if reader.labels else ""
-            self._problems += [f"{where}[{key!r}] is not a string" for key in found if key not in labels]
+            self._problems += [f"{where}[{key!r}] is not text" for key in found if key not in labels]
         elif reader.labels is not None and found is not None:
             self._problems.append(f"{reader.labels.field} is not a map")
         for key, query in reader.known_labels.items():
@@ -249,7 +249,7 @@ class PoolParser(QueryResults):
             given = self._ask(reader.pool_name)
             name = given if isinstance(given, str) else ""
             if not isinstance(given, str | None):
-                self._note(f"{reader.pool_name.place(self._value)} is not a string")
+                self._note(f"{reader.pool_name.place(self._value)} is not text")
         if name:
             labels[reader.pool_label] = name
         return labels
@@ -293,11 +293,11 @@ class PoolParser(QueryResults):
             return "", ""
         if not isinstance(found, str) or not found.strip("/"):
             where = query.place(self._value)
-            self._note(f"{where} is {'no name of a cluster' if isinstance(found, str) else 'not a string'}")
+            self._note(f"{where} is {'no name of a cluster' if isinstance(found, str) else 'not text'}")
             return unknown
         other = self._ask(outside := self._reader.cluster_namespace)
         if outside is not None and not isinstance(other, str | None):
-            self._note(f"{outside.field} is not a string")
+            self._note(f"{outside.field} is not text")
             return unknown
         cluster, path = cluster_of(found, other or namespace, self._reader.this_cluster)
         if cluster and isinstance(own := self._ask(self._reader.cluster_path), str):

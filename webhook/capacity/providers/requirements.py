@@ -286,11 +286,11 @@ def _values_of(operator: object, values: object) -> LabelValues | str:
 
 def _other(value: Any) -> str:  # noqa: ANN401 - JSON
     """Return what is there instead of a string, and what to do about it."""
-    return f"{described(value)}; write it in quotes" if isinstance(value, int | float) else "not a string"
+    return f"{described(value)}; write it in quotes" if isinstance(value, int | float) else "not text"
 
 
 def _named(operator: object) -> str:
-    return f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is not a string"
+    return f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is not text"
 
 
 def _of_list(values: Iterable[str]) -> LabelValues:

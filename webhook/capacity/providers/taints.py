@@ -71,5 +71,5 @@ def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str
     if (meant := effects.get(effect)) is None:
         return f"has effect {effect[:_SHOWN]!r}, not one of {', '.join(effects)}"
     if not isinstance(value, str | None):
-        return "has a value that is not a string"
+        return "has a value that is not text"
     return Taint(key, value or "", meant)

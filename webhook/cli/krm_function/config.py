@@ -51,14 +51,14 @@ def _flags(given: object) -> list[str]:
         raise CannotJudgeError(f"functionConfig: expected a v1 ConfigMap with {', '.join(_KEYS)} in its data")
     data = given.get("data") or {}
     if not isinstance(data, dict):
-        raise CannotJudgeError("functionConfig: data: expected a mapping")
+        raise CannotJudgeError("functionConfig: data: expected a map")
     flags = []
     for key, text in data.items():
         if key not in _KEYS:
             meant = did_you_mean(key, _KEYS) or f"; there are {', '.join(_KEYS)}"
             raise CannotJudgeError(f"functionConfig: data.{key}: unknown{meant}")
         if not isinstance(text, str):
-            raise CannotJudgeError(f"functionConfig: data.{key}: expected a string; write it in quotes")
+            raise CannotJudgeError(f"functionConfig: data.{key}: expected text; write it in quotes")
         if key == "partial":
             if text not in ("true", "false"):
                 raise CannotJudgeError(f'functionConfig: data.partial: expected "true" or "false", got {text!r}')
