@@ -119,7 +119,8 @@ def check(name: str, file: Path) -> tuple[dict[str, JSON], dict[str, list[str]]]
         arguments += ["--policies", str(folder / cluster.provider)]
     if cluster.this_cluster:
         arguments += ["--cluster", cluster.this_cluster]
-    arguments += ["--state", str(ZOO / "namespaces.yaml"), *(str(folder / each) for each in state)]
+    for path in (ZOO / "namespaces.yaml", *(folder / each for each in state)):
+        arguments += ["--state", str(path)]
     report = run(arguments)
     found: dict[str, list[str]] = {}
     for result in report["results"]:
