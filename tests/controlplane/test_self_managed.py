@@ -9,6 +9,7 @@ import asyncio
 import base64
 import io
 import json
+import subprocess
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from certs.rotation import Issued, identifier_of, issue, trusting_only, trusts_only
+from certs.rotation import Issued, identifier_of, issue
 from certs.self_signed import self_signed
 from certs.verify import CertificateProblem, verify_chain
 from tests.controlplane.live import PATIENCE, admin
+from tests.controlplane.webhook import SPOTGATE
 from webhook.cluster.api import Api
 from webhook.cluster.installation import ca_bundles, read_ca_bundles, read_secret, write_ca_bundles, write_secret
 from webhook.server.log import configure_logging
 from webhook.server.self_managed import SelfManaged
-from webhook.server.tls import SecretName, ServingCertificate
+from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-SECRET = SecretName("spotgate-system", "spotgate-certificates")
+SECRET = NAMESPACE, SECRET_NAME = "spotgate-system", "spotgate-certificates"
 NAMES = ("spotgate.spotgate-system.svc",)
-POLL, SETTLE, RETENTION = 0.1, 0.2, 0.5
+POLL, SETTLE, RETENTION = 0.1, 0.2, 2.0
 SECONDS = 5.0
 
 
@@ -53,7 +55,7 @@ def configurations(bare_cluster: Cluster) -> Iterator[None]:
     bare_cluster.kubectl("apply", f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}")
     yield
     bare_cluster.kubectl("delete", f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}")
-    bare_cluster.kubectl("delete", "secret", SECRET.name, f"--namespace={SECRET.namespace}", "--ignore-not-found")
+    bare_cluster.kubectl("delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}", "--ignore-not-found")
 
 
 class Killed(Exception):  # noqa: N818 - a fate
@@ -129,7 +131,7 @@ class Installation:
         return Issued.from_data((await read_secret(self.api, *SECRET, SECONDS)).data, now=datetime.now(UTC))
 
     async def at_rest(self) -> bool:
-        """Do all replicas serve the Secret's leaf and say so, and do the caBundles trust its CA alone?"""
+        """Do all replicas serve the Secret's leaf and say so, and do the caBundles trust its CA?"""
         data = (await read_secret(self.api, *SECRET, SECONDS)).data
         try:
             issued = Issued.from_data(data, now=datetime.now(UTC))
@@ -137,12 +139,18 @@ class Installation:
             return False
         bundles = [bundle for each in await read_ca_bundles(self.api, SECONDS) for bundle in each.by_webhook.values()]
         running = [each for each in self.replicas if not each.task.done()]
-        return all(trusts_only(bundle, issued.authority) for bundle in bundles) and all(
+        return all(ca(issued) in bundle for bundle in bundles) and all(
             each.ready
             and each.certificate.served == issued.leaf.certificate_pem
             and data.get(f"serving.{each.name}", b"").startswith(identifier_of(issued.authority).encode())
             for each in running
         )
+
+    async def alone(self) -> None:
+        """Wait until the caBundles trust one CA."""
+        async with asyncio.timeout(PATIENCE):
+            while {ca(await self.issued())} != {*(await ca_bundles(self.api, SECONDS)).values()}:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
     async def settled(self, condition: Callable[[Issued], bool] = lambda _: True) -> Issued:
         async with asyncio.timeout(PATIENCE):
@@ -194,7 +202,7 @@ async def test_replicas_that_start_at_once_serve_one_leaf_that_the_ca_bundles_tr
         bundles = await ca_bundles(installation.api, SECONDS)
         issued = await installation.issued()
         assert len(bundles) >= 4
-        assert {*bundles.values()} == {trusting_only(issued.authority)}
+        assert {*bundles.values()} == {ca(issued)}
         data = (await read_secret(installation.api, *SECRET, SECONDS)).data
         assert {key for key in data if key.startswith("serving.")} == {f"serving.replica-{n}" for n in range(3)}
 
@@ -209,6 +217,7 @@ async def test_a_ca_past_half_of_its_life_is_replaced_while_replicas_serve(
             await installation.store(old.to_data())
             fresh = await installation.settled(lambda issued, old=old: ca(issued) != ca(old))  # type: ignore[misc]
             assert fresh.authority != old.authority
+        await installation.alone()
 
 
 @pytest.mark.usefixtures("configurations")
@@ -255,7 +264,7 @@ async def test_a_secret_that_somebody_breaks_is_mended(
 ) -> None:
     async with installed(bare_cluster, account) as installation:
         if data is None:
-            bare_cluster.kubectl("delete", "secret", SECRET.name, f"--namespace={SECRET.namespace}")
+            bare_cluster.kubectl("delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}")
         else:
             await installation.store(data)
         await installation.settled()
@@ -300,7 +309,7 @@ async def test_without_configurations_a_replica_is_ready_and_fills_them_once_the
                     await asyncio.sleep(0.05)
     finally:
         bare_cluster.kubectl("delete", file)
-        bare_cluster.kubectl("delete", "secret", SECRET.name, f"--namespace={SECRET.namespace}")
+        bare_cluster.kubectl("delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}")
 
 
 @pytest.mark.usefixtures("configurations")
@@ -311,5 +320,61 @@ async def test_a_ca_that_somebody_else_provided_goes_after_the_retention(bare_cl
         for each in found["webhooks"]:
             each["clientConfig"]["caBundle"] = base64.b64encode(ca(stranger)).decode()
         bare_cluster.kubectl("replace", "--filename=-", documents=json.dumps(found))
-    async with installed(bare_cluster, account):
-        pass
+    async with installed(bare_cluster, account) as installation:
+        await installation.alone()
+
+
+def certs(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SPOTGATE, "certs", *arguments, f"--kubeconfig={admin(cluster)}"], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.usefixtures("configurations")
+async def test_the_command_shows_checks_and_rotates(bare_cluster: Cluster, account: Path) -> None:
+    async with installed(bare_cluster, account) as installation:
+        shown = await asyncio.to_thread(certs, bare_cluster, "show")
+        assert (shown.returncode, shown.stderr) == (0, "")
+        for part in (
+            "CA ",
+            "certificate ",
+            "for spotgate.spotgate-system.svc",
+            "replica replica-0",
+            "caBundle of mutate",
+        ):
+            assert part in shown.stdout
+        assert "PRIVATE" not in shown.stdout
+        checked = await asyncio.to_thread(certs, bare_cluster, "check", "--within=31")
+        assert checked.returncode == 1
+        assert "it expires in 29 days" in checked.stdout
+        assert (await asyncio.to_thread(certs, bare_cluster, "check")).stdout == "what the replicas serve is trusted\n"
+        before = await installation.issued()
+        rotated = await asyncio.to_thread(certs, bare_cluster, "rotate")
+        assert (rotated.returncode, rotated.stderr) == (0, "")
+        assert "3 replicas serve it" in rotated.stdout
+        assert (await installation.settled()).authority != before.authority
+
+
+def test_the_command_says_what_an_installation_lacks(bare_cluster: Cluster) -> None:
+    shown = certs(bare_cluster, "check", "-o", "json")
+    assert shown.returncode == 1
+    assert [each["problem"] for each in json.loads(shown.stdout)["items"]] == [
+        "it does not exist",
+        "there are none named spotgate",
+    ]
+    assert certs(bare_cluster, "rotate").returncode == 2
+    assert "nothing to rotate" in certs(bare_cluster, "rotate").stderr
+
+
+def test_an_api_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
+        "users: [{name: u, user: {token: t}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:9'}}]}"
+    )
+    failed = subprocess.run(
+        [SPOTGATE, "certs", "show", f"--kubeconfig={kubeconfig}"], capture_output=True, text=True, check=False
+    )
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr.startswith("spotgate certs: the cluster can't be read: ")
+    assert failed.stderr.count("\n") == 1

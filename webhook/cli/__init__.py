@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "new": "print an example of a policy file to begin with",
     "schema": "print the JSON Schema of policy files, for editors",
     "webhook-config": "print the webhook configurations for the API server",
+    "certs": "show, check or rotate the certificates of an installation",
     "export": "print policies as ValidatingAdmissionPolicies, which hold without the webhook",
 }
 _INTERRUPTED: Final = 130

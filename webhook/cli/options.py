@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from pathlib import Path
 from posixpath import normpath
@@ -150,6 +151,25 @@ def resource_name(text: str) -> str:
         problem = f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'"
         raise argparse.ArgumentTypeError(problem)
     return text
+
+
+def secret_name(text: str) -> tuple[str, str]:
+    """Return the namespace and the name of a Secret, written as NAMESPACE/NAME.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is no such name.
+    """
+    namespace, _, name = text.partition("/")
+    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+        problem = f"{text!r} names no Secret; write NAMESPACE/NAME, as in spotgate-system/spotgate-certificates"
+        raise argparse.ArgumentTypeError(problem)
+    return namespace, name
+
+
+def default_kubeconfig() -> Path | None:
+    """Return the file that kubectl uses without flags, or None if there is none."""
+    file = Path(os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or Path.home() / ".kube" / "config")
+    return file if file.exists() else None
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:

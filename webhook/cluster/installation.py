@@ -21,6 +21,9 @@ CONFIGURATION: Final = "spotgate"
 
 CONFIGURATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
+SERVING: Final = "serving."
+"""What those keys of the Secret begin with that name replicas; their values name the CA of what these serve."""
+
 _FIELD_MANAGER: Final = "spotgate-certificates"
 """Who owns a caBundle that spotgate writes, and nothing else, so that what is applied again leaves it alone."""
 

@@ -26,6 +26,7 @@ from certs.rotation import (
 from certs.verify import CertificateProblem
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import (
+    SERVING,
     read_ca_bundles,
     read_secret,
     write_ca_bundles,
@@ -42,13 +43,10 @@ if TYPE_CHECKING:
     from certs.authority import KeyPair
     from webhook.cluster.api import Api
     from webhook.cluster.installation import CaBundles, Secret
-    from webhook.server.tls import SecretName, ServingCertificate
+    from webhook.server.tls import ServingCertificate
 
 _ANSWER: Final = 5.0
 """Seconds that the API server may take for an answer."""
-
-_SERVING: Final = "serving."
-"""What the Secret's keys begin with that name replicas; their values name the CA of what these serve."""
 
 _SIGNS: Final = 10
 """Signs of life that a replica gives within the retention, while a CA is being replaced."""
@@ -63,7 +61,7 @@ class SelfManaged:
 
     Args:
         api: the cluster.
-        secret: where CA and leaf are; it is made if it is not there.
+        secret: where CA and leaf are (namespace, name); it is made if it is not there.
         names: DNS names that the API server asks for: of the Service.
         certificate: what is served; until the Secret has been read, a placeholder that nobody trusts.
         replica: names this replica among all: its host and port.
@@ -75,7 +73,7 @@ class SelfManaged:
     def __init__(
         self,
         api: Api,
-        secret: SecretName,
+        secret: tuple[str, str],
         names: Sequence[str],
         *,
         certificate: ServingCertificate,
@@ -87,10 +85,11 @@ class SelfManaged:
         self.authority_expiry: datetime | None = None
         self._api = api
         self._secret = secret
+        self._title = "/".join(secret)
         self._names = names
         self._certificate = certificate
         self._placeholder = certificate.served
-        self._entry = _SERVING + replica
+        self._entry = SERVING + replica
         self._settle = settle
         self._retention = retention
         self._issued: Issued | None = None
@@ -105,7 +104,7 @@ class SelfManaged:
     @property
     def waits_for(self) -> str:
         """Return what is missing until this installation's certificate is served, or an empty string."""
-        return f"the certificate in Secret {self._secret}" if self._certificate.served == self._placeholder else ""
+        return f"the certificate in Secret {self._title}" if self._certificate.served == self._placeholder else ""
 
     async def look(self) -> dict[str, bytes]:
         """Take the steps that are due. Return the caBundles in force then, by webhook."""
@@ -116,7 +115,7 @@ class SelfManaged:
                 self.last_look = Reload.now(success=False)
                 if str(error) != self._said:
                     self._said = str(error)
-                    log.error("certificates not managed", problem=str(error), secret=str(self._secret))
+                    log.error("certificates not managed", problem=str(error), secret=self._title)
         else:
             self._said = ""
             self.last_look = Reload.now(success=True)
@@ -160,7 +159,7 @@ class SelfManaged:
             why = str(problem)
         if wanted != held:
             await write_secret(self._api, *self._secret, wanted.to_data(), _ANSWER, secret.resource_version)
-            log.info("certificates stored", secret=str(self._secret), why=why)
+            log.info("certificates stored", secret=self._title, why=why)
         return wanted
 
     async def _extended(
@@ -199,7 +198,7 @@ class SelfManaged:
     async def _all_serve(self, secret: Secret, authority: KeyPair) -> bool:
         """Return whether all replicas have served leaves of this CA for `retention`. Forget those that are gone."""
         now = monotonic()
-        entries = {key: value for key, value in secret.data.items() if key.startswith(_SERVING)}
+        entries = {key: value for key, value in secret.data.items() if key.startswith(SERVING)}
         self._signs = {
             key: seen if (seen := self._signs.get(key)) is not None and seen[0] == value else (value, now)
             for key, value in entries.items()

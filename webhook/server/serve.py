@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.server.follow import LiveCluster
-    from webhook.server.tls import SecretName
 
 _BACKLOG: Final = 1024
 """Connections that may wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
@@ -77,7 +76,7 @@ class ServeOptions:
         ops: the operators' port, plain HTTP.
         policies: folders and files; none: the shipped policies.
         tls_cert: the certificate's file, with ``tls_key``; they are looked at again and again.
-        tls_secret: keep CA and certificate in this Secret of the live cluster instead, and the caBundles right.
+        tls_secret: keep CA and certificate in this Secret of the live cluster instead (namespace, name).
         self_signed: make a certificate for trying out instead.
         tls_names: DNS names and IP addresses that the certificate must be for.
         client_ca: a file of CAs; only callers with a certificate of theirs are answered.
@@ -94,7 +93,7 @@ class ServeOptions:
     policies: tuple[Path, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    tls_secret: SecretName | None = None
+    tls_secret: tuple[str, str] | None = None
     self_signed: bool = False
     tls_names: tuple[str, ...] = ()
     client_ca: Path | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from certs.authority import KeyPair
 from certs.context import server_context
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
 
     CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
     """Returns the caBundles in force, by webhook. Raises ApiError if they can't be read."""
-
-
-class SecretName(NamedTuple):
-    """Name a Secret."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 class PairSource(Protocol):

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.options import add_policies, resource_name
+from webhook.cli.options import add_policies, secret_name
 from webhook.server.serve import Address, ServeOptions, serve
-from webhook.server.tls import SecretName
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -44,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
     certificate.add_argument(
         "--tls-secret",
         metavar="NAMESPACE/NAME",
-        type=_secret,
+        type=secret_name,
         help="keep a CA and the certificate in this Secret of the live cluster, renew them, and keep the caBundles of "
         "the webhook configurations right",
     )
@@ -145,13 +144,6 @@ def run(options: Namespace) -> int:
             record=options.record,
         )
     )
-
-
-def _secret(text: str) -> SecretName:
-    namespace, slash, name = text.partition("/")
-    if not slash:
-        raise ArgumentTypeError(f"{text!r} names no Secret; write NAMESPACE/NAME, as in spotgate-system/spotgate-tls")
-    return SecretName(resource_name(namespace), resource_name(name))
 
 
 def _address(text: str) -> Address:

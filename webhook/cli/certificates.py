@@ -1,0 +1,146 @@
+"""The certificates of an installation, as its Secret and its webhook configurations have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
+
+from certs.authority import KeyPair
+from certs.rotation import Issued, end_of_trust, identifier_of
+from certs.verify import CertificateProblem, verify, verify_chain
+from webhook.cluster.installation import SERVING, read_ca_bundles, read_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from webhook.cluster.api import Api
+    from webhook.cluster.installation import CaBundles, Secret
+
+ANSWER: Final = 10.0
+"""Seconds for each answer of the API server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A certificate or a caBundle.
+
+    Attributes:
+        what: what it is.
+        expires: when it, or the last certificate of a caBundle, expires, UTC; None: it can't be read.
+        detail: what else there is to say.
+        problem: what is wrong with it; empty: nothing is.
+        fix: what to do about the problem.
+    """
+
+    what: str
+    expires: datetime | None = None
+    detail: str = ""
+    problem: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The certificates of an installation.
+
+    Attributes:
+        secret: that holds the certificate which replicas serve.
+        bundles: the caBundles of the webhook configurations.
+        self_managed: spotgate signs and renews them itself.
+        names: the DNS names that the certificate is for.
+        replicas: whether they serve a certificate of the Secret's CA, by their names. Only replicas that manage
+            certificates say so.
+    """
+
+    secret: Secret
+    bundles: Sequence[CaBundles]
+    self_managed: bool
+    names: tuple[str, ...]
+    replicas: Mapping[str, bool]
+
+
+async def read_certificates(api: Api, namespace: str, name: str, *, now: datetime) -> Certificates:
+    """Read them. Raise `ApiError` if the API server does not give them."""
+    secret = await read_secret(api, namespace, name, ANSWER)
+    bundles = await read_ca_bundles(api, ANSWER)
+    signer = _signer(secret, now)
+    replicas = {
+        key.removeprefix(SERVING): value.decode(errors="replace").partition(" ")[0] == signer
+        for key, value in sorted(secret.data.items())
+        if key.startswith(SERVING)
+    }
+    return Certificates(secret, bundles, "ca.key" in secret.data, _names(secret.data.get("tls.crt", b"")), replicas)
+
+
+def _signer(secret: Secret, now: datetime) -> str:
+    try:
+        return identifier_of(Issued.from_data(secret.data, now=now).authority)
+    except CertificateProblem:
+        return ""
+
+
+def _names(leaf: bytes) -> tuple[str, ...]:
+    try:
+        extensions = x509.load_pem_x509_certificate(leaf).extensions
+        alternatives = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return ()
+    return tuple(alternatives.get_values_for_type(x509.DNSName))
+
+
+def judge(found: Certificates, *, now: datetime) -> Iterator[Item]:
+    """Yield each certificate and caBundle with what is wrong with it. `now` is timezone-aware."""
+    data = found.secret.data
+    if not found.secret.resource_version:
+        fix = "name another with --secret; replicas with --tls-secret make it: see their log"
+        yield Item("Secret", problem="it does not exist", fix=fix)
+    elif "tls.crt" not in data:
+        yield Item("Secret", problem="it holds no tls.crt", fix="name another with --secret")
+    if found.self_managed:
+        yield _ca(data, now)
+    leaf = data.get("tls.crt", b"")
+    if leaf:
+        yield _leaf(KeyPair(leaf, data.get("tls.key", b"")), found.names, now)
+    for replica, current in found.replicas.items():
+        problem = "" if current else "it does not serve a certificate of the Secret's CA yet"
+        yield Item(f"replica {replica}", problem=problem, fix="" if current else "look into its log if it stays so")
+    if not found.bundles:
+        fix = "apply what `spotgate webhook-config` prints: until then nothing is enforced"
+        yield Item("webhook configurations", problem="there are none named spotgate", fix=fix)
+    for each in found.bundles:
+        for webhook, bundle in each.by_webhook.items():
+            yield _bundle(f"caBundle of {webhook}", bundle, leaf, now)
+
+
+def _ca(data: Mapping[str, bytes], now: datetime) -> Item:
+    try:
+        Issued.from_data(data, now=now)
+    except CertificateProblem as problem:
+        return Item("CA", problem=problem.problem, fix=problem.fix)
+    return Item("CA", end_of_trust(data["ca.crt"]))
+
+
+def _leaf(pair: KeyPair, names: tuple[str, ...], now: datetime) -> Item:
+    detail = f"for {', '.join(names)}"
+    try:
+        return Item("certificate", verify(pair, now=now).not_valid_after, detail)
+    except CertificateProblem as problem:
+        return Item("certificate", end_of_trust(pair.certificate_pem), detail, problem.problem, problem.fix)
+
+
+def _bundle(what: str, bundle: bytes, leaf: bytes, now: datetime) -> Item:
+    end = end_of_trust(bundle)
+    if end is None:
+        fix = "put the CA there that signs the certificate: see docs/install.md"
+        return Item(what, problem="it holds no certificate, so every call fails", fix=fix)
+    count = len(x509.load_pem_x509_certificates(bundle))
+    detail = "1 CA" if count == 1 else f"{count} CAs"
+    try:
+        if leaf:
+            verify_chain(leaf, bundle, now=now)
+    except CertificateProblem as problem:
+        return Item(what, end, detail, problem.problem, problem.fix)
+    return Item(what, end, detail)

@@ -1,0 +1,188 @@
+"""``spotgate certs``: show, check and rotate the certificates of an installation."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, replace
+from datetime import timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from webhook.cli.exits import FINE, FOUND, CannotJudgeError
+from webhook.cli.options import default_kubeconfig, secret_name
+from webhook.cli.terminal import complain, counted, show
+from webhook.context import utc_now
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from webhook.cli.certificates import Item
+    from webhook.cli.terminal import Line
+    from webhook.cluster.api import Api
+
+DESCRIPTION: Final = """\
+Show, check or rotate the certificates of an installation.
+
+Reads the Secret with the certificate that the replicas serve, and the caBundles that the API
+server verifies it with. `check` prints problems alone. `rotate` puts a new CA into the Secret of
+replicas that manage their certificates (serve --tls-secret), and waits until all of them serve
+what it signed; they take the old CA out of the caBundles ten minutes later. Private keys are
+never printed.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s show
+  %(prog)s check --within 14
+  %(prog)s show --secret spotgate-system/spotgate-tls -o json
+  %(prog)s rotate
+
+exit codes:
+  0  what the replicas serve is trusted, for longer than --within says; rotate: it is done
+  1  something is not; rotate: not within --timeout, but replicas go on with it
+  2  the cluster can't be read, or rotate: the Secret is not one that spotgate manages
+"""
+
+_WIDTH: Final = 44
+"""Characters of the longest of our caBundles' names."""
+
+_PAUSE: Final = 1.0
+"""Seconds between two looks at what a rotation has reached."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("action", choices=("show", "check", "rotate"), help="what to do")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="of the cluster; default: $KUBECONFIG, else ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    parser.add_argument(
+        "--secret",
+        metavar="NAMESPACE/NAME",
+        type=secret_name,
+        default="spotgate-system/spotgate-certificates",
+        help="where the certificate is; default: %(default)s",
+    )
+    parser.add_argument(
+        "--within",
+        metavar="DAYS",
+        type=int,
+        default=7,
+        help="what expires within so many days is a problem; replicas renew sooner; default: %(default)s",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=120,
+        help="how long `rotate` waits for the replicas; default: %(default)s",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: %(default)s")
+
+
+def run(options: Namespace) -> int:
+    """Do what is asked for."""
+    from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
+    from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
+
+    try:
+        return asyncio.run(_run(options))
+    except UnusableCredentialsError as error:
+        raise CannotJudgeError(f"spotgate certs: {error}") from None
+    except ApiError as error:
+        fix = "; allow it, see docs/cli/certs.md" if error.status == HTTPStatus.FORBIDDEN else ""
+        raise CannotJudgeError(f"spotgate certs: the cluster can't be read: {error}{fix}") from None
+
+
+async def _run(options: Namespace) -> int:
+    from webhook.cluster.api import Api  # noqa: PLC0415
+
+    api = await Api.connect(options.kubeconfig or default_kubeconfig(), options.context)
+    try:
+        return await (_rotate(api, options) if options.action == "rotate" else _show(api, options))
+    finally:
+        await api.close()
+
+
+async def _show(api: Api, options: Namespace) -> int:
+    from webhook.cli.certificates import judge, read_certificates  # noqa: PLC0415
+
+    now = utc_now()
+    found = await read_certificates(api, *options.secret, now=now)
+    items = [_ending(each, now, options.within) for each in judge(found, now=now)]
+    problems = [each for each in items if each.problem]
+    shown = items if options.action == "show" else problems
+    if options.output == "json":
+        print(_as_json(shown, self_managed=found.self_managed))
+    else:
+        fine: Line = [("what the replicas serve is trusted", "")]
+        show(_lines(shown, now) or [fine])
+    return FOUND if problems else FINE
+
+
+def _ending(item: Item, now: datetime, days: int) -> Item:
+    """Return the item, with a problem if it expires within so many days."""
+    if item.problem or item.expires is None or item.expires - now > timedelta(days=days):
+        return item
+    problem = f"it expires in {max((item.expires - now).days, 0)} days"
+    fix = "the log of replicas with --tls-secret says why it is not renewed; any other, renew where it comes from"
+    return replace(item, problem=problem, fix=fix)
+
+
+def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
+    lines: list[Line] = []
+    for each in items:
+        line: Line = [(f"{each.what:{_WIDTH}} ", "bold")]
+        if each.expires is not None:
+            line.append((f"until {each.expires:%Y-%m-%d} ({(each.expires - now).days} days)  ", ""))
+        lines.append([*line, (each.detail, "")])
+        if each.problem:
+            lines.append([("  problem: ", "red"), (each.problem, "")])
+            lines.append([("  fix: ", "green"), (each.fix, "")])
+    return lines
+
+
+def _as_json(items: Sequence[Item], *, self_managed: bool) -> str:
+    return orjson.dumps(
+        {"selfManaged": self_managed, "items": [asdict(each) for each in items]}, option=orjson.OPT_INDENT_2
+    ).decode()
+
+
+async def _rotate(api: Api, options: Namespace) -> int:
+    """Store a new CA and a certificate of it. The replicas do the rest."""
+    from certs.rotation import issue  # noqa: PLC0415 - as in `run`
+    from webhook.cli.certificates import ANSWER, read_certificates  # noqa: PLC0415
+    from webhook.cluster.installation import write_secret  # noqa: PLC0415
+
+    found = await read_certificates(api, *options.secret, now=utc_now())
+    if not found.self_managed or not found.names:
+        raise CannotJudgeError(
+            f"spotgate certs: Secret {'/'.join(options.secret)} holds no CA of spotgate's own: nothing to rotate; "
+            "renew the certificate where it comes from (cert-manager: `cmctl renew`)"
+        )
+    issued = issue(found.names, now=utc_now())
+    namespace, name = options.secret
+    await write_secret(api, namespace, name, issued.to_data(), ANSWER, found.secret.resource_version)
+    print("A new CA is in the Secret. The replicas add it to the caBundles, then serve what it signed.")
+    try:
+        async with asyncio.timeout(options.timeout):
+            while True:
+                found = await read_certificates(api, *options.secret, now=utc_now())
+                if found.replicas and all(found.replicas.values()):
+                    break
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        late = [name for name, current in found.replicas.items() if not current]
+        complain(
+            f"spotgate certs: after {options.timeout:.0f} s not all replicas serve it: "
+            f"{', '.join(late) or 'none says what it serves'}; they go on with it: see their log"
+        )
+        return FOUND
+    print(f"{counted(len(found.replicas), 'replica')} serve it. The old CA leaves the caBundles in ten minutes.")
+    return FINE
