@@ -10,7 +10,7 @@ import yaml
 from webhook.capacity.providers.schema import CapacityProviderSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from webhook.capacity.providers.reader_schema import GraceWindowSpec, NodePoolReaderSpec
 
@@ -30,7 +30,7 @@ def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
 def provider_table() -> str:
     """Return the facts about each provider."""
     specs = [spec for _, _, spec in providers()]
-    heads = [f"[{spec.title}]({document['metadata']['annotations']['source']})" for _, document, spec in providers()]
+    heads = [f"[{spec.title}]({_source(name, document)})" for name, document, spec in providers()]
     rows: list[tuple[str, Callable[[CapacityProviderSpec], str]]] = [
         ("file", lambda spec: next(f"`{name}`" for name, _, each in providers() if each == spec)),
         (
@@ -92,6 +92,12 @@ def provider_table() -> str:
         ("a GPU spot pool needs", _needs),
     ]
     return _table(["", *heads], ([title, *(cell(spec) for spec in specs)] for title, cell in rows))
+
+
+def _source(file: str, document: Mapping[str, Any]) -> str:
+    source = document["metadata"].get("annotations", {}).get("source")
+    assert source, f"policies/providers/{file}: metadata.annotations.source must name the page that its facts are from"
+    return str(source)
 
 
 def node_pool_tables() -> str:

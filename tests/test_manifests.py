@@ -32,7 +32,8 @@ def test_the_webhook_configurations_are_what_the_program_renders(capsys: pytest.
 def test_the_configmap_holds_every_shipped_policy_file() -> None:
     kustomization = yaml.safe_load((SHIPPED / "kustomization.yaml").read_text())
     (generator,) = kustomization["configMapGenerator"]
-    assert sorted(generator["files"]) == sorted(str(file.relative_to(SHIPPED)) for file in policy_files([SHIPPED]))
+    files = sorted(str(file.relative_to(SHIPPED)) for file in policy_files([SHIPPED]))
+    assert sorted(generator["files"]) == files, "list every file in policies/kustomization.yaml"
     (volume,) = (
         each["configMap"]["name"]
         for each in documents("deployment.yaml")[0]["spec"]["template"]["spec"]["volumes"]
@@ -54,7 +55,7 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
     }
     bundle = load_bundle()
     read = {*((each.group, each.resource) for each in bundle.readers), *sizers_by_resource(bundle.providers.values())}
-    assert read <= granted
+    assert read <= granted, "let spotgate list and watch them: manifests/base/rbac.yaml"
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     (by_name,) = (rule for rule in role["rules"] if "get" in rule["verbs"])
     assert (by_name["resourceNames"], by_name["verbs"]) == (["spotgate"], ["get"])
