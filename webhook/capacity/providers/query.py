@@ -59,12 +59,12 @@ class _Interpreter(visitor.TreeInterpreter):
         super().__init__(_OPTIONS)
         self._steps = 0
 
-    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the library's own tree
-        """Evaluate a node of the expression on one value."""
+    def visit(self, node: Any, value: Any) -> Any:  # noqa: ANN401 - the library's own tree
+        """Evaluate a node of the expression on one value. The library's own `visit` would be a call more for each."""
         self._steps += 1
         if self._steps > QUERY_STEPS:
             raise _TooManyStepsError
-        return super().visit(node, *args, **kwargs)
+        return getattr(self, f"visit_{node['type']}")(node, value)
 
 
 class Query:
