@@ -18,7 +18,7 @@ from examples.run import EXAMPLES, HERE, requests_of
 from webhook.bundle import SHIPPED, Bundle, load_bundle
 from webhook.cli.export.configurations import configurations
 from webhook.context import Context, Phase, utc_now
-from webhook.engine import decide, needs
+from webhook.engine import decide_on, needs
 from webhook.manifests.state import FileState
 from webhook.response import respond
 from webhook.review import decode_review
@@ -47,8 +47,9 @@ class Case:
         """Decide as the server does, from the review's bytes to the response's."""
         index = self.bundle.index
         request = decode_review(self.data)
-        needs(request, index, self.phase)
-        decision = decide(request, index, Context(phase=self.phase, now=utc_now(), view=self.view))
+        route = index.route(self.phase, request)
+        needs(route)
+        decision = decide_on(route, request, index, Context(phase=self.phase, now=utc_now(), view=self.view))
         return respond(request.uid, decision, self.phase)
 
 

@@ -618,9 +618,9 @@ def test_needs_are_those_of_the_policies_that_match() -> None:
         policy(Says(), needs=Needs(namespaces=True)),
         policy(JudgesPools(), name="p", rules=(POOLS,), needs=Needs(pools=True, fresh=True)),
     )
-    assert needs(request(POD), both, Phase.VALIDATE) == Needs(namespaces=True)
-    assert needs(request({}, group="example.com", resource="pools"), both, Phase.VALIDATE).fresh
-    assert needs(request({}, resource="secrets"), both, Phase.VALIDATE) == Needs()
+    assert needs(both.route(Phase.VALIDATE, request(POD))) == Needs(namespaces=True)
+    assert needs(both.route(Phase.VALIDATE, request({}, group="example.com", resource="pools"))).fresh
+    assert needs(both.route(Phase.VALIDATE, request({}, resource="secrets"))) == Needs()
 
 
 def test_the_trace_says_who_looked_and_why_not() -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec.structs import replace
 
-from webhook.bounds import DECODED_AT_MOST, READ_AT_MOST, Counts, OverBoundError
+from webhook.bounds import DECODED_AT_MOST, READ_AT_MOST, OverBoundError
 from webhook.context import Phase
 from webhook.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding, Outcome, RecordedTrace, Violation
 from webhook.documents import field_path
@@ -23,13 +22,12 @@ from webhook.enforcement import FindingBuilder, UnknownMatch
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
-from webhook.kube.pod import Pod, pod_from_template
-from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.patch import PatchRecorder, pointer
 from webhook.policy.match import is_namespace, namespace_of
-from webhook.review import MalformedObjectError, is_null
+from webhook.review import MalformedObjectError, is_null, leaves_spec
 from webhook.rules.protocol import NO_NEEDS
 from webhook.subject import RequestSubject
+from webhook.template_subjects import template_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,9 +44,8 @@ VIOLATIONS_AT_MOST: Final = 100
 """Violations of one policy on one object. Nobody reads more, and 60,000 labels must not cost seconds."""
 
 
-def needs(request: Request, index: Index, phase: Phase) -> Needs:
-    """Return what must be known of the cluster to decide this request."""
-    route = index.route(phase, request)
+def needs(route: Route | None) -> Needs:
+    """Return what must be known of the cluster to decide a request of this route."""
     return route.needs if route is not None else NO_NEEDS
 
 
@@ -57,7 +54,11 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
 
     Never raise for the content of a request: an object that can't be parsed is denied.
     """
-    route = index.route(context.phase, request)
+    return decide_on(index.route(context.phase, request), request, index, context)
+
+
+def decide_on(route: Route | None, request: Request, index: Index, context: Context) -> Decision:
+    """Decide one request as `decide` does, given its route: its needs had to be known before."""
     if route is None:
         return NOTHING
     evaluation = _Evaluation(request, index, context, route)
@@ -83,29 +84,6 @@ def _malformed(error: MalformedObjectError) -> Decision:
         fix=error.fix,
     )
     return Decision(findings=(finding,), malformed=True)
-
-
-def _parse_old_template(template: object) -> Pod | None:
-    """Return the Pod of a template before the update, or None if it was missing or could not be parsed."""
-    if template is None:
-        return None
-    try:
-        return pod_from_template(template, "")
-    except (MalformedObjectError, OverBoundError):
-        return None
-
-
-_encoder: Final = msgspec.json.Encoder(order="deterministic")
-
-
-class _Body(msgspec.Struct):
-    """The parts of an object that say what is wanted; ``template`` is a PodTemplate's."""
-
-    spec: msgspec.Raw = msgspec.Raw(b"null")
-    template: msgspec.Raw = msgspec.Raw(b"null")
-
-
-_bodies: Final = msgspec.json.Decoder(_Body)
 
 
 class _Evaluation:
@@ -178,7 +156,7 @@ class _Evaluation:
             detail="Nothing was injected, and only labels were judged.",
             fix="no object that works needs so much: take out what is not needed, or split the object",
         )
-        most = Outcome.WARN if self._leaves_spec() else Outcome.DENY
+        most = Outcome.WARN if leaves_spec(self.request) else Outcome.DENY
         outcomes = [
             *((each, most) for each in direct),
             *((each, min(most, each.template_outcome)) for each in projected),
@@ -192,17 +170,6 @@ class _Evaluation:
             self.findings.append(
                 replace(max(found, key=lambda each: each.outcome), policy=ENGINE, id="object/too-large")
             )
-
-    def _leaves_spec(self) -> bool:
-        """Return whether the request changes only the object's metadata and status."""
-        raw = self.request.object, self.request.old_object
-        if self.request.operation != "UPDATE" or any(map(is_null, raw)):
-            return False
-        try:
-            new, old = map(_bodies.decode, raw)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            return False
-        return bytes(new.spec) == bytes(old.spec) and bytes(new.template) == bytes(old.template)
 
     def decision(self) -> Decision:
         for finding in self.findings:
@@ -288,52 +255,22 @@ class _Evaluation:
 
         A template that an UPDATE does not change is judged again only by policies that count the Pods made of it.
         """
-        templates = self._find_templates(workload, self.subject.object)
-        there = self._find_templates(workload, self.subject.old_object)
-        recounted = bool(counting and there) and self._has_fewer_replicas()
-        before = {found.identity: found.value for found in there}
-        # Wherever it was: templates without names are numbered, and removing one moves those behind it.
-        known = {_encoder.encode(found.value) for found in there}
-        counts = Counts()
-        for found in templates:
-            unchanged = bool(there) and _encoder.encode(found.value) in known
-            if unchanged and not recounted:
+        for found, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
+            if isinstance(subject, RequestSubject):
+                yield found, subject
+            elif subject is None:
                 self._say_of_template(found, "the request leaves it as it is: it is not judged again")
-                continue
-            try:
-                pod = pod_of(found, workload, self.request, counts)
-            except MalformedObjectError as error:
-                if self.context.offline:
-                    raise
+            elif self.context.offline:
+                raise subject
+            else:
                 # The API server has no types for most custom resources: their own controller refuses the Pods.
-                self._unreadable(error)
-                continue
-            old_pod = _parse_old_template(before.get(found.identity))
-            subject = RequestSubject.of_template(self.subject, pod, old_pod, path=found.path)
-            subject.unchanged = unchanged
-            yield found, subject
-
-    def _has_fewer_replicas(self) -> bool:
-        """Return whether the request lowers the number of replicas, or raises it from zero.
-
-        With more of them, too few would have been too few before.
-        """
-        specs = (workload.spec for workload in (self.subject.old_workload, self.subject.workload))
-        before, after = (1 if spec.replicas is None else spec.replicas for spec in specs)
-        return after < before or before == 0 < after
+                self._unreadable(subject)
 
     def _say_of_template(self, found: FoundTemplate, text: str) -> None:
         if self.recording is not None:
             self.recording.policy = ""
             self.recording.where = field_path(found.path)
             self.recording.say(text)
-
-    def _find_templates(self, workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
-        found = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
-        if len(found) > TEMPLATES_AT_MOST:
-            reason = f"there are more than the {TEMPLATES_AT_MOST} pod templates that are judged"
-            raise OverBoundError(workload.paths[-1].text, reason)
-        return found
 
     def _unreadable(self, error: MalformedObjectError) -> None:
         self.unknown += 1

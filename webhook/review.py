@@ -159,6 +159,28 @@ def is_null(raw: msgspec.Raw) -> bool:
     return len(raw) <= len(b"null") and bytes(raw) in {b"", b"null"}
 
 
+class _Wanted(msgspec.Struct):
+    """The parts of an object that say what is wanted; ``template`` is a PodTemplate's."""
+
+    spec: msgspec.Raw = _NULL
+    template: msgspec.Raw = _NULL
+
+
+_wanted_decoder: Final = msgspec.json.Decoder(_Wanted)
+
+
+def leaves_spec(request: Request) -> bool:
+    """Return whether the request changes only the object's metadata and status."""
+    raw = request.object, request.old_object
+    if request.operation != "UPDATE" or any(map(is_null, raw)):
+        return False
+    try:
+        new, old = map(_wanted_decoder.decode, raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return False
+    return bytes(new.spec) == bytes(old.spec) and bytes(new.template) == bytes(old.template)
+
+
 def decode_object(raw: msgspec.Raw, at_most: int = DECODED_AT_MOST) -> dict[str, Any]:
     """Return the object as plain JSON values, which take at most ``at_most`` bytes.
 

@@ -463,7 +463,7 @@ def test_only_what_is_named_is_looked_up(spec: JSON, asked: Needs) -> None:
     request = Request(
         uid="u", operation="CREATE", kind=GroupVersionKind(), resource=GroupVersionResource("", "v1", "pods")
     )
-    assert needs(request, index, Phase.VALIDATE) == asked
+    assert needs(index.route(Phase.VALIDATE, request)) == asked
 
 
 # Pod templates

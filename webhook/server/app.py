@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from webhook.cluster.let_go import LetGo
 from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
-from webhook.engine import decide, needs
+from webhook.engine import decide_on, needs
 from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
 from webhook.server.callers import UNAUTHENTICATED
@@ -180,7 +180,8 @@ class Webhook:
         try:
             snapshot = self.snapshot
             index, state = snapshot.bundle.index, snapshot.state
-            fresh = needs(request, index, target.phase).fresh
+            route = index.route(target.phase, request)
+            fresh = needs(route).fresh
             if fresh:
                 asked = perf_counter()
                 left = target.timeout - self._limits.reply - (asked - started)
@@ -189,7 +190,7 @@ class Webhook:
             else:
                 view = state.view()
             context = _context(target.phase, self._let_go.applied(view) if fresh else view)
-            decision = decide(request, index, context)
+            decision = decide_on(route, request, index, context)
             if fresh and target.phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
                 self._let_go.note(request, view, index.providers)
             answer = respond(request.uid, decision, target.phase)
