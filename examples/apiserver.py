@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from examples.served import Webhook
-    from webhook.documents import Path
+    from webhook.documents import FieldPath
 
 Object = dict[str, Any]
 
@@ -190,9 +190,9 @@ def _answered(so_far: Answer, webhook: str, response: Object) -> Answer:
     return replace(so_far, object=value, changes=(*so_far.changes, *changes))
 
 
-def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[Path]]:
+def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[FieldPath]]:
     """The object after the patch, and where it changed: a place that was made says all about what is in it."""
-    places: list[Path] = []
+    places: list[FieldPath] = []
     for operation in patch:
         value = jsonpatch.apply_patch(value, [operation])
         path = parse_pointer(operation["path"])
@@ -203,7 +203,7 @@ def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[Path]]:
     return value, places
 
 
-def _at(value: Any, path: Path) -> Any:  # noqa: ANN401 - JSON
+def _at(value: Any, path: FieldPath) -> Any:  # noqa: ANN401 - JSON
     """The value there; None where there is none."""
     for step in path:
         if isinstance(value, list):

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from webhook.globs import Globs
     from webhook.review import Request
-    from webhook.subject import ObjectMetadata
+    from webhook.subject import SubjectMetadata
 
 FIELD: Final = f'metadata.annotations["{BREAK_GLASS}"]'
 
 _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE)
 
 
-def reason_of(metadata: ObjectMetadata) -> str | None:
+def reason_of(metadata: SubjectMetadata) -> str | None:
     """Return the value of the break-glass annotation, or None if the object has none."""
     return (metadata.annotations or {}).get(BREAK_GLASS)
 

@@ -199,7 +199,7 @@ class Route(msgspec.Struct, frozen=True):
         return found
 
 
-Key = tuple[str, str, str, str]
+RouteKey = tuple[str, str, str, str]
 """(phase, operation, API group, resource or resource/subresource)"""
 
 
@@ -226,7 +226,7 @@ class Index:
         self._pools = frozenset(
             (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
         )
-        self._routes: dict[Key, Route | None] = {}
+        self._routes: dict[RouteKey, Route | None] = {}
         for phase in Phase:
             for operation, group, path in self._declared():
                 self._routes[phase, operation, group, path] = self._route(phase, operation, group, path)

@@ -58,7 +58,7 @@ class RequestSubject:
         self._old_pod: Pod | None = None
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
-        self._metadata: list[ObjectMetadata] | None = None
+        self._metadata: list[SubjectMetadata] | None = None
         self._targets: dict[tuple[str, bool], Target | NotTargeting] = {}
         self._whole: RequestSubject | None = None  # not itself: the body would wait for the garbage collector
 
@@ -79,13 +79,13 @@ class RequestSubject:
         return subject
 
     @property
-    def metadata(self) -> ObjectMetadata:
+    def metadata(self) -> SubjectMetadata:
         """The object's metadata after the request, on DELETE before it; without what is over a bound."""
         memo = (self._whole or self).memo
         if "metadata" not in memo:
             raw = self.request.old_object if is_null(self.request.object) else self.request.object
             memo["metadata"] = bounded_metadata(raw)
-        found: ObjectMetadata = memo["metadata"]
+        found: SubjectMetadata = memo["metadata"]
         return found
 
     def with_labels_only(self) -> RequestSubject:
@@ -199,11 +199,11 @@ class RequestSubject:
             yield each.labels or {}
 
 
-def _pod_with(metadata: ObjectMetadata) -> Pod:
+def _pod_with(metadata: SubjectMetadata) -> Pod:
     return Pod(metadata=ObjectMeta(labels=metadata.labels, annotations=metadata.annotations))
 
 
-class ObjectMetadata(msgspec.Struct):
+class SubjectMetadata(msgspec.Struct):
     """The parts of an object's metadata that are independent of its kind."""
 
     labels: dict[str, str] | None = None
@@ -211,7 +211,7 @@ class ObjectMetadata(msgspec.Struct):
 
 
 class _WithMetadata(msgspec.Struct):
-    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
+    metadata: SubjectMetadata = msgspec.field(default_factory=SubjectMetadata)
 
 
 class _RawMetadata(msgspec.Struct):
@@ -234,7 +234,7 @@ _METADATA_AT_MOST: Final = DECODED_AT_MOST // 8
 """Bytes that labels, or annotations, may take. Kubernetes takes 256 KiB of annotations."""
 
 
-def decode_metadata(raw: msgspec.Raw) -> ObjectMetadata:
+def decode_metadata(raw: msgspec.Raw) -> SubjectMetadata:
     """Return the metadata of any object.
 
     Raises:
@@ -243,20 +243,20 @@ def decode_metadata(raw: msgspec.Raw) -> ObjectMetadata:
     """
     if len(raw) > _SMALL:
         parts = _raw_metadata(raw)
-        return ObjectMetadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
+        return SubjectMetadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
     try:
         return _metadata_decoder.decode(raw).metadata
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error) from None
 
 
-def bounded_metadata(raw: msgspec.Raw) -> ObjectMetadata:
+def bounded_metadata(raw: msgspec.Raw) -> SubjectMetadata:
     """Return the metadata of any object, without labels or annotations that are over their bound.
 
     Raises:
         MalformedObjectError: it can't be read.
     """
-    metadata = ObjectMetadata()
+    metadata = SubjectMetadata()
     if not is_null(raw):
         parts = _raw_metadata(raw)
         with suppress(OverBoundError):

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.documents import Document, DocumentError, Path, field_path, parse_pointer, read_documents
+from webhook.documents import Document, DocumentError, FieldPath, field_path, parse_pointer, read_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,9 @@ three:
         (("status", "phase"), (2, 1)),
     ],
 )
-def test_a_position_is_that_of_the_key_the_item_or_the_deepest_ancestor(path: Path, position: tuple[int, int]) -> None:
+def test_a_position_is_that_of_the_key_the_item_or_the_deepest_ancestor(
+    path: FieldPath, position: tuple[int, int]
+) -> None:
     (document,) = read_documents(BLOCK.encode(), "f.yaml")
     assert document.line == 2
     assert document.position(path) == position
@@ -109,7 +111,7 @@ def test_documents_that_begin_on_the_line_of_their_separator_have_positions() ->
         (("three", "grace"), (10, 3)),
     ],
 )
-def test_what_an_alias_repeats_is_where_its_anchor_is(path: Path, position: tuple[int, int]) -> None:
+def test_what_an_alias_repeats_is_where_its_anchor_is(path: FieldPath, position: tuple[int, int]) -> None:
     (document,) = read_documents(MERGED.encode(), "f.yaml")
     assert document.position(path) == position
 
@@ -174,7 +176,7 @@ def test_positions_are_those_of_the_parser_that_made_the_values(file: str, paddi
             assert document.position(path) == (mark.line + 1, mark.column + 1), path
 
 
-def _marks(path: Path, node: yaml.Node, mark: Any) -> Iterator[tuple[Path, Any]]:
+def _marks(path: FieldPath, node: yaml.Node, mark: Any) -> Iterator[tuple[FieldPath, Any]]:
     yield path, mark
     yield (*path, "not there", 1), mark
     if isinstance(node, yaml.MappingNode):
@@ -233,7 +235,7 @@ def test_a_document_survives_a_process_pool() -> None:
         ((0, "a", ""), '[0].a[""]'),
     ],
 )
-def test_a_path_is_written_as_kubectl_writes_fields(path: Path, text: str) -> None:
+def test_a_path_is_written_as_kubectl_writes_fields(path: FieldPath, text: str) -> None:
     assert field_path(path) == text
 
 
@@ -247,7 +249,7 @@ def test_a_path_is_written_as_kubectl_writes_fields(path: Path, text: str) -> No
         ("/items/-/01", ("items", "-", "01")),
     ],
 )
-def test_a_json_pointer_is_a_path(pointer: str, path: Path) -> None:
+def test_a_json_pointer_is_a_path(pointer: str, path: FieldPath) -> None:
     assert parse_pointer(pointer) == path
 
 

@@ -12,8 +12,8 @@ from webhook.cel.tree import Loop, walk
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel.protocol import Path
-    from webhook.cel.tree import Node
+    from webhook.cel.protocol import ReadPath
+    from webhook.cel.tree import ExprNode
 
 KNOWN_FIELDS: Final = {
     "request": ("operation", "kind", "resource", "subResource", "name", "namespace", "userInfo", "dryRun"),
@@ -34,7 +34,7 @@ KNOWN_FIELDS: Final = {
 _SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools"})
 
 
-def check(node: Node, read: Mapping[Path, str], text: str) -> None:
+def check(node: ExprNode, read: Mapping[ReadPath, str], text: str) -> None:
     """Check the names of items and the fields in an expression.
 
     Args:
@@ -49,7 +49,7 @@ def check(node: Node, read: Mapping[Path, str], text: str) -> None:
     _fields(read, text)
 
 
-def _names_of_items(node: Node, text: str) -> None:
+def _names_of_items(node: ExprNode, text: str) -> None:
     """Refuse an item with the name of a variable: it would be read as the variable."""
     for each in walk(node):
         if not isinstance(each, Loop):
@@ -62,7 +62,7 @@ def _names_of_items(node: Node, text: str) -> None:
             raise ExpressionError(problem, offset=found.start(1) if found else None)
 
 
-def _fields(read: Mapping[Path, str], text: str) -> None:
+def _fields(read: Mapping[ReadPath, str], text: str) -> None:
     """Refuse fields that do not exist of variables whose fields are all known."""
     for path, as_written in read.items():
         of = shown_path(path[:-1])

@@ -31,8 +31,8 @@ from webhook.cel.tree import read_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.cel.protocol import Expression, Path, Values
-    from webhook.cel.tree import Node
+    from webhook.cel.protocol import Expression, ReadPath, Values
+    from webhook.cel.tree import ExprNode
 
 LENGTH_AT_MOST: Final = 10_000
 """Characters of one expression with everything it is bound to."""
@@ -133,14 +133,14 @@ class _Expression:
 
     __slots__ = ("_cost", "_expression", "_hidden", "_type", "names", "paths", "tested")
 
-    def __init__(self, expression: cel.Expression, tree: Node, kind: str) -> None:
+    def __init__(self, expression: cel.Expression, tree: ExprNode, kind: str) -> None:
         self._expression = expression
         self._cost = Cost(tree)
         self._type = kind
         self._hidden = frozenset(hidden(tree))
         self.names = frozenset(names(tree, VARIABLES))
-        self.paths: Mapping[Path, str] = dict(paths(tree))
-        self.tested: frozenset[Path] = frozenset(tested(tree))
+        self.paths: Mapping[ReadPath, str] = dict(paths(tree))
+        self.tested: frozenset[ReadPath] = frozenset(tested(tree))
 
     def evaluate(self, values: Values) -> bool | str:
         assert isinstance(values, _Values)  # noqa: S101 - there is one library

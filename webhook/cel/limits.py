@@ -19,9 +19,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
-from webhook.cel.protocol import ExpressionError, Path
+from webhook.cel.protocol import ExpressionError, ReadPath
 from webhook.cel.sizes import Sizes
-from webhook.cel.tree import Call, Const, Ident, Loop, Make, Node, Select
+from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ _PLAIN: Final = frozenset({"size", "contains", "indexOf", "lastIndexOf", "int", 
 }
 """Functions whose result is a number or a Boolean."""
 
-Paths = tuple[Path, ...]
+Paths = tuple[ReadPath, ...]
 _PATHS_AT_MOST: Final = 16
 
 
@@ -110,15 +110,15 @@ class Cost:
 
     __slots__ = ("of", "paths")
 
-    def __init__(self, tree: Node) -> None:
+    def __init__(self, tree: ExprNode) -> None:
         """Collect the paths of an expression.
 
         Raises:
             ExpressionError: its cost has no bound.
         """
-        paths: dict[Path, None] = {}
+        paths: dict[ReadPath, None] = {}
 
-        def read(path: Path) -> Sizes:
+        def read(path: ReadPath) -> Sizes:
             paths[path] = None
             return Sizes()
 
@@ -202,12 +202,12 @@ def _together(values: Sequence[_Value]) -> _Value:
 class _Estimate:
     """Adds up the nanoseconds of the nodes of a tree."""
 
-    def __init__(self, sizes: Callable[[Path], Sizes]) -> None:
+    def __init__(self, sizes: Callable[[ReadPath], Sizes]) -> None:
         self.nanoseconds = 0.0
         self._sizes = sizes
 
     def of(  # noqa: PLR0911 - one for each sort of node
-        self, node: Node, names: Mapping[str, _Value], times: float
+        self, node: ExprNode, names: Mapping[str, _Value], times: float
     ) -> _Value:
         """Return the value of a node that is evaluated so many times, with these values bound to names."""
         self.nanoseconds += times * _STEP
@@ -280,7 +280,7 @@ class _Estimate:
             all_values=times + step.all_values,
         )
 
-    def _range(self, number: Node, names: Mapping[str, _Value], times: float) -> _Value:
+    def _range(self, number: ExprNode, names: Mapping[str, _Value], times: float) -> _Value:
         match number:
             case Const(int(literal)) if literal <= ROUNDS_AT_MOST:
                 length: float = max(literal, 0)
@@ -379,7 +379,7 @@ def _made(parts: Sequence[_Value], times: float) -> _Value:
     )
 
 
-def _literal(node: Node) -> str | None:
+def _literal(node: ExprNode) -> str | None:
     return node.value if isinstance(node, Const) and isinstance(node.value, str) else None
 
 

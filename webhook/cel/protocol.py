@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Path = tuple[str | None, ...]
+ReadPath = tuple[str | None, ...]
 """A variable and the fields below it; None stands for any item of a list or map."""
 
 
@@ -66,8 +66,8 @@ class Expression(Protocol):
     """
 
     names: frozenset[str]
-    paths: Mapping[Path, str]
-    tested: frozenset[Path]
+    paths: Mapping[ReadPath, str]
+    tested: frozenset[ReadPath]
 
     def evaluate(self, values: Values) -> bool | str:
         """Return the result, of the type that the expression was compiled for.

@@ -11,15 +11,15 @@ from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from webhook.cel.protocol import Path
-    from webhook.cel.tree import Node
+    from webhook.cel.protocol import ReadPath
+    from webhook.cel.tree import ExprNode
 
 _NAME: Final = re.compile(r"@?[A-Za-z_]\w*")
-Scope = dict[str, "Path"]
+Scope = dict[str, "ReadPath"]
 """The paths that the names of loops and bound names stand for; empty: a name stands for something else."""
 
 
-def names(node: Node, variables: Collection[str]) -> Iterator[str]:
+def names(node: ExprNode, variables: Collection[str]) -> Iterator[str]:
     """Yield the variables that an expression reads, each by its longest name."""
     if isinstance(node, Ident | Select) and node.name in variables:
         yield node.name
@@ -28,7 +28,7 @@ def names(node: Node, variables: Collection[str]) -> Iterator[str]:
         yield from names(child, variables)
 
 
-def hidden(node: Node) -> Iterator[str]:
+def hidden(node: ExprNode) -> Iterator[str]:
     """Yield ``request.userInfo`` if an expression reads it without writing that name, as through ``request``."""
     match node:
         case Ident("request") | Call("_?._" | "_[_]" | "_[?_]", (Ident("request"), Const("userInfo"))):
@@ -40,7 +40,7 @@ def hidden(node: Node) -> Iterator[str]:
         yield from hidden(child)
 
 
-def paths(node: Node) -> Iterator[tuple[Path, str]]:
+def paths(node: ExprNode) -> Iterator[tuple[ReadPath, str]]:
     """Yield each path that an expression reads, and how it is written.
 
     For ``object.spec.containers.all(c, has(c.name))`` also ``("object", "spec", "containers", None, "name")``, which is
@@ -51,13 +51,13 @@ def paths(node: Node) -> Iterator[tuple[Path, str]]:
             yield path, written(each)
 
 
-def written(node: Node) -> str:
+def written(node: ExprNode) -> str:
     """Return how the path that a node reads is written, or an empty string if it reads none."""
     path = path_of(node, {})
     return shown_path((*shown_name(path[0] or "").split("."), *path[1:])) if path else ""
 
 
-def tested(node: Node) -> Iterator[Path]:
+def tested(node: ExprNode) -> Iterator[ReadPath]:
     """Yield each path that an expression tests: ``has(params.x)``, ``params.?x``, ``'x' in params``."""
     for each, scope in scoped_nodes(node, {}):
         match each:
@@ -67,7 +67,7 @@ def tested(node: Node) -> Iterator[Path]:
                 yield _below(path_of(of, scope), key)
 
 
-def scoped_nodes(node: Node, scope: Mapping[str, Path]) -> Iterator[tuple[Node, Mapping[str, Path]]]:
+def scoped_nodes(node: ExprNode, scope: Mapping[str, ReadPath]) -> Iterator[tuple[ExprNode, Mapping[str, ReadPath]]]:
     """Yield the node and all nodes below it, each with the scope it is in."""
     yield node, scope
     inner = {**scope, **_inside(node, scope)} if isinstance(node, Loop) else scope
@@ -75,7 +75,7 @@ def scoped_nodes(node: Node, scope: Mapping[str, Path]) -> Iterator[tuple[Node, 
         yield from scoped_nodes(child, inner)
 
 
-def _inside(loop: Loop, scope: Mapping[str, Path]) -> Scope:
+def _inside(loop: Loop, scope: Mapping[str, ReadPath]) -> Scope:
     """Return the paths that the names of a loop stand for."""
     if loop.binds:
         return {loop.accumulator: path_of(loop.start, scope) or (loop.accumulator,)}
@@ -84,7 +84,7 @@ def _inside(loop: Loop, scope: Mapping[str, Path]) -> Scope:
     return {**first, loop.variables[-1]: (*of, None)} if of else first
 
 
-def path_of(node: Node, scope: Mapping[str, Path]) -> Path:  # noqa: PLR0911 - one for each shape
+def path_of(node: ExprNode, scope: Mapping[str, ReadPath]) -> ReadPath:  # noqa: PLR0911 - one for each shape
     """Return the path that a node reads in a scope, or an empty one if it reads no variable or field."""
     match node:
         case Ident(name):
@@ -105,11 +105,11 @@ def path_of(node: Node, scope: Mapping[str, Path]) -> Path:  # noqa: PLR0911 - o
             return ()
 
 
-def _is_item(made: Node, loop: Loop) -> bool:
+def _is_item(made: ExprNode, loop: Loop) -> bool:
     return children(made) == (Ident(loop.variables[-1]),)
 
 
-def _below(path: Path, step: str | None) -> Path:
+def _below(path: ReadPath, step: str | None) -> ReadPath:
     return (*path, step) if path else ()
 
 
@@ -119,7 +119,7 @@ def offset_of(written: str, text: str) -> int | None:
     return found.start() if found is not None else None
 
 
-def shown_path(path: Path) -> str:
+def shown_path(path: ReadPath) -> str:
     """Return a path for people, as ``pools[].labels['a/b']``."""
     steps = ("[]" if each is None else f".{each}" if _NAME.fullmatch(each) else f"[{each!r}]" for each in path)
     return "".join(steps).removeprefix(".")

@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel.protocol import Path
+    from webhook.cel.protocol import ReadPath
 
 _MEASURED_AT_MOST: Final = 1000
 """Values at a path that are measured one by one, which takes 4 ms. If there are more, one counts as large as all."""
@@ -42,7 +42,7 @@ class Measured:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
-        self._sizes: dict[Path, Sizes] = {}
+        self._sizes: dict[ReadPath, Sizes] = {}
         self.size = len(msgspec.json.encode(self._values))
 
     @cached_property
@@ -56,13 +56,13 @@ class Measured:
         values, size = _up(self.values), _up(self.size)
         return Sizes(values, size, size, values, values, size)
 
-    def at(self, path: Path) -> Sizes:
+    def at(self, path: ReadPath) -> Sizes:
         """Return the sizes of the values at a path."""
         if path not in self._sizes:
             self._sizes[path] = _sizes(self._found(path))
         return self._sizes[path]
 
-    def _found(self, path: Path) -> list[Any]:
+    def _found(self, path: ReadPath) -> list[Any]:
         found: list[Any] = [self._values]
         for step in path:
             if step is None:

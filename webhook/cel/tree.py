@@ -18,7 +18,7 @@ _NULL, _INT, _STRING = 1, 3, 6
 """The numbers of fields of a constant."""
 _MISSING: Final = b""
 
-Fields = dict[int, list[int | bytes]]
+_Fields = dict[int, list[int | bytes]]
 """The fields of a message, by number."""
 
 
@@ -38,7 +38,7 @@ class Ident(msgspec.Struct, frozen=True):
 class Select(msgspec.Struct, frozen=True):
     """``operand.field``, or ``has(operand.field)`` if ``test``. ``name`` is the variable's name if both are one."""
 
-    operand: Node
+    operand: ExprNode
     field: str
     name: str = ""
     test: bool = False
@@ -48,13 +48,13 @@ class Call(msgspec.Struct, frozen=True):
     """A function or operator; ``target`` is the first of ``args`` of a method."""
 
     function: str
-    args: tuple[Node, ...]
+    args: tuple[ExprNode, ...]
 
 
 class Make(msgspec.Struct, frozen=True):
     """A list, map or message, made of its parts."""
 
-    parts: tuple[Node, ...]
+    parts: tuple[ExprNode, ...]
 
 
 class Loop(msgspec.Struct, frozen=True):
@@ -66,12 +66,12 @@ class Loop(msgspec.Struct, frozen=True):
     """
 
     variables: tuple[str, ...]
-    range: Node
+    range: ExprNode
     accumulator: str
-    start: Node
-    condition: Node
-    step: Node
-    result: Node
+    start: ExprNode
+    condition: ExprNode
+    step: ExprNode
+    result: ExprNode
 
     @property
     def binds(self) -> bool:
@@ -79,14 +79,14 @@ class Loop(msgspec.Struct, frozen=True):
         return isinstance(self.range, Make) and not self.range.parts and self.accumulator == _named(self.step)
 
 
-Node = Const | Ident | Select | Call | Make | Loop
+ExprNode = Const | Ident | Select | Call | Make | Loop
 
 
-def _named(node: Node) -> str:
+def _named(node: ExprNode) -> str:
     return node.name if isinstance(node, Ident) else ""
 
 
-def read_tree(serialised: bytes) -> Node:
+def read_tree(serialised: bytes) -> ExprNode:
     """Read the tree of a checked expression (a ``google.protobuf.Any``)."""
     checked = _fields(_bytes(_fields(serialised), 2))
     names: dict[int, str] = {}
@@ -103,11 +103,11 @@ class _Reader:
     def __init__(self, names: dict[int, str]) -> None:
         self.names = names
 
-    def below(self, fields: Fields, *numbers: int) -> tuple[Node, ...]:
+    def below(self, fields: _Fields, *numbers: int) -> tuple[ExprNode, ...]:
         """Read the nodes in these fields."""
         return tuple(self.node(_as_bytes(each)) for number in numbers for each in fields.get(number, ()))
 
-    def node(self, data: bytes) -> Node:
+    def node(self, data: bytes) -> ExprNode:
         fields = _fields(data)
         kind = next((kind for kind in range(_CONST, _LOOP + 1) if kind in fields), _CONST)
         body = _fields(_bytes(fields, kind))
@@ -121,7 +121,7 @@ class _Reader:
             return Select(self.below(body, 1)[0], _text(body, 2), name, test=bool(_int(body, 3)))
         return self.compound(kind, body)
 
-    def compound(self, kind: int, body: Fields) -> Node:
+    def compound(self, kind: int, body: _Fields) -> ExprNode:
         if kind == _CALL:
             return Call(_text(body, 2), self.below(body, 1, 3))
         if kind == _LIST:
@@ -134,9 +134,9 @@ class _Reader:
         return Loop(variables, span, _text(body, 3), start, condition, step, result)
 
 
-def _fields(data: bytes) -> Fields:
+def _fields(data: bytes) -> _Fields:
     """Read the fields of a message, by number."""
-    fields: Fields = {}
+    fields: _Fields = {}
     position = 0
     while position < len(data):
         key, position = _varint(data, position)
@@ -169,22 +169,22 @@ def _as_bytes(value: int | bytes) -> bytes:
     return value if isinstance(value, bytes) else _MISSING
 
 
-def _bytes(fields: Fields, number: int) -> bytes:
+def _bytes(fields: _Fields, number: int) -> bytes:
     return _as_bytes(fields[number][0]) if number in fields else _MISSING
 
 
-def _text(fields: Fields, number: int) -> str:
+def _text(fields: _Fields, number: int) -> str:
     return _bytes(fields, number).decode()
 
 
-def _int(fields: Fields, number: int) -> int:
+def _int(fields: _Fields, number: int) -> int:
     value = fields[number][0] if number in fields else 0
     if not isinstance(value, int):
         return 0
     return value - (1 << 64) if value >> 63 else value
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: ExprNode) -> tuple[ExprNode, ...]:
     """Return the nodes directly below."""
     match node:
         case Select(operand=operand):
@@ -197,7 +197,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: ExprNode) -> Iterator[ExprNode]:
     """Yield the node and all nodes below it."""
     yield node
     for child in children(node):

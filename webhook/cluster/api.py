@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-JSON: Final = "application/json"
+JSON_TYPE: Final = "application/json"
 
 _MESSAGE_LENGTH: Final = 300
 """Characters of the API server's message about an error."""
@@ -104,7 +104,7 @@ class Api:
 
     @asynccontextmanager
     async def get(
-        self, path: str, patience: aiohttp.ClientTimeout, accept: str = JSON
+        self, path: str, patience: aiohttp.ClientTimeout, accept: str = JSON_TYPE
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the response to a GET. Errors while the caller reads it are raised as ApiError too.
 
@@ -120,7 +120,7 @@ class Api:
             yield response
 
     async def write(
-        self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON
+        self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
     ) -> None:
         """Send a POST or PATCH, and wait until it is done.
 
@@ -134,7 +134,7 @@ class Api:
         Raises:
             ApiError: as `get` does.
         """
-        headers = {"Accept": JSON, "Content-Type": media_type}
+        headers = {"Accept": JSON_TYPE, "Content-Type": media_type}
         async with self._exchange(method, path, aiohttp.ClientTimeout(total=seconds), headers, body) as response:
             await response.read()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from webhook.cluster.api import Api
-    from webhook.cluster.source import Key, Source
+    from webhook.cluster.source import ObjectKey, Source
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -98,7 +98,7 @@ class Mirror(Generic[T]):
 
     def __init__(self, api: Api, source: Source[T], pace: Pace, changed: Callable[[], None]) -> None:
         self.source = source
-        self.items: dict[Key, T] = {}
+        self.items: dict[ObjectKey, T] = {}
         self.known = False
         self.problem: ApiError | None = None
         self.heard = monotonic()

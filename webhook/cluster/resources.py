@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider, ResourceReader
     from webhook.capacity.providers.sizes import Sizer
     from webhook.cluster.api import Api
-    from webhook.cluster.source import ObjectMeta
+    from webhook.cluster.source import ListedMetadata
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 
@@ -36,7 +36,7 @@ def all_pools(providers: Collection[Provider]) -> list[Source[Pool | tuple[Size,
 
 
 def _pools(readers: ResourceReader) -> Source[Pool | tuple[Size, ...]]:
-    def read(_: ObjectMeta, raw: msgspec.Raw) -> Pool:
+    def read(_: ListedMetadata, raw: msgspec.Raw) -> Pool:
         return readers.read(msgspec.json.decode(raw))
 
     kind = readers.any
@@ -44,7 +44,7 @@ def _pools(readers: ResourceReader) -> Source[Pool | tuple[Size, ...]]:
 
 
 def _sizes(sizers: tuple[Sizer, ...]) -> Source[Pool | tuple[Size, ...]]:
-    def read(_: ObjectMeta, raw: msgspec.Raw) -> tuple[Size, ...]:
+    def read(_: ListedMetadata, raw: msgspec.Raw) -> tuple[Size, ...]:
         return sizes_in(msgspec.json.decode(raw), sizers)
 
     kind = sizers[0]
@@ -54,7 +54,7 @@ def _sizes(sizers: tuple[Sizer, ...]) -> Source[Pool | tuple[Size, ...]]:
 def all_namespaces() -> Source[Mapping[str, str]]:
     """Return the source of the labels of each Namespace."""
 
-    def read(metadata: ObjectMeta, _: msgspec.Raw) -> Mapping[str, str]:
+    def read(metadata: ListedMetadata, _: msgspec.Raw) -> Mapping[str, str]:
         return namespace_labels(metadata.name, metadata.labels or {})
 
     return Source(resource="namespaces", read=read, metadata_only=True)
@@ -63,7 +63,7 @@ def all_namespaces() -> Source[Mapping[str, str]]:
 def all_nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
     """Return the source of the facts that Nodes tell about their cluster."""
 
-    def read(metadata: ObjectMeta, raw: msgspec.Raw) -> NodeFacts:
+    def read(metadata: ListedMetadata, raw: msgspec.Raw) -> NodeFacts:
         return node_facts(metadata.labels or {}, msgspec.json.decode(raw, type=Node), providers)
 
     return Source(resource="nodes", read=read)
@@ -72,7 +72,7 @@ def all_nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
 def all_budgets() -> Source[DisruptionBudget]:
     """Return the source of the PodDisruptionBudgets."""
 
-    def read(_: ObjectMeta, raw: msgspec.Raw) -> DisruptionBudget:
+    def read(_: ListedMetadata, raw: msgspec.Raw) -> DisruptionBudget:
         return disruption.decode_budget(raw)
 
     return Source(group=disruption.GROUP, resource=disruption.RESOURCE, read=read)

@@ -15,25 +15,25 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from webhook.cluster.api import JSON, ApiError
+from webhook.cluster.api import JSON_TYPE, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from webhook.cluster.api import Api
 
-_METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_METADATA_LIST: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_METADATA: Final = f"{JSON_TYPE};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST: Final = f"{JSON_TYPE};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 _PAGE: Final = 500
 """Objects in one response, as kubectl asks for them."""
 
 T = TypeVar("T")
-Key: TypeAlias = tuple[str, str]
+ObjectKey: TypeAlias = tuple[str, str]
 """Namespace (empty: cluster-scoped) and name."""
 
 
-class ObjectMeta(msgspec.Struct):
+class ListedMetadata(msgspec.Struct):
     """The fields of an object's ``metadata`` that are used."""
 
     name: str = ""
@@ -42,7 +42,7 @@ class ObjectMeta(msgspec.Struct):
     resourceVersion: str = ""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The namespace and name of the object."""
         return self.namespace, self.name
 
@@ -59,7 +59,7 @@ class Listing(Generic[T]):
 
     version: str
     resource_version: str
-    items: dict[Key, T]
+    items: dict[ObjectKey, T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Source(Generic[T]):
     group: str = ""
     versions: tuple[str, ...] = ("v1",)
     resource: str
-    read: Callable[[ObjectMeta, msgspec.Raw], T]
+    read: Callable[[ListedMetadata, msgspec.Raw], T]
     metadata_only: bool = False
     optional: bool = False
 
@@ -128,15 +128,15 @@ class Source(Generic[T]):
             }
         )
         patience = aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence)
-        accept = _METADATA if self.metadata_only else JSON
+        accept = _METADATA if self.metadata_only else JSON_TYPE
         async with api.get(f"{self._path(version)}?{query}", patience, accept) as response:
             yield response.content
 
     async def _list(self, api: Api, version: str, seconds: float) -> Listing[T]:
-        items: dict[Key, T] = {}
+        items: dict[ObjectKey, T] = {}
         query = {"limit": str(_PAGE)}
         patience = aiohttp.ClientTimeout(total=seconds)
-        accept = _METADATA_LIST if self.metadata_only else JSON
+        accept = _METADATA_LIST if self.metadata_only else JSON_TYPE
         while True:
             async with api.get(f"{self._path(version)}?{urlencode(query)}", patience, accept) as response:
                 page = msgspec.json.decode(await response.read(), type=_Page)
@@ -164,13 +164,13 @@ class Source(Generic[T]):
         return f"{prefix}/{version}/{self.resource}"
 
 
-def metadata_of(raw: msgspec.Raw) -> ObjectMeta:
+def metadata_of(raw: msgspec.Raw) -> ListedMetadata:
     """Decode the ``metadata`` of an object. Raise `msgspec.MsgspecError` if it is malformed."""
     return msgspec.json.decode(raw, type=_Object).metadata
 
 
 class _Object(msgspec.Struct):
-    metadata: ObjectMeta
+    metadata: ListedMetadata
 
 
 class _ListMeta(msgspec.Struct):

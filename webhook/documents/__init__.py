@@ -24,14 +24,14 @@ from webhook.documents.model import (
     DOCUMENT_LIMITS,
     DocumentError,
     DocumentLimits,
+    FieldPath,
     JSONValue,
-    Path,
     described,
     field_path,
     line_and_column,
     parse_pointer,
 )
-from webhook.documents.yaml_reader import Marks, Parsed, Places, YAMLReader
+from webhook.documents.yaml_reader import Marks, Offsets, Parsed, YAMLReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,8 +43,8 @@ __all__ = [
     "Document",
     "DocumentError",
     "DocumentLimits",
+    "FieldPath",
     "JSONValue",
-    "Path",
     "described",
     "field_path",
     "parse_pointer",
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-_NOWHERE: Final[Places] = array("L")
+_NOWHERE: Final[Offsets] = array("L")
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -74,9 +74,9 @@ class Document(msgspec.Struct, frozen=True):
     source: str = ""
     offset: int = 0
     begin: int = 0
-    places: Places = _NOWHERE
+    places: Offsets = _NOWHERE
 
-    def position(self, path: Path) -> tuple[int, int]:
+    def position(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
         line, column = _locate(self, path)
         return self.line + line, column + 1 + (0 if line else self.offset)
@@ -119,7 +119,7 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
-def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue, Places]]) -> list[Document]:
+def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue, Offsets]]) -> list[Document]:
     """Return the documents of a text, given the beginning, end, value and places of each."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
@@ -139,7 +139,7 @@ _SHORT: Final = 32 * 1024
 """Characters of a YAML document up to which counting to one place is faster than reading it again."""
 
 
-def _locate(document: Document, path: Path) -> tuple[int, int]:
+def _locate(document: Document, path: FieldPath) -> tuple[int, int]:
     """Return line and column in a document's source, from 0, of the key or item at ``path`` or its deepest ancestor."""
     if not document.source:
         return 0, 0
@@ -149,7 +149,7 @@ def _locate(document: Document, path: Path) -> tuple[int, int]:
     return line, at - starts[line]
 
 
-def _index(document: Document, path: Path) -> int:
+def _index(document: Document, path: FieldPath) -> int:
     """Return the offset in a document's source of the key or item at ``path`` or its deepest ancestor."""
     if document.places and len(document.source) < _SHORT:
         return document.places[_ordinal(document.value, path)] - document.places[0]
@@ -158,7 +158,7 @@ def _index(document: Document, path: Path) -> int:
     return _marked(document.source, path)
 
 
-def _ordinal(value: JSONValue, path: Path) -> int:
+def _ordinal(value: JSONValue, path: FieldPath) -> int:
     """Return the index in a document's places of the key or item at ``path``, or of its deepest ancestor."""
     found = 1
     for step in path:
@@ -185,7 +185,7 @@ def _places_in(value: JSONValue) -> int:
     return len(value) + sum(_places_in(each) for each in value if isinstance(each, (dict, list)))
 
 
-def _marked(source: str, path: Path) -> int:
+def _marked(source: str, path: FieldPath) -> int:
     """Return the offset in YAML of the key or item at ``path`` or its deepest ancestor, by libyaml's marks."""
     parsed, marks = _parsed(source)
     node: Any = parsed.value

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EditError", "edited"]
 
-Entry: TypeAlias = "tuple[str | None, JSONValue]"
+_Entry: TypeAlias = "tuple[str | None, JSONValue]"
 """A member to add, with its key, or an item, without one."""
 
 
@@ -103,7 +103,7 @@ class _Editor:
         ):
             for item, old, new in zip(node.items, before, after, strict=False):
                 yield from self.edits(item, old, new)
-            entries: list[Entry] = [(None, value) for value in after[len(before) :]]
+            entries: list[_Entry] = [(None, value) for value in after[len(before) :]]
             yield from self._added(node, max((item.end for item in node.items), default=node.end), entries)
         elif node.members is None and node.items is None:
             yield self._replaced(node, after)
@@ -126,10 +126,10 @@ class _Editor:
             if isinstance(before[key], (dict, list)):
                 raise self._refusal(node, f"the change is inside of {key}, which '<<' merges in", "write it out here")
             new[key] = after[key]
-        order: list[Entry] = [(key, new[key]) for key in after if key in new]
+        order: list[_Entry] = [(key, new[key]) for key in after if key in new]
         yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), order)
 
-    def _added(self, node: Node, behind: int, entries: list[Entry]) -> Iterator[Edit]:
+    def _added(self, node: Node, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
         """Yield the edit that adds entries after the last one."""
         if not entries:
             return
@@ -150,7 +150,7 @@ class _Editor:
             end -= 1
         return Edit(end, end, "".join(newline + line for line in lines))
 
-    def _added_in_brackets(self, node: Node, behind: int, entries: list[Entry]) -> Iterator[Edit]:
+    def _added_in_brackets(self, node: Node, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
         begins = node.begins
         if not begins:
             yield Edit(node.opened, node.opened, ", ".join(self._entry(each, None) for each in entries))
@@ -176,7 +176,7 @@ class _Editor:
         line = self._source[self._source.rfind("\n", 0, begin) + 1 : begin]
         return None if line.strip() else line
 
-    def _entry(self, entry: Entry, margin: str | None) -> str:
+    def _entry(self, entry: _Entry, margin: str | None) -> str:
         key, value = entry
         if not self._style.json:
             return _flow(value) if key is None else f"{_scalar(key)}: {_flow(value)}"
@@ -227,7 +227,7 @@ def _same(one: JSONValue, other: JSONValue) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _lines(entry: Entry, style: _Style) -> list[str]:
+def _lines(entry: _Entry, style: _Style) -> list[str]:
     """Return the lines of an entry of a block collection, the first one not indented."""
     key, value = entry
     if key is None:
@@ -242,7 +242,7 @@ def _lines(entry: Entry, style: _Style) -> list[str]:
 def _block(value: JSONValue, style: _Style) -> list[str]:
     if not isinstance(value, (dict, list)) or not value:
         return [_flow(value)]
-    entries: list[Entry] = list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
+    entries: list[_Entry] = list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
     return [line for entry in entries for line in _lines(entry, style)]
 
 

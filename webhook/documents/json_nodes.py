@@ -14,7 +14,7 @@ from webhook.documents.nodes import Member, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.documents.model import Path
+    from webhook.documents.model import FieldPath
 
 
 def is_json(source: str) -> bool:
@@ -32,7 +32,7 @@ def compose_json(source: str) -> Node:
     return _node(next(tokens), tokens)
 
 
-def find_json(root: Node, path: Path) -> int:
+def find_json(root: Node, path: FieldPath) -> int:
     """Return the offset of the key or item at ``path``, or of its deepest ancestor that exists."""
     at, node = root.start, root
     for step in path:

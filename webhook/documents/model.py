@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 JSONValue: TypeAlias = "dict[str, JSONValue] | list[JSONValue] | str | int | float | bool | None"
-Path: TypeAlias = tuple[str | int, ...]
+FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class DocumentError(Exception):
         return f"{self.file}:{self.line}:{self.column}: {self.problem}; {self.fix}"
 
 
-def parse_pointer(pointer: str) -> Path:
+def parse_pointer(pointer: str) -> FieldPath:
     """Parse a JSON pointer (RFC 6901). Whole numbers become indexes: a pointer does not tell them from such keys.
 
     Raises:
@@ -60,7 +60,7 @@ def parse_pointer(pointer: str) -> Path:
     return tuple(int(token) if _INDEX.fullmatch(token) else token for token in tokens)
 
 
-def field_path(path: Path) -> str:
+def field_path(path: FieldPath) -> str:
     """Return a path as kubectl writes it: ``spec.containers[0].name``, ``metadata.labels["example.com/team"]``."""
     return "".join(map(_step, path)).removeprefix(".")
 

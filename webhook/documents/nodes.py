@@ -12,7 +12,7 @@ from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEv
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
+_Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 
 
 class Edit(NamedTuple):
@@ -91,13 +91,13 @@ class Node(msgspec.Struct, kw_only=True):
 
 def compose(source: str) -> Node:
     """Return the root node of a text with one valid YAML document. Positions come from libyaml's events."""
-    following: Callable[[], Event] = yaml.CSafeLoader(source).get_event
+    following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
     following()  # the stream's start
     following()  # the document's
     return _node(source, following(), following)
 
 
-def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
+def _node(source: str, event: _Event, following: Callable[[], _Event]) -> Node:
     kind = type(event)
     node = Node(start=event.start_mark.index, end=event.end_mark.index, anchor=event.anchor)
     if kind is AliasEvent:
@@ -117,7 +117,7 @@ def _node(source: str, event: Event, following: Callable[[], Event]) -> Node:
     return node
 
 
-def _mapping(source: str, node: Node, start: Event, following: Callable[[], Event]) -> Event:
+def _mapping(source: str, node: Node, start: _Event, following: Callable[[], _Event]) -> _Event:
     """Read the members, and return the event that ends them."""
     node.members = {}
     node.column = start.end_mark.column  # of the first key, or of the `?` before it
@@ -129,7 +129,7 @@ def _mapping(source: str, node: Node, start: Event, following: Callable[[], Even
     return key
 
 
-def _sequence(source: str, node: Node, start: Event, following: Callable[[], Event]) -> Event:
+def _sequence(source: str, node: Node, start: _Event, following: Callable[[], _Event]) -> _Event:
     """Read the items, and return the event that ends them."""
     node.items = []
     if not node.flow:

@@ -28,9 +28,9 @@ from webhook.documents.values import Scalar, as_json, key_text, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
+_Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 Marks: TypeAlias = dict[str | int, yaml.Mark]
-Places: TypeAlias = "array[int]"
+Offsets: TypeAlias = "array[int]"
 """Offsets in a text, in characters."""
 
 _OPEN: Final = object()
@@ -62,7 +62,7 @@ class Parsed(NamedTuple):
     start: int
     begin: int
     end: int
-    places: Places
+    places: Offsets
 
 
 class YAMLReader:
@@ -77,7 +77,7 @@ class YAMLReader:
         self._text = text
         self._file = file
         self._limits = limits
-        self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event
+        self._next: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._anchors: dict[str, Any] = {}
         self._places: list[int] = []
         self._is_in_order = True
@@ -112,7 +112,7 @@ class YAMLReader:
             )
             raise DocumentError(self._file, line, column, problem, fix) from None
 
-    def _value(self, event: Event, depth: int) -> JSONValue:
+    def _value(self, event: _Event, depth: int) -> JSONValue:
         self._nodes += 1
         if self._nodes > self._limits.nodes:
             raise self._too_many(event.start_mark)
@@ -128,7 +128,7 @@ class YAMLReader:
         except ValueError as error:
             raise self._error(event.start_mark, str(error), "write a finite number, or quote it") from None
 
-    def _node(self, event: Event, depth: int) -> JSONValue:
+    def _node(self, event: _Event, depth: int) -> JSONValue:
         """Return the value that begins with ``event``; numbers are go-yaml's, see `as_json`."""
         kind = type(event)
         value: JSONValue
@@ -144,7 +144,7 @@ class YAMLReader:
             self._anchors[event.anchor] = value
         return value
 
-    def _scalar(self, event: Event) -> Scalar:
+    def _scalar(self, event: _Event) -> Scalar:
         text: str = event.value
         if event.tag is None:
             return resolve(text) if event.implicit[0] else text
@@ -158,7 +158,7 @@ class YAMLReader:
             raise self._error(event.start_mark, problem, "correct the value, or remove the tag")
         return value
 
-    def _sequence(self, start: Event, depth: int) -> list[JSONValue]:
+    def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
         self._descend(start.start_mark, depth)
         if start.tag not in {None, f"{_TAG}seq"}:
             raise self._unknown_tag(start)
@@ -171,7 +171,7 @@ class YAMLReader:
         self.marks[id(items)] = marks
         return items
 
-    def _mapping(self, start: Event, depth: int) -> dict[str, JSONValue]:
+    def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
         self._descend(start.start_mark, depth)
         if start.tag not in {None, f"{_TAG}map"}:
             raise self._unknown_tag(start)
@@ -209,7 +209,7 @@ class YAMLReader:
         self.marks[id(members)] = merged | marks if merged else marks
         return members
 
-    def _key(self, event: Event, depth: int) -> str:
+    def _key(self, event: _Event, depth: int) -> str:
         key: JSONValue
         if type(event) is ScalarEvent and event.tag is None and event.anchor is None:  # as in `_value`
             key = resolve(event.value) if event.implicit[0] else event.value
@@ -237,7 +237,7 @@ class YAMLReader:
             members.update(source)
             marks.update(self.marks[id(source)])
 
-    def _alias(self, event: Event, depth: int) -> JSONValue:
+    def _alias(self, event: _Event, depth: int) -> JSONValue:
         self._is_in_order = False
         if event.anchor not in self._anchors:
             problem = f"no anchor '&{event.anchor}' above"
@@ -276,7 +276,7 @@ class YAMLReader:
             problem = f"nested deeper than {self._limits.depth} levels"
             raise self._error(mark, problem, "flatten it: no Kubernetes object is so deep")
 
-    def _unknown_tag(self, event: Event) -> DocumentError:
+    def _unknown_tag(self, event: _Event) -> DocumentError:
         fix = self._fix_of_expression(event.start_mark) or "remove it"
         return self._error(event.start_mark, f"tag {event.tag!r} is not for Kubernetes", fix)
 

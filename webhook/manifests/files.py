@@ -28,7 +28,7 @@ _NEVER: Final = frozenset({"node_modules"})
 """Folders with files of others, which are never read."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class ManifestFile(msgspec.Struct, frozen=True):
     """A file to read, or a part of one: whole documents.
 
     Attributes:
@@ -61,7 +61,7 @@ class Source(msgspec.Struct, frozen=True):
             begin = opened.read(_PAGE)  # to ask for more than there is costs its memory
             return begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
 
-    def taken_in(self) -> Source:
+    def taken_in(self) -> ManifestFile:
         """Return the file with its data, or without if it can't be read: that is reported when its objects are read."""
         try:
             data = self.read()
@@ -70,7 +70,7 @@ class Source(msgspec.Struct, frozen=True):
         return replace(self, data=data, size=len(data))
 
 
-class Sources(msgspec.Struct):
+class ManifestFiles(msgspec.Struct):
     """The files that were found below the paths.
 
     Attributes:
@@ -80,7 +80,7 @@ class Sources(msgspec.Struct):
         left_out: links to folders elsewhere, which are not followed.
     """
 
-    files: list[Source] = []
+    files: list[ManifestFile] = []
     skipped: int = 0
     problems: list[Problem] = []
     left_out: list[Path] = []
@@ -115,14 +115,14 @@ class Ignored(msgspec.Struct, frozen=True):
         return any(self.covers(each, each.parent) for each in (path, *(Path(os.path.relpath(each)) for each in inside)))
 
 
-def find_sources(paths: Iterable[str | Path], ignored: Ignored) -> Sources:
+def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> ManifestFiles:
     """Return the files that `read_manifests` reads, each once, whatever links or spellings of its path lead to it.
 
     Where a file is found by its own name too, it goes by that: it is what Git knows, and where a reviewer looks.
     """
-    found = Sources()
-    files: dict[Hashable, Source] = {}
-    for identity, source in _sources(paths, ignored, found):
+    found = ManifestFiles()
+    files: dict[Hashable, ManifestFile] = {}
+    for identity, source in _files(paths, ignored, found):
         first = files.setdefault(identity, source)
         if first is not source and Path(first.file).is_symlink() and not Path(source.file).is_symlink():
             del files[identity]
@@ -131,7 +131,9 @@ def find_sources(paths: Iterable[str | Path], ignored: Ignored) -> Sources:
     return found
 
 
-def _sources(paths: Iterable[str | Path], ignored: Ignored, found: Sources) -> Iterator[tuple[Hashable, Source]]:
+def _files(
+    paths: Iterable[str | Path], ignored: Ignored, found: ManifestFiles
+) -> Iterator[tuple[Hashable, ManifestFile]]:
     for text in map(str, paths):
         path = Path(text)
         if text != STDIN and ignored.covers_given(path):
@@ -139,15 +141,15 @@ def _sources(paths: Iterable[str | Path], ignored: Ignored, found: Sources) -> I
         if path.is_dir():
             yield from _below(path, ignored, found)
         elif text == STDIN:
-            yield text, Source(text).taken_in()
+            yield text, ManifestFile(text).taken_in()
         elif path.is_file():
             status = path.stat()
-            yield _identity(path, status), Source(text, size=status.st_size)
+            yield _identity(path, status), ManifestFile(text, size=status.st_size)
         else:  # a pipe that somebody named is read: `check <(helm template chart/)`
-            yield text, Source(text)
+            yield text, ManifestFile(text)
 
 
-def _below(top: Path, ignored: Ignored, found: Sources) -> Iterator[tuple[Hashable, Source]]:
+def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[Hashable, ManifestFile]]:
     def pass_over(error: OSError) -> None:
         found.problems.append(unreadable(str(error.filename), error))
 
@@ -166,7 +168,7 @@ def _below(top: Path, ignored: Ignored, found: Sources) -> Iterator[tuple[Hashab
             try:
                 status = file.stat()
                 if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                    yield _identity(file, status), Source(str(file), in_folder=True, size=status.st_size)
+                    yield _identity(file, status), ManifestFile(str(file), in_folder=True, size=status.st_size)
             except OSError as error:
                 pass_over(error)
 

@@ -9,18 +9,17 @@ from msgspec.structs import replace
 
 from webhook.documents import DocumentError, described, field_path, read_documents
 from webhook.globs import Globs
-from webhook.manifests.files import STDIN, Ignored, find_sources
+from webhook.manifests.files import STDIN, Ignored, find_manifest_files
 from webhook.policy.errors import Problem, printable, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from webhook.documents import Document
-    from webhook.documents import Path as FieldPath
-    from webhook.manifests.files import Source
+    from webhook.documents import Document, FieldPath
+    from webhook.manifests.files import ManifestFile
 
-__all__ = ["STDIN", "Manifest", "Manifests", "read_manifests", "read_sources"]
+__all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]
 
 _NOTHING: Final = Ignored(Globs(()))
 
@@ -117,13 +116,13 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
     Args:
         paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
     """
-    sources = find_sources(paths, _NOTHING)
+    sources = find_manifest_files(paths, _NOTHING)
     found = Manifests(skipped=sources.skipped, problems=sources.problems)
-    read_sources(sources.files, found)
+    read_manifest_files(sources.files, found)
     return found
 
 
-def read_sources(sources: Iterable[Source], found: Manifests) -> None:
+def read_manifest_files(sources: Iterable[ManifestFile], found: Manifests) -> None:
     """Add the objects of these files.
 
     Raises:
@@ -133,7 +132,7 @@ def read_sources(sources: Iterable[Source], found: Manifests) -> None:
         _read(source, found)
 
 
-def _read(source: Source, found: Manifests) -> None:
+def _read(source: ManifestFile, found: Manifests) -> None:
     shown = printable(source.file)
     try:
         data = b"" if source.documents else source.read()

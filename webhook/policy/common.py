@@ -32,7 +32,7 @@ from webhook.policy.fields import (
     LabelKey,
     LabelValue,
     Operations,
-    Resources,
+    ResourceNames,
     check_kind,
 )
 from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
@@ -152,7 +152,7 @@ class ResourceRuleSpec(Model):
 
     api_groups: ApiGroups = Field(min_length=1, description="API groups; '' is the core group, '*' all.")
     api_versions: ApiVersions = Field(default=("*",), min_length=1, description="API versions.")
-    resources: Resources = Field(
+    resources: ResourceNames = Field(
         min_length=1,
         description="Plural resource names; subresources as 'nodepools/scale'. '*' is all resources without "
         "subresources, 'pods/*' Pods and all their subresources, '*/scale' that of all, '*/*' everything.",

@@ -149,7 +149,7 @@ KindName = Annotated[
 ]
 ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
 ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
-Resources = Annotated[tuple[_Resource, ...], AfterValidator(_check_resources)]
+ResourceNames = Annotated[tuple[_Resource, ...], AfterValidator(_check_resources)]
 Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], _STAR_ALONE]
 LabelKey = Annotated[str, TextPattern(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key of a label", _no_label_key)]
 LabelValue = Annotated[str, TextPattern(f"({_LABEL_NAME})?", "the value of a label", _no_label_value)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from webhook.documents import Path as FieldPath
+    from webhook.documents import FieldPath
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -21,7 +21,7 @@ from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
 from webhook.server.callers import UNAUTHENTICATED
 from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
-from webhook.server.rejected import JSON, RejectedError, too_busy
+from webhook.server.rejected import JSON_TYPE, RejectedError, too_busy
 from webhook.server.request_reader import RequestReader
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Webhook:
             error=type(error).__name__,
             where=where(error),
         )
-        return web.Response(status=500, body=errored(request.uid, 500, _BUG), content_type=JSON)
+        return web.Response(status=500, body=errored(request.uid, 500, _BUG), content_type=JSON_TYPE)
 
 
 def _context(phase: Phase, view: ClusterView) -> Context:

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-JSON: Final = "application/json"
+JSON_TYPE: Final = "application/json"
 
 
 class RejectedError(Exception):
@@ -34,7 +34,7 @@ class RejectedError(Exception):
         """Return the HTTP answer: plain JSON, as no UID is known."""
         body = orjson.dumps({"error": self.message})
         headers = {hdrs.SERVER: "spotgate", **(self.headers or {})}  # else aiohttp tells versions
-        return web.Response(status=self.status, body=body, headers=headers, content_type=JSON)
+        return web.Response(status=self.status, body=body, headers=headers, content_type=JSON_TYPE)
 
 
 def too_busy(reason: str) -> RejectedError:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from aiohttp import hdrs, web
 
 from webhook.context import Phase
-from webhook.server.rejected import JSON, RejectedError, too_busy
+from webhook.server.rejected import JSON_TYPE, RejectedError, too_busy
 
 if TYPE_CHECKING:
     from aiohttp import StreamReader
@@ -107,8 +107,8 @@ class RequestReader:
             raise RejectedError(405, "method", "send AdmissionReviews with POST", {hdrs.ALLOW: hdrs.METH_POST})
         headers = request.headers
         content_type = headers.get(hdrs.CONTENT_TYPE, "")
-        if content_type != JSON and content_type.partition(";")[0].strip().lower() != JSON:
-            raise RejectedError(415, "content type", f"the Content-Type must be {JSON}")
+        if content_type != JSON_TYPE and content_type.partition(";")[0].strip().lower() != JSON_TYPE:
+            raise RejectedError(415, "content type", f"the Content-Type must be {JSON_TYPE}")
         # The API server never compresses; whoever does could hide gigabytes in a small body.
         if headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
             raise RejectedError(415, "content encoding", "send it uncompressed", {hdrs.ACCEPT_ENCODING: "identity"})

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from tests.rules.conftest import shipped_provider
 from webhook.bundle import load_bundle
 from webhook.capacity.providers.query import Query
-from webhook.cli.export.pool_conditions import Field, unasked_fields
+from webhook.cli.export.pool_conditions import ExcludedField, unasked_fields
 
 AWS = ("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools")
 POOL = next(each for each in shipped_provider("eks").readers if (each.group, each.resource) == AWS)
-SCALING = {"scaling": {"maxSize": Field.SIZE}}
+SCALING = {"scaling": {"maxSize": ExcludedField.SIZE}}
 
 
 @pytest.mark.parametrize(
     ("changed", "fields"),
     [
-        pytest.param({}, {"providerIDList": Field.CONTROLLERS}, id="nobody reads it"),
+        pytest.param({}, {"providerIDList": ExcludedField.CONTROLLERS}, id="nobody reads it"),
         pytest.param({"zones": Query("spec.providerIDList")}, {}, id="the reader reads it"),
         pytest.param({"zones": Query("[spec][?providerIDList].zone")}, {}, id="a condition reads it"),
         pytest.param({"controller_fields": (("spec", "scaling"),)}, {}, id="what is below it is read"),
@@ -28,7 +28,7 @@ SCALING = {"scaling": {"maxSize": Field.SIZE}}
     ],
 )
 def test_a_controllers_field_is_asked_about_only_where_it_is_read(
-    changed: dict[str, Any], fields: dict[str, Field]
+    changed: dict[str, Any], fields: dict[str, ExcludedField]
 ) -> None:
     provider = replace(shipped_provider("eks"), readers=(replace(POOL, **changed),))
     assert unasked_fields([provider])[AWS] == {"spec": SCALING | fields}
@@ -47,4 +47,4 @@ def test_shipped_machine_pools_get_their_nodes_ids_unasked() -> None:
     for tree in machine_pools.values():
         spec = tree["spec"]
         assert isinstance(spec, dict)
-        assert spec["providerIDList"] is Field.CONTROLLERS
+        assert spec["providerIDList"] is ExcludedField.CONTROLLERS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
-from webhook.manifests.objects import read_sources
+from webhook.manifests.objects import read_manifest_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -457,9 +457,9 @@ def test_file_that_vanishes_is_an_error_and_the_rest_is_judged(
 
     def late(*arguments: Any) -> None:
         gone.unlink()
-        read_sources(*arguments)
+        read_manifest_files(*arguments)
 
-    monkeypatch.setattr("webhook.cli.judging.inputs.read_sources", late)
+    monkeypatch.setattr("webhook.cli.judging.inputs.read_manifest_files", late)
     done = check("d")
     assert (done.code, done.err) == (2, "d/gone.yaml: can't be read: No such file or directory\n")
     assert done.outcomes == [("labels", "deny")]

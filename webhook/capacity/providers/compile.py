@@ -29,7 +29,7 @@ from webhook.kube.quantity import amount_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from webhook.capacity.providers.query import FieldPath
+    from webhook.capacity.providers.query import QueryPath
     from webhook.capacity.providers.reader_schema import NodePoolReaderSpec
     from webhook.capacity.providers.schema import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
 
@@ -177,7 +177,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
     )
 
 
-def _paths(fields: Sequence[str]) -> tuple[FieldPath, ...]:
+def _paths(fields: Sequence[str]) -> tuple[QueryPath, ...]:
     return tuple(tuple(each.split(".")) for each in fields)
 
 

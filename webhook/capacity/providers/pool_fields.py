@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.limits import Least
     from webhook.capacity.providers.machines import Machines
     from webhook.capacity.providers.pool import CapacityType
-    from webhook.capacity.providers.query import FieldPath, Query
+    from webhook.capacity.providers.query import Query, QueryPath
     from webhook.capacity.providers.sizes import Sizer
 
 
@@ -123,7 +123,7 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     cluster_namespace: Query | None
     cluster_path: Query | None
     unusable: tuple[UnusableCondition, ...]
-    controller_fields: tuple[FieldPath, ...]
+    controller_fields: tuple[QueryPath, ...]
 
     @property
     def is_cluster(self) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from jmespath.parser import ParsedResult
 
-FieldPath = tuple[str, ...]
+QueryPath = tuple[str, ...]
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 """A field path. Most expressions are only that, and need no JMESPath."""
 
@@ -131,7 +131,7 @@ class Query:
         return _at(value, self._path)
 
     @property
-    def paths(self) -> tuple[FieldPath, ...]:
+    def paths(self) -> tuple[QueryPath, ...]:
         """Return the field paths that the expression names."""
         return self._paths
 

@@ -69,7 +69,7 @@ def _check_spec_field(path: str) -> str:
 
 Quantity = Annotated[StrictInt | str, AfterValidator(_check_quantity)]
 ResourceName = Annotated[str, AfterValidator(_check_resource)]
-Query = Annotated[str, AfterValidator(_check_query)]
+QueryText = Annotated[str, AfterValidator(_check_query)]
 SpecField = Annotated[str, AfterValidator(_check_spec_field)]
 _CONTROLLER_FIELDS: Final = (
     "Fields of `spec` that only the provider's controllers write and no policy judges: the API server does not ask "
@@ -92,7 +92,7 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 class CapacityReaderSpec(Model):
     """Which capacity a pool's field names, or its requirements admit."""
 
-    from_: Query | None = Field(default=None, alias="from", description="JMESPath of the field.")
+    from_: QueryText | None = Field(default=None, alias="from", description="JMESPath of the field.")
     label: LabelKey | None = Field(
         default=None, description="Instead: the node label on which the pool has requirements."
     )
@@ -109,9 +109,9 @@ class CapacityReaderSpec(Model):
 class AcceleratorsReaderSpec(Model):
     """Where a pool says that its nodes have GPUs, apart from their instance type."""
 
-    type: Query | None = Field(default=None, description="JMESPath of the accelerator's name.")
-    count: Query | None = Field(default=None, description="JMESPath of how many each node has.")
-    when: Query | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
+    type: QueryText | None = Field(default=None, description="JMESPath of the accelerator's name.")
+    count: QueryText | None = Field(default=None, description="JMESPath of how many each node has.")
+    when: QueryText | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
 
 
 class SizedBySpec(Model):
@@ -122,10 +122,10 @@ class SizedBySpec(Model):
     kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    pool: Query = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
-    desired: Query = Field(description="JMESPath of the number of nodes.")
-    autoscaling: Query | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
-    cluster: Query | None = Field(
+    pool: QueryText = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
+    desired: QueryText = Field(description="JMESPath of the number of nodes.")
+    autoscaling: QueryText | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
+    cluster: QueryText | None = Field(
         default=None, description="JMESPath of the cluster that both belong to, where the pool itself may not say it."
     )
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
@@ -144,12 +144,14 @@ class LeastSpec(Model):
 class SizeReaderSpec(Model):
     """How large a pool is, and may become."""
 
-    desired: Query | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
+    desired: QueryText | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
-    autoscaling: Query | None = Field(default=None, description="JMESPath of a flag: the autoscaler sizes it.")
-    maximum: Query | None = Field(default=None, description="JMESPath of the most nodes the autoscaler may give it.")
+    autoscaling: QueryText | None = Field(default=None, description="JMESPath of a flag: the autoscaler sizes it.")
+    maximum: QueryText | None = Field(
+        default=None, description="JMESPath of the most nodes the autoscaler may give it."
+    )
     unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
-    limits: Query | None = Field(
+    limits: QueryText | None = Field(
         default=None,
         description="JMESPath of a map: resource -> the most that all its nodes have together. Zero leaves no nodes; "
         "zero of a GPU resource leaves no GPUs.",
@@ -166,7 +168,7 @@ class SizeReaderSpec(Model):
 class UnusableSpec(Model):
     """A condition under which a pool gives no nodes."""
 
-    when: Query = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
+    when: QueryText = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
     because: NonEmpty = Field(description="What a person is told.")
     passing: Flag = Field(default=False, description="It passes by itself: spot Pods can wait for the pool's nodes.")
 
@@ -174,12 +176,12 @@ class UnusableSpec(Model):
 class GraceWindowSpec(Model):
     """The time that a pool's Pods have to stop, where it is not the provider's."""
 
-    when: Query | None = Field(default=None, description="JMESPath; where it holds.")
+    when: QueryText | None = Field(default=None, description="JMESPath; where it holds.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
-    from_: Query | None = Field(
+    from_: QueryText | None = Field(
         default=None, alias="from", description="JMESPath of the time instead: seconds, or a duration (90s, 1h30m)."
     )
-    reserved: Query | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
+    reserved: QueryText | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
     note: str = Field(default="", description="For people: since which version.")
 
@@ -201,7 +203,7 @@ class PoolGraceSpec(Model):
     windows: tuple[GraceWindowSpec, ...] = Field(
         default=(), description="Instead of the provider's gracePeriod; the first that holds."
     )
-    limit: Query | None = Field(
+    limit: QueryText | None = Field(
         default=None, description="JMESPath of the most that a Pod gets in any case: seconds, or a duration."
     )
 
@@ -215,10 +217,10 @@ class NodePoolReaderSpec(Model):
     resource: ResourceName = Field(examples=["nodepools"], description="Plural resource name.")
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    when: Query | None = Field(
+    when: QueryText | None = Field(
         default=None, description="Holds for the objects it reads, where another provider reads the same resource."
     )
-    requirements: Query | None = Field(
+    requirements: QueryText | None = Field(
         default=None,
         description="A list of {key, operator, values} that the labels of its nodes meet: instance type, zone and GPUs "
         "are taken from it where nothing else says them.",
@@ -227,7 +229,7 @@ class NodePoolReaderSpec(Model):
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
         description="Where it says whether its nodes are spot.",
     )
-    instance_type: Query | None = Field(
+    instance_type: QueryText | None = Field(
         default=None, description="An instance type, or a list of them, of which the provider takes which it likes."
     )
     accelerators: AcceleratorsReaderSpec = Field(
@@ -235,29 +237,29 @@ class NodePoolReaderSpec(Model):
         description="Where it says that its nodes have GPUs, beside the instance type.",
     )
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
-    pool_name: Query | None = Field(
+    pool_name: QueryText | None = Field(
         default=None, description="The value of the label that names a node's pool; default: the name of the resource."
     )
-    cluster: Query | None = Field(
+    cluster: QueryText | None = Field(
         default=None, description="The cluster that the pool belongs to, where it may be another than it is stored in."
     )
-    cluster_namespace: Query | None = Field(
+    cluster_namespace: QueryText | None = Field(
         default=None, description="The namespace of that name; default: the pool's own."
     )
-    cluster_path: Query | None = Field(
+    cluster_path: QueryText | None = Field(
         default=None, description="The provider's own path of the cluster, by which others may name it too."
     )
-    taints: Query | None = Field(default=None, description="A list of {key, value, effect}.")
+    taints: QueryText | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
         default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
     )
-    labels: Query | None = Field(default=None, description="A map of the labels it gives its nodes.")
-    known_labels: dict[LabelKey, Query] = Field(
+    labels: QueryText | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    known_labels: dict[LabelKey, QueryText] = Field(
         default={},
         description="Labels that its nodes get without being listed: key -> expression of the value.",
     )
-    zones: Query | None = Field(default=None, description="A zone, or a list of them.")
+    zones: QueryText | None = Field(default=None, description="A zone, or a list of them.")
     grace_period: PoolGraceSpec = Field(
         default=PoolGraceSpec(), description="What it says itself of the time that its Pods have to stop."
     )

@@ -13,7 +13,7 @@ from webhook.capacity.providers.pool import Pool, Size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from webhook.capacity.providers.query import FieldPath, Query
+    from webhook.capacity.providers.query import Query, QueryPath
 
 
 class Sizer(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
     autoscaling: Query | None
     cluster: Query | None
     this_cluster: str
-    controller_fields: tuple[FieldPath, ...] = ()
+    controller_fields: tuple[QueryPath, ...] = ()
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
         """Return the size that an object gives. Return None if it sizes no such pool. Never raise for its contents."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.cli.explain.pool import PoolReading
     from webhook.cli.explain.reclaims import NoTimeline
     from webhook.cli.explain.timeline import ReclaimTimeline
-    from webhook.cli.judging.judge import Judgement, Trace
+    from webhook.cli.judging.judge import Judgement, PhaseDecisions
     from webhook.cli.judging.session import Judgements
     from webhook.cli.report.additions import Addition
     from webhook.decision import Finding
@@ -163,7 +163,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     )
 
 
-def steps_of(trace: Trace) -> dict[tuple[str, str], tuple[str, ...]]:
+def steps_of(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the trace steps by policy and place.
 
     Of a policy with steps in both phases those of the first: in the second it sees its own changes.
@@ -191,7 +191,7 @@ def verdict_on(
     steps: dict[tuple[str, str], tuple[str, ...]],
     manifest: Manifest,
     judgement: Judgement,
-    trace: Trace,
+    trace: PhaseDecisions,
 ) -> PolicyVerdict:
     """Return what a policy did that is for such objects, or for pod templates in them."""
     findings = tuple(each for each in judgement.findings if each.policy == policy.name)

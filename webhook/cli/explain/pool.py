@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.cli.judging.judge import Trace
+    from webhook.cli.judging.judge import PhaseDecisions
     from webhook.cluster.protocol import ClusterView
 
 _NOT_SAID: Final = "not said"
@@ -48,7 +48,7 @@ class PoolReading(msgspec.Struct, frozen=True):
     facts: tuple[PoolFact, ...]
 
 
-def read_pool(trace: Trace, bundle: Bundle, view: ClusterView) -> PoolReading | None:
+def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolReading | None:
     """Read the node pool of a request. Return None if the object is no node pool."""
     request = trace.request
     readers = readers_by_resource(bundle.providers.values())

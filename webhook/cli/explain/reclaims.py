@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.cli.explain.timeline import ReclaimTimeline
-    from webhook.cli.judging.judge import Trace
+    from webhook.cli.judging.judge import PhaseDecisions
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod
 
@@ -40,7 +40,7 @@ class NoTimeline(msgspec.Struct, frozen=True):
     because: str
 
 
-def reclaims(trace: Trace, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
+def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
     """Yield the timeline of each Pod that the request makes, or why there is none."""
     budgets = GraceBudgets(bundle.providers)
     labels = view.namespaces.get(trace.request.namespace, {})
@@ -67,7 +67,7 @@ def reclaims(trace: Trace, bundle: Bundle, view: ClusterView) -> Iterator[Reclai
             yield timeline_of(where, written, pod, provider=provider, pool=pool, budget=budget)
 
 
-def _pods(trace: Trace, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
+def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
     """Yield the field path of each Pod that the request makes, the Pod as written, and the Pod after injection."""
     request = trace.request
     if is_null(request.object) or request.operation not in {"CREATE", "UPDATE"}:

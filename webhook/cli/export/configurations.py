@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.matched_resources import Key, MatchedResources
+    from webhook.cli.export.matched_resources import MatchedResources, ResourceKey
 
 TIMEOUT_SECONDS: Final = 3
 """Limit of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
@@ -144,7 +144,7 @@ class _Configurations:
             "node-pool-updates", Phase.VALIDATE, as_rules(more), [_NOT_CLEANING_UP, *conditions.beyond(more)]
         )
 
-    def _namespaces(self, matched: Mapping[Key, MatchedResource]) -> Iterator[JSON]:
+    def _namespaces(self, matched: Mapping[ResourceKey, MatchedResource]) -> Iterator[JSON]:
         """Yield the webhook about Namespaces, without a selector of their own labels, which anybody may set."""
         conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, matched).of()
         names = literal(list(self._bundle.index.system_namespaces.patterns))

@@ -34,9 +34,9 @@ class MatchedResource:
     guarded: bool = False
 
 
-Key = tuple[str, str]
+ResourceKey = tuple[str, str]
 """API group and resource, or resource/subresource."""
-MatchedResources = dict[Key, MatchedResource]
+MatchedResources = dict[ResourceKey, MatchedResource]
 
 
 def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
@@ -89,7 +89,7 @@ def _versions(policies: Iterable[Policy], operation: str, group: str, path: str)
                 yield from rule.api_versions
 
 
-def as_rules(resources: Mapping[Key, MatchedResource], *, scope: str = "") -> list[dict[str, Any]]:
+def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "") -> list[dict[str, Any]]:
     """Return the rules of a webhook for these resources.
 
     Resources of one group with the same operations and versions share a rule, which must not name `pods/exec`

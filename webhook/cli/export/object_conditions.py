@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.matched_resources import Key, MatchedResource
+    from webhook.cli.export.matched_resources import MatchedResource, ResourceKey
     from webhook.index import Policy
     from webhook.policy.common import LabelSelectorSpec
 
@@ -43,7 +43,7 @@ class ObjectConditions:
     """
 
     def __init__(
-        self, bundle: Bundle, phase: Phase, neutral: list[str], matched: Mapping[Key, MatchedResource]
+        self, bundle: Bundle, phase: Phase, neutral: list[str], matched: Mapping[ResourceKey, MatchedResource]
     ) -> None:
         self._mutate = phase is Phase.MUTATE
         self._neutral = neutral
@@ -81,14 +81,14 @@ class ObjectConditions:
             for policies in (each.direct, each.projected)
         )
 
-    def for_everything(self, key: Key) -> Iterator[str]:
+    def for_everything(self, key: ResourceKey) -> Iterator[str]:
         """Yield the names of policies that do not say which of these objects concern them."""
         matched = self._matched[key]
         for name, policy in (matched.direct | matched.projected).items():
             if self._concern([policy], key).everything:
                 yield name
 
-    def _concern(self, policies: Iterable[Policy], key: Key) -> Concern:
+    def _concern(self, policies: Iterable[Policy], key: ResourceKey) -> Concern:
         rules = (policy.mutator if self._mutate else policy.validator or policy.mutator for policy in policies)
         return concern_of(rules, *key)
 
@@ -112,7 +112,7 @@ class ObjectConditions:
 
     def _always(self) -> list[str]:
         """Return expressions for objects for which the webhook is always called."""
-        whole: list[Key] = []
+        whole: list[ResourceKey] = []
         narrow: list[str] = []
         for key in self._others:
             wide = [
@@ -164,7 +164,7 @@ def _reference(group: str, path: str) -> str:
     return f"{group}/{resource}/{subresource}"
 
 
-def _is(key: Key) -> str:
+def _is(key: ResourceKey) -> str:
     return f"{_RESOURCE} + '/' + {_SUBRESOURCE} == {quoted(_reference(*key))}"
 
 

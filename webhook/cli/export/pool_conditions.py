@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import msgspec
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.providers.query import FieldPath
+    from webhook.capacity.providers.query import QueryPath
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.cli.export.matched_resources import Key, MatchedResources
+    from webhook.cli.export.matched_resources import MatchedResources, ResourceKey
 
 
-class Field(Enum):
+class ExcludedField(Enum):
     """A field whose change is not asked about."""
 
     SIZE = auto()
@@ -38,7 +38,7 @@ class Field(Enum):
     """What only the provider's controllers write, and no reader reads."""
 
 
-Tree = dict[str, "Tree | Field"]
+Tree = dict[str, "Tree | ExcludedField"]
 """Members of an object on the way to these fields."""
 
 ON_DEMAND_FALLBACK: Final = "OnDemandFallback"
@@ -54,12 +54,12 @@ _NOT_READ: Final = ("apiVersion", "kind", "metadata", "status")
 _ANNOTATION: Final = re.compile(r'metadata\.annotations\."([^"]+)"')
 
 
-def unasked_fields(providers: Iterable[Provider]) -> dict[Key, Tree]:
+def unasked_fields(providers: Iterable[Provider]) -> dict[ResourceKey, Tree]:
     """Return the sizes, and the fields that only controllers write, by API group and resource.
 
     A higher number takes no fallback away.
     """
-    parts: dict[Key, list[PoolReader | Sizer]] = {}
+    parts: dict[ResourceKey, list[PoolReader | Sizer]] = {}
     for reader in (reader for provider in providers for reader in provider.readers):
         for part in (reader, reader.sizer):
             if part is not None:
@@ -74,22 +74,22 @@ def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
         sizes = (part.desired, None if isinstance(part, Sizer) else part.maximum)
         for path in (path for query in sizes if query is not None for path in query.paths):
             if path[0] not in _NOT_READ:
-                _put(tree, path, Field.SIZE)
+                _put(tree, path, ExcludedField.SIZE)
         for path in part.controller_fields:
             if not any(_reads(query, path) for query in queries):
-                _put(tree, path, Field.CONTROLLERS)
+                _put(tree, path, ExcludedField.CONTROLLERS)
     return tree
 
 
-def _reads(query: Query, path: FieldPath) -> bool:
+def _reads(query: Query, path: QueryPath) -> bool:
     """Return True if the expression may read the field: it names it, or a field that holds it."""
     return path[-1] in query.text or any(path[: len(each)] == each for each in query.paths)
 
 
-def _put(tree: Tree, path: FieldPath, field: Field) -> None:
+def _put(tree: Tree, path: QueryPath, field: ExcludedField) -> None:
     for name in path[:-1]:
         below = tree.setdefault(name, {})
-        if isinstance(below, Field):  # the field above is one of them
+        if isinstance(below, ExcludedField):  # the field above is one of them
             return
         tree = below
     tree.setdefault(path[-1], field)
@@ -143,7 +143,7 @@ class PoolConditions:
             {"name": "scaled-down", "expression": f"{_SCALE} != 'scale' || {_fewer_replicas()}"},
         ]
 
-    def has_more(self, key: Key) -> bool:
+    def has_more(self, key: ResourceKey) -> bool:
         """Return whether a policy judges other updates of such an object, too."""
         return any(policy.kind != ON_DEMAND_FALLBACK for policy in self._matched[key].direct.values())
 
@@ -161,7 +161,7 @@ class PoolConditions:
         lines = [*map(_of_path, whole), *parts]
         return [{"name": "other-changes", "expression": block("object == null || oldObject == null || (", lines)}]
 
-    def _concerns_all(self, key: Key) -> bool:
+    def _concerns_all(self, key: ResourceKey) -> bool:
         policies = self._matched[key].direct.values()
         return any(
             policy.kind not in OF_POOLS and concern_of([policy.validator], *key).everything for policy in policies
@@ -191,7 +191,7 @@ class PoolConditions:
         )
 
 
-def _of_path(key: Key) -> str:
+def _of_path(key: ResourceKey) -> str:
     resource, _, subresource = key[1].partition("/")
     return f"{of_resource(key[0], resource)} && {_SCALE} == {quoted(subresource)}"
 
@@ -204,9 +204,9 @@ def of_resource(group: str, resource: str) -> str:
 def _differs(new: str, old: str, tree: Tree) -> Iterator[str]:
     """Yield expressions that are true if the maps differ, except in sizes that grew and controllers' fields."""
     yield f"{new}.size() > {MEMBERS_AT_MOST} || {old}.size() > {MEMBERS_AT_MOST}"
-    sizes = _named(tree, Field.SIZE)
+    sizes = _named(tree, ExcludedField.SIZE)
     parents = sorted(name for name, inner in tree.items() if isinstance(inner, dict))
-    controllers = _named(tree, Field.CONTROLLERS)
+    controllers = _named(tree, ExcludedField.CONTROLLERS)
     unless = f"!(key in {literal([*parents, *controllers])}) && " if parents or controllers else ""
     grew = f" && !(key in {literal(sizes)} && {_grew(new, old)})" if sizes else ""
     yield f"{new}.exists(key, {unless}{new}[?key] != {old}[?key]{grew})"
@@ -215,7 +215,7 @@ def _differs(new: str, old: str, tree: Tree) -> Iterator[str]:
     yield from _differs_below(new, old, tree, parents)
 
 
-def _named(tree: Tree, field: Field) -> list[str]:
+def _named(tree: Tree, field: ExcludedField) -> list[str]:
     """Return the members that are such a field."""
     return sorted(name for name, inner in tree.items() if inner is field)
 
@@ -247,7 +247,7 @@ def _fewer_replicas() -> str:
 
 def _grows(new: str, old: str, tree: Tree) -> Iterator[str]:
     """Yield expressions that are true if a size grows."""
-    if sizes := _named(tree, Field.SIZE):
+    if sizes := _named(tree, ExcludedField.SIZE):
         yield f"{literal(sizes)}.exists(key, key in {new} && {_grew(new, old)})"
     for name, inner in sorted(tree.items()):
         if isinstance(inner, dict) and (grows := list(_grows(f"{new}.{name}", f"{old}.{name}", inner))):

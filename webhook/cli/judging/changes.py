@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from webhook.cli.judging.git import base_of
 from webhook.cli.judging.judge import written_identity
 from webhook.cli.terminal import complain
-from webhook.manifests.files import Source, is_wanted, is_wanted_file
+from webhook.manifests.files import ManifestFile, is_wanted, is_wanted_file
 from webhook.manifests.objects import Manifests
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CHART: Final = "Chart.yaml"
 
-Read: TypeAlias = "Callable[[Iterable[Source], Manifests], None]"
+Read: TypeAlias = "Callable[[Iterable[ManifestFile], Manifests], None]"
 
 
 class Changes:
@@ -93,13 +93,13 @@ class Changes:
             complain(f"{each.file}:{each.line}: warning: {text}; pass that file too")
         return gone
 
-    def _elsewhere(self) -> Iterator[Source]:
+    def _elsewhere(self) -> Iterator[ManifestFile]:
         """Yield changed and added files of the repository that are outside of the paths."""
         root = self._base.root
         for path in sorted({*self._base.changed, *self._base.new()}):
             file = root / path
             if self._source(path) is None and self._is_wanted(path, file, root) and file.is_file():
-                yield Source(os.path.relpath(file), in_folder=True)
+                yield ManifestFile(os.path.relpath(file), in_folder=True)
 
     def _is_unchanged(self, file: str) -> bool:
         if file not in self._unchanged:
@@ -111,17 +111,17 @@ class Changes:
         """Return the path of a file from the root of the repository, with ``..`` if it is elsewhere."""
         return Path(os.path.relpath(os.path.realpath(file), self._base.root)).as_posix()
 
-    def _source(self, path: str) -> Source | None:
+    def _source(self, path: str) -> ManifestFile | None:
         """Return the file as it would be found below the paths, or None if it is not below them."""
         for top, of_top in self._tops:
             if path == of_top:
-                return Source(str(top))
+                return ManifestFile(str(top))
             below = path if of_top == "." else path.removeprefix(f"{of_top}/")
             if below == path and of_top != ".":
                 continue
             file = top / below
             if self._is_wanted(path, file, top):
-                return Source(str(file), in_folder=True)
+                return ManifestFile(str(file), in_folder=True)
         return None
 
     def _is_wanted(self, path: str, file: Path, top: Path) -> bool:

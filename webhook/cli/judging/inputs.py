@@ -14,8 +14,8 @@ from webhook.cli.judging.parallel import chunks_of, in_processes
 from webhook.cli.judging.project import folder_of
 from webhook.documents import DocumentError
 from webhook.globs import Globs
-from webhook.manifests.files import Ignored, find_sources
-from webhook.manifests.objects import Manifests, read_sources
+from webhook.manifests.files import Ignored, find_manifest_files
+from webhook.manifests.objects import Manifests, read_manifest_files
 from webhook.policy.errors import printable
 from webhook.policy.terms import API_VERSION
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.cli.judging.changes import Changes
-    from webhook.manifests.files import Source
+    from webhook.manifests.files import ManifestFile
     from webhook.manifests.objects import Manifest
 
 
@@ -60,7 +60,7 @@ class Inputs:
     def __init__(self, options: Namespace) -> None:
         self._options = options
         ignored = Ignored(Globs(options.ignore), options.project)
-        found = find_sources(options.paths, ignored)
+        found = find_manifest_files(options.paths, ignored)
         for link in found.left_out:
             target = printable(os.path.realpath(link))
             text = f"is a link to a folder elsewhere, and is not followed; pass {target} too, if it is meant"
@@ -129,15 +129,15 @@ class Inputs:
         return self._base is not None and operation == "DELETE"
 
 
-def read_objects(sources: Iterable[Source], found: Manifests) -> None:
+def read_objects(sources: Iterable[ManifestFile], found: Manifests) -> None:
     """Add the objects of the sources, without spotgate's own policy files."""
-    read_sources(sources, found)
+    read_manifest_files(sources, found)
     objects = [each for each in found.objects if each.group != API_VERSION.partition("/")[0]]
     found.skipped += len(found.objects) - len(objects)
     found.objects = objects
 
 
-def _read_chunk(sources: list[Source]) -> Manifests | None:
+def _read_chunk(sources: list[ManifestFile]) -> Manifests | None:
     """Read some sources. Return None if part of a file is broken: its problem is told of the whole file."""
     found = Manifests()
     try:

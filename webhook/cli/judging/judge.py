@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.judging.kinds import ResourceKinds
     from webhook.decision import Decision
-    from webhook.documents import Path as FieldPath
+    from webhook.documents import FieldPath
     from webhook.index import Index
     from webhook.manifests.objects import Manifest
     from webhook.patch import Operation
@@ -67,10 +67,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
     problem: Problem | None = None
-    trace: Trace | None = None
+    trace: PhaseDecisions | None = None
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
     """The requests and decisions behind a judgement.
 
     Attributes:
@@ -145,7 +145,7 @@ class Judge:
             namespace=self._namespace(manifest),
             findings=decision.findings if manifest.shown_name else (*decision.findings, _NAMELESS),
             patch=as_written(mutation.patch, manifest),
-            trace=Trace(request=request, before=written, mutation=mutation, validation=decision)
+            trace=PhaseDecisions(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
             else None,
         )

@@ -18,10 +18,10 @@ from webhook.documents import DOCUMENT_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from webhook.manifests.files import Source
+    from webhook.manifests.files import ManifestFile
 
-Part = TypeVar("Part")
-Result = TypeVar("Result")
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
 
 WORTH: Final = 512 * 1024
 """Bytes of manifests that take as long as it takes to start a process, several times over."""
@@ -34,7 +34,7 @@ _inherited: list[Callable[[int], Any]] = []
 """The work of a forked process on the number of a part. It is inherited with the memory, and not pickled."""
 
 
-def in_processes(work: Callable[[Part], Result], parts: Sequence[Part], doing: str) -> list[Result]:
+def in_processes(work: Callable[[_Part], _Result], parts: Sequence[_Part], doing: str) -> list[_Result]:
     """Return the result of ``work`` for each part, in order. On a terminal a bar shows how many are done.
 
     Args:
@@ -51,7 +51,7 @@ def in_processes(work: Callable[[Part], Result], parts: Sequence[Part], doing: s
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor  # noqa: PLC0415 - for large inputs
     from multiprocessing import get_context  # noqa: PLC0415
 
-    def work_on(number: int) -> Result:
+    def work_on(number: int) -> _Result:
         return work(parts[number])
 
     try:
@@ -83,7 +83,7 @@ def _work_on(number: int) -> Any:  # noqa: ANN401 - whatever the work makes
     return _inherited[0](number)
 
 
-def _shown(results: Iterable[Result], doing: str, total: int) -> Iterable[Result]:
+def _shown(results: Iterable[_Result], doing: str, total: int) -> Iterable[_Result]:
     """Return the same results, counted by a bar on standard error where that is a terminal."""
     if total < 2 or not sys.stderr.isatty():  # noqa: PLR2004
         return results
@@ -93,9 +93,9 @@ def _shown(results: Iterable[Result], doing: str, total: int) -> Iterable[Result
     return track(results, doing, total=total, console=Console(stderr=True), transient=True)
 
 
-def chunks_of(sources: Iterable[Source]) -> list[list[Source]]:
+def chunks_of(sources: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
     """Return the sources, in their order, in groups that are worth a process. Large files are cut."""
-    chunks: list[list[Source]] = [[]]
+    chunks: list[list[ManifestFile]] = [[]]
     size = 0
     for source in sources:
         for part in _parts(source):
@@ -107,7 +107,7 @@ def chunks_of(sources: Iterable[Source]) -> list[list[Source]]:
     return chunks
 
 
-def _parts(source: Source) -> Iterator[Source]:
+def _parts(source: ManifestFile) -> Iterator[ManifestFile]:
     """Yield the file, cut between documents if it is large and its parts can be read one by one."""
     if source.size <= WORTH or source.size > DOCUMENT_LIMITS.size:
         yield source

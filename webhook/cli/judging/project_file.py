@@ -10,7 +10,7 @@ from pydantic import Field
 from webhook.cli.exits import CannotJudgeError
 from webhook.context import ASSUMED_VERSION
 from webhook.documents import DocumentError, field_path, read_documents
-from webhook.manifests.files import Source
+from webhook.manifests.files import ManifestFile
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
 from webhook.policy.errors import Problem
 from webhook.policy.loader import validate_model
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from webhook.documents import Document
-    from webhook.documents import Path as FieldPath
+    from webhook.documents import Document, FieldPath
 
 
 class ProjectFile(Model):
@@ -55,7 +54,7 @@ def read_project_file(file: Path) -> ProjectFile:
     try:
         if not file.is_file():
             raise CannotJudgeError(f"{shown}: is no file that can be read; mend it, or remove it")
-        documents = read_documents(Source(str(file)).read(), shown)
+        documents = read_documents(ManifestFile(str(file)).read(), shown)
     except OSError as error:
         raise CannotJudgeError(f"{shown}: can't be read: {error.strerror or error}; mend it, or remove it") from None
     except DocumentError as error:

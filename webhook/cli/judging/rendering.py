@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.documents import Document, DocumentError, read_documents
-from webhook.manifests.files import Source
+from webhook.manifests.files import ManifestFile
 from webhook.policy.errors import Problem, printable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _ORIGIN: Final = "config.kubernetes.io/origin"
 _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
 
 
-def rendered(options: Namespace, problems: list[Problem]) -> Iterator[Source]:
+def rendered(options: Namespace, problems: list[Problem]) -> Iterator[ManifestFile]:
     """Yield each rendered document as a source. Failures are added to the problems.
 
     Args:
@@ -54,7 +54,7 @@ def _kustomize() -> list[str]:
     return ["kustomize", "build"] if alone else ["kubectl", "kustomize"]
 
 
-def _rendered(thing: str, command: list[str], problems: list[Problem]) -> Iterator[Source]:
+def _rendered(thing: str, command: list[str], problems: list[Problem]) -> Iterator[ManifestFile]:
     shown = printable(thing)
     try:
         data = _run(command)
@@ -73,7 +73,7 @@ def _rendered(thing: str, command: list[str], problems: list[Problem]) -> Iterat
         end = each.begin + len(each.source)
         file = printable(_file(thing, template, each))
         document = Document(file, 1, each.value)
-        yield Source(file, size=len(each.source), data=b"", documents=(document,))
+        yield ManifestFile(file, size=len(each.source), data=b"", documents=(document,))
 
 
 def _file(thing: str, template: str, document: Document) -> str:

@@ -14,7 +14,7 @@ from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.inputs import read_objects
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
-from webhook.manifests.files import STDIN, Source
+from webhook.manifests.files import STDIN, ManifestFile
 from webhook.manifests.objects import Manifest, Manifests
 from webhook.policy.errors import Problem
 
@@ -47,7 +47,7 @@ class ResourceList:
     def items(self) -> Manifests:
         """Return the items as objects that can be judged."""
         found = Manifests()
-        read_objects([Source(STDIN, data=self._data)], found)
+        read_objects([ManifestFile(STDIN, data=self._data)], found)
         found.problems += [each.problem((), _NO_OBJECT) for each in found.objects if _is_half_an_object(each)]
         found.objects = [_as_applied(each) for each in found.objects if not _is_half_an_object(each)]
         return found

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.cli.judging.judge import Judgement
-    from webhook.documents import Document
-    from webhook.documents import Path as FieldPath
+    from webhook.documents import Document, FieldPath
     from webhook.manifests.objects import Manifest
     from webhook.policy.errors import Problem
 

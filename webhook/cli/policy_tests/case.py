@@ -10,7 +10,7 @@ from webhook.manifests.objects import Manifest
 
 if TYPE_CHECKING:
     from webhook.cli.judging.kinds import ResourceKinds
-    from webhook.documents import Path as FieldPath
+    from webhook.documents import FieldPath
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
     from webhook.policy.policy_test import CaseSpec, PolicyTestSpec

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from webhook.bundle import Bundle
-    from webhook.cli.judging.judge import Trace
+    from webhook.cli.judging.judge import PhaseDecisions
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
@@ -142,7 +142,7 @@ class Watch:
         watched = [_watched(policy, self._reached[policy.name]) for policy in chosen]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
-    def taken(self, trace: Trace | None) -> dict[str, Reached]:
+    def taken(self, trace: PhaseDecisions | None) -> dict[str, Reached]:
         """Return the coverage of one case, with the trace of its judgement, and begin anew."""
         for name, _, text in trace.validation.steps if trace is not None else ():
             if text.startswith(_CONDITION) and name in self._reached:

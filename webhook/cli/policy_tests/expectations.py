@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.decision import Finding
-    from webhook.documents import Path as FieldPath
+    from webhook.documents import FieldPath
     from webhook.policy.policy_test import ExpectSpec
 
 Difference = tuple["FieldPath", str]

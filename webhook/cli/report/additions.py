@@ -11,7 +11,7 @@ from webhook.documents import field_path, parse_pointer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.documents import Path
+    from webhook.documents import FieldPath
 
 
 _END: Final = "-"
@@ -44,6 +44,6 @@ def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
     return Addition(field_at(path), name, operation["value"])
 
 
-def field_at(path: Path) -> str:
+def field_at(path: FieldPath) -> str:
     """Return the field of a JSON pointer's path; ``spec.tolerations[+]`` is a further item of a list."""
     return field_path(path).replace(f'["{_END}"]', "[+]")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
 
-from webhook.capacity.providers.reader_schema import Query as QueryText  # noqa: TC001 - pydantic reads it
+from webhook.capacity.providers.reader_schema import QueryText  # noqa: TC001 - pydantic reads it
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 from webhook.policy.terms import Enforcement
@@ -28,7 +28,7 @@ def _check_text(text: str) -> str:
     return text
 
 
-FieldPath = Annotated[
+FieldPathText = Annotated[
     str, TextPattern(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes", _no_field)
 ]
 MessageText = Annotated[str, AfterValidator(_check_text)]
@@ -50,7 +50,7 @@ class FieldSpec(Model):
         }
     )
 
-    path: FieldPath = Field(description="Field path, as spec.targetNodes.")
+    path: FieldPathText = Field(description="Field path, as spec.targetNodes.")
     type: Literal["string", "integer", "boolean", "object", "array"] | None = Field(
         default=None, description="The JSON type of its value."
     )
@@ -77,7 +77,7 @@ class CheckSpec(Model):
     """Something that may not be, across fields. Texts may hold ``${JMESPath}`` of the object."""
 
     when: QueryText = Field(description="JMESPath; what is wrong holds when it is neither empty, false nor null.")
-    fields: tuple[FieldPath, ...] = Field(
+    fields: tuple[FieldPathText, ...] = Field(
         min_length=1,
         description="Field paths that it is about. An update that changes none of them is not judged; the finding is "
         "at the first that the request changes.",

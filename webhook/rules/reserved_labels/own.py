@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 PODS: Final = "pods"
 PREFIX: Final = "spotgate.dev/"
 
-Member = Literal["labels", "annotations"]
+MetadataMember = Literal["labels", "annotations"]
 
 
 class _Key(msgspec.Struct, frozen=True):
     """The place where a key has an effect: a member of the metadata, on Pods or on the applied object."""
 
-    member: Member
+    member: MetadataMember
     on_pods: bool
 
 
@@ -46,7 +46,7 @@ _KEYS: Final[Mapping[str, _Key]] = {
     KEEP_ANNOTATION: _Key("annotations", on_pods=True),
     BREAK_GLASS: _Key("annotations", on_pods=False),
 }
-_SINGULAR: Final[Mapping[Member, str]] = {"labels": "label", "annotations": "annotation"}
+_SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotations": "annotation"}
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ def _keys_of_pods(workload: Workload, value: Mapping[str, Any]) -> set[str]:
 
 def _without_effect(
     place: _Place,
-    member: Member,
+    member: MetadataMember,
     values: Mapping[str, Any],
     before: Mapping[str, Any],
     *,
@@ -157,7 +157,7 @@ def _without_effect(
             yield _misplaced(key, known, place, member, where)
 
 
-def _unknown(key: str, member: Member, field: str) -> Violation:
+def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
     labels, annotations = (
         ", ".join(each for each, known in _KEYS.items() if known.member == kind) for kind in ("labels", "annotations")
     )
@@ -171,7 +171,7 @@ def _unknown(key: str, member: Member, field: str) -> Violation:
     )
 
 
-def _misplaced(key: str, known: _Key, place: _Place, member: Member, field: str) -> Violation:
+def _misplaced(key: str, known: _Key, place: _Place, member: MetadataMember, field: str) -> Violation:
     if known.member != member:
         why = f"has no effect: it must be {'a label' if known.member == 'labels' else 'an annotation'}"
     elif known.on_pods:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.cel import Expression, Language
+    from webhook.documents import FieldPath
     from webhook.rules.validation.spec import ValidationSpec
 
-Path = tuple[str | int, ...]
 
 _KNOWN: Final = ("object", "oldObject", "request", "namespaceObject", "pools", "params", "variables")
 _TYPES: Final = {str: "a string", bool: "a bool", int: "a number", float: "a number", list: "a list"}
@@ -32,7 +32,7 @@ class Compiler:
     """
 
     def __init__(self, spec: ValidationSpec, of: Language) -> None:
-        self.compiled: dict[Path, Expression] = {}
+        self.compiled: dict[FieldPath, Expression] = {}
         self.mistakes: list[SpecError] = []
         self.names: set[str] = set()
         self._language = of
@@ -44,7 +44,7 @@ class Compiler:
         for number, variable in enumerate(spec.variables):
             self._variable(variable.name, variable.expression, ("variables", number))
 
-    def _variable(self, name: str, expression: str, path: Path) -> None:
+    def _variable(self, name: str, expression: str, path: FieldPath) -> None:
         if name in self._variables or name in self._broken:
             self.mistakes.append(SpecError((*path, "name"), f"there is another variable {name!r}"))
             return
@@ -54,7 +54,7 @@ class Compiler:
         else:
             self._broken.add(name)
 
-    def compile(self, expression: str, path: Path, result: type[bool | str] | None) -> None:
+    def compile(self, expression: str, path: FieldPath, result: type[bool | str] | None) -> None:
         """Compile one expression. An expression that reads a variable with a mistake is not reported itself."""
         try:
             text = Text(expression)

@@ -28,7 +28,7 @@ def _is_no_keyword(name: str) -> str:
 
 
 ExpressionText = Annotated[str, TextPattern(NOT_BLANK, "a CEL expression", lambda _: "the expression is empty")]
-Line = Annotated[
+MessageLine = Annotated[
     str, TextPattern(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")
 ]
 Identifier = Annotated[
@@ -40,7 +40,9 @@ class ValidationItem(Model):
     """One validation: what must be true, and the message if it is false."""
 
     expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
-    message: Line = Field(default="", description="What is said where it is not; default: `failed expression: ...`.")
+    message: MessageLine = Field(
+        default="", description="What is said where it is not; default: `failed expression: ...`."
+    )
     message_expression: str = Field(
         default="",
         description="A CEL expression that gives the message as a string, instead of `message`; where it fails, is "
