@@ -22,7 +22,7 @@ from msgspec.structs import replace
 import webhook.policy
 import webhook.rules
 from webhook.capacity.providers.compile import compile_provider
-from webhook.capacity.providers.schema import CapacityProviderSpec, WorkloadTemplatesSpec
+from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
@@ -32,6 +32,7 @@ from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, 
 from webhook.policy.loader import load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
 from webhook.policy.terms import Enforcement
+from webhook.policy.workload_schema import WorkloadTemplatesSpec
 from webhook.policy.workloads import workloads_in
 from webhook.rules.protocol import Facts, HasNeeds, Mutator, PolicyKind, Validator
 from webhook.rules.spot_placement.spec import SpotPlacementSpec

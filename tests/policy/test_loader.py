@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from webhook.capacity.providers.schema import CapacityProviderSpec, WorkloadTemplatesSpec
+from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.policy.common import KindGlob, PolicySpec
 from webhook.policy.document import PolicyDocument, ignored_files, policy_files
 from webhook.policy.loader import load_documents
+from webhook.policy.workload_schema import WorkloadTemplatesSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

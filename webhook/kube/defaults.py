@@ -1,7 +1,7 @@
 """Apply to a manifest what the API server does to a built-in object before webhooks see it.
 
 Decoding drops nulls, defaults are filled in, and the plugins that every cluster has give a Pod its ServiceAccount, its
-priority and two tolerations. Every function changes plain JSON in place, and skips what has the wrong type. Not done:
+priority and two tolerations. Every function changes plain AnyJSON in place, and skips what has the wrong type. Not done:
 members that are empty or zero stay, though the API server leaves most of them out; a Pod's own ``spec.resources`` are
 not derived from its containers', and the volume of its token is missing. Custom resources are left alone: their
 defaults are in their CRDs. `webhook.kube.defaults_objects` has the kinds without Pods.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from webhook.kube.filling import JSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
+from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 """Members that map names to strings, in which an empty string is a value."""
@@ -37,7 +37,7 @@ _CONTAINER: Final = {
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _HTTP_GET: Final = {"path": "/", "scheme": "HTTP"}
 _MODE: Final = {"defaultMode": 0o644}
-VOLUMES: Final[dict[str, dict[str, JSON]]] = {
+VOLUMES: Final[dict[str, dict[str, AnyJSON]]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared", "readOnly": False},
     "configMap": _MODE,
     "downwardAPI": _MODE,
@@ -50,7 +50,7 @@ VOLUMES: Final[dict[str, dict[str, JSON]]] = {
 }
 """Defaults of a volume by its source."""
 
-_WORKLOADS: Final[dict[tuple[str, str], dict[str, JSON]]] = {
+_WORKLOADS: Final[dict[tuple[str, str], dict[str, AnyJSON]]] = {
     ("", "ReplicationController"): {"replicas": 1},
     ("apps", "DaemonSet"): {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate"}},
     ("apps", "Deployment"): {
@@ -76,7 +76,7 @@ _WORKLOADS: Final[dict[tuple[str, str], dict[str, JSON]]] = {
     },
     ("batch", "Job"): {"completionMode": "NonIndexed", "manualSelector": False, "parallelism": 1, "suspend": False},
 }
-_ROLLING_UPDATE: Final[dict[str, dict[str, JSON]]] = {
+_ROLLING_UPDATE: Final[dict[str, dict[str, AnyJSON]]] = {
     "DaemonSet": {"maxSurge": 0, "maxUnavailable": 1},
     "Deployment": {"maxSurge": "25%", "maxUnavailable": "25%"},
     "StatefulSet": {"partition": 0},
@@ -87,7 +87,7 @@ _SERVICE_ACCOUNT: Final = {"serviceAccount": "default", "serviceAccountName": "d
 _PRIORITY: Final = {"preemptionPolicy": "PreemptLowerPriority", "priority": 0}
 
 
-def drop_nulls(value: JSON) -> None:
+def drop_nulls(value: AnyJSON) -> None:
     """Drop null members. In maps of strings null becomes the empty string, in maps of quantities zero."""
     if isinstance(value, list):
         for item in value:
@@ -104,7 +104,7 @@ def drop_nulls(value: JSON) -> None:
             drop_nulls(member)
 
 
-def default_pod(pod: JSON) -> None:
+def default_pod(pod: AnyJSON) -> None:
     """Fill in a Pod's defaults."""
     spec = mapping(pod, "spec")
     if not spec:
@@ -122,7 +122,7 @@ def default_pod(pod: JSON) -> None:
                 fill_empty(port, {"hostPort": port.get("containerPort")})
 
 
-def complete_pod(pod: JSON) -> None:
+def complete_pod(pod: AnyJSON) -> None:
     """Fill in what a Pod gets when it is created: its defaults, and what the plugins add.
 
     The priority of a PriorityClass is unknown here, and so is whether the cluster has a default one.
@@ -135,7 +135,7 @@ def complete_pod(pod: JSON) -> None:
             fill(spec, _PRIORITY)
 
 
-def default_tolerations(pod: JSON) -> None:
+def default_tolerations(pod: AnyJSON) -> None:
     """Add tolerations of five minutes for Nodes that are not ready or not reachable, unless the Pod has its own."""
     spec = mapping(pod, "spec")
     if not spec or not isinstance(spec.get("tolerations"), list | None):
@@ -155,7 +155,7 @@ LABELLED_BY_TEMPLATE: Final = frozenset({"Job", "ReplicationController"})
 """Kinds whose objects get the labels of their pod template where they have none."""
 
 
-def default_workload(group: str, kind: str, workload: JSON) -> None:
+def default_workload(group: str, kind: str, workload: AnyJSON) -> None:
     """Fill in a built-in object that holds a pod template. Leave objects of other kinds as they are."""
     if (group, kind) == ("", "PodTemplate"):
         _default_template(mapping(workload, "template"))
@@ -184,13 +184,13 @@ def default_workload(group: str, kind: str, workload: JSON) -> None:
             fill_empty(spec, {"selector": dict(labels)})
 
 
-def _default_failure_policy(policy: JSON) -> None:
+def _default_failure_policy(policy: AnyJSON) -> None:
     for rule in items_of(policy, "rules"):
         for condition in items_of(rule, "onPodConditions"):
             fill(condition, {"status": "True"})
 
 
-def _default_job(spec: JSON) -> None:
+def _default_job(spec: AnyJSON) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     per_index, policy = spec.get("backoffLimitPerIndex"), spec.get("podFailurePolicy")
@@ -203,13 +203,13 @@ def _default_job(spec: JSON) -> None:
     )
 
 
-def _default_template(template: JSON) -> None:
+def _default_template(template: AnyJSON) -> None:
     if template:
         fill(template, {"metadata": {}})
     _default_pod_spec(mapping(template, "spec"))
 
 
-def _default_pod_spec(spec: JSON) -> None:
+def _default_pod_spec(spec: AnyJSON) -> None:
     if not spec:
         return
     fill(spec, _POD_SPEC)
@@ -224,7 +224,7 @@ def _default_pod_spec(spec: JSON) -> None:
             _default_container(container)
 
 
-def _default_container(container: JSON) -> None:
+def _default_container(container: AnyJSON) -> None:
     fill(container, {**_CONTAINER, "imagePullPolicy": _pull_policy(container.get("image"))})
     _default_resources(mapping(container, "resources"))
     for port in items_of(container, "ports"):
@@ -241,7 +241,7 @@ def _default_container(container: JSON) -> None:
         fill_if_there(mapping(container, "lifecycle", hook), "httpGet", _HTTP_GET)
 
 
-def _default_volume(volume: JSON) -> None:
+def _default_volume(volume: AnyJSON) -> None:
     if all(source is None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
     for source, defaults in VOLUMES.items():
@@ -258,25 +258,25 @@ def _default_volume(volume: JSON) -> None:
             _default_value_source(item)
 
 
-def _default_claim(claim: JSON) -> None:
+def _default_claim(claim: AnyJSON) -> None:
     fill(claim, {"metadata": {}})
     fill_if_there(claim, "spec", {"volumeMode": "Filesystem"})
     _default_resources(mapping(claim, "spec", "resources"))
 
 
-def _default_value_source(source: JSON) -> None:
+def _default_value_source(source: AnyJSON) -> None:
     fill_if_there(source, "fieldRef", {"apiVersion": "v1"})
     fill_if_there(source, "resourceFieldRef", {"divisor": "0"})
     fill_if_there(source, "fileKeyRef", {"optional": False})
     canonical(mapping(source, "resourceFieldRef"), ("divisor",))
 
 
-def _default_resources(resources: JSON) -> None:
+def _default_resources(resources: AnyJSON) -> None:
     canonical(mapping(resources, "limits"))
     canonical(mapping(resources, "requests"))
 
 
-def _pull_policy(image: JSON) -> str:
+def _pull_policy(image: AnyJSON) -> str:
     name, _, digest = str(image or "").partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"

@@ -12,7 +12,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
 from webhook.kube.defaults import VOLUMES
-from webhook.kube.filling import JSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
+from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _RBAC: Final = "rbac.authorization.k8s.io"
 _TCP: Final = {"protocol": "TCP"}
 
-_DEFAULTS: Final[dict[tuple[str, str], dict[str, dict[str, JSON]]]] = {
+_DEFAULTS: Final[dict[tuple[str, str], dict[str, dict[str, AnyJSON]]]] = {
     ("", "Endpoints"): {"subsets[*].ports[*]": _TCP},
     ("", "Namespace"): {"": {"spec": {"finalizers": ["kubernetes"]}}},
     ("", "PersistentVolume"): {
@@ -69,7 +69,7 @@ _QUANTITIES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 
 _INTERNAL: Final = {"internalTrafficPolicy": "Cluster"}
 _EXTERNAL: Final = {"externalTrafficPolicy": "Cluster"}
-_SERVICES: Final[dict[str, dict[str, JSON]]] = {
+_SERVICES: Final[dict[str, dict[str, AnyJSON]]] = {
     "ClusterIP": _INTERNAL,
     "LoadBalancer": {"allocateLoadBalancerNodePorts": True, **_EXTERNAL, **_INTERNAL},
     "NodePort": {**_EXTERNAL, **_INTERNAL},
@@ -94,7 +94,7 @@ _BEHAVIOR: Final = {
 }
 
 
-def default_object(group: str, kind: str, value: JSON) -> None:
+def default_object(group: str, kind: str, value: AnyJSON) -> None:
     """Fill in an object of a kind in the tables. Leave objects of other kinds as they are."""
     key = (group, kind)
     for path, defaults in _DEFAULTS.get(key, {}).items():
@@ -107,7 +107,7 @@ def default_object(group: str, kind: str, value: JSON) -> None:
         derive(value)
 
 
-def _at(value: JSON, path: str) -> list[JSON]:
+def _at(value: AnyJSON, path: str) -> list[AnyJSON]:
     """Return the mappings at a path, or a new empty one if there are none."""
     found = [value]
     for step in filter(None, path.split(".")):
@@ -116,7 +116,7 @@ def _at(value: JSON, path: str) -> list[JSON]:
     return found
 
 
-def _derive_autoscaler(autoscaler: JSON) -> None:
+def _derive_autoscaler(autoscaler: AnyJSON) -> None:
     spec = mapping(autoscaler, "spec")
     if autoscaler.get("apiVersion") == "autoscaling/v1":
         if _METRICS not in mapping(autoscaler, "metadata", "annotations"):
@@ -129,13 +129,13 @@ def _derive_autoscaler(autoscaler: JSON) -> None:
             canonical(mapping(source, "target"), ("averageValue", "value"))
 
 
-def _derive_binding(binding: JSON) -> None:
+def _derive_binding(binding: AnyJSON) -> None:
     for subject in items_of(binding, "subjects"):
         if subject.get("kind") in ("Group", "User"):
             fill(subject, {"apiGroup": _RBAC})
 
 
-def _derive_limits(limit_range: JSON) -> None:
+def _derive_limits(limit_range: AnyJSON) -> None:
     for item in _at(limit_range, "spec.limits[*]"):
         if item.get("type") == "Container":
             limits = {**mapping(item, "max"), **mapping(item, "default")}
@@ -143,18 +143,18 @@ def _derive_limits(limit_range: JSON) -> None:
             item.update({name: each for name, each in (("default", limits), ("defaultRequest", requests)) if each})
 
 
-def _derive_namespace(namespace: JSON) -> None:
+def _derive_namespace(namespace: AnyJSON) -> None:
     metadata = mapping(namespace, "metadata")
     if name := metadata.get("name"):
         metadata["labels"] = {**mapping(metadata, "labels"), NAMESPACE_NAME_LABEL: name}
 
 
-def _derive_network_policy(policy: JSON) -> None:
+def _derive_network_policy(policy: AnyJSON) -> None:
     spec = mapping(policy, "spec")
     fill_empty(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
 
 
-def _derive_secret(secret: JSON) -> None:
+def _derive_secret(secret: AnyJSON) -> None:
     texts = secret.get("stringData")
     if isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values()):
         del secret["stringData"]
@@ -163,7 +163,7 @@ def _derive_secret(secret: JSON) -> None:
             secret["data"] = {**mapping(secret, "data"), **encoded}
 
 
-def _derive_service(service: JSON) -> None:
+def _derive_service(service: AnyJSON) -> None:
     spec = mapping(service, "spec")
     fill(spec, _SERVICES.get(str(spec.get("type")), {}))
     if spec.get("externalIPs") and spec.get("type") == "ClusterIP":
@@ -174,12 +174,12 @@ def _derive_service(service: JSON) -> None:
         fill_empty(port, {"targetPort": port.get("port")})
 
 
-def _derive_volume(volume: JSON) -> None:
+def _derive_volume(volume: AnyJSON) -> None:
     for source, defaults in VOLUMES.items():
         fill_if_there(mapping(volume, "spec"), source, defaults)
 
 
-_DERIVED: Final[dict[tuple[str, str], Callable[[JSON], None]]] = {
+_DERIVED: Final[dict[tuple[str, str], Callable[[AnyJSON], None]]] = {
     ("", "LimitRange"): _derive_limits,
     ("", "Namespace"): _derive_namespace,
     ("", "PersistentVolume"): _derive_volume,

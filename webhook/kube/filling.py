@@ -6,17 +6,17 @@ from typing import Any, TypeAlias
 
 from webhook.kube.quantity import canonical_quantity
 
-JSON: TypeAlias = Any
+AnyJSON: TypeAlias = Any
 """A value of a manifest that has not been validated yet."""
 
 
-def canonical(quantities: JSON, names: tuple[str, ...] | None = None) -> None:
+def canonical(quantities: AnyJSON, names: tuple[str, ...] | None = None) -> None:
     """Write quantities in their canonical form: all in a mapping, or those with these names."""
     for name in quantities.keys() if names is None else quantities.keys() & names:
         quantities[name] = canonical_quantity(quantities[name])
 
 
-def fill(target: JSON, defaults: dict[str, JSON]) -> None:
+def fill(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
     """Set members that are missing or an empty string, recursively."""
     for key, default in defaults.items():
         there = target.get(key)
@@ -26,25 +26,25 @@ def fill(target: JSON, defaults: dict[str, JSON]) -> None:
             fill(target[key], default)
 
 
-def fill_empty(target: JSON, defaults: dict[str, JSON]) -> None:
+def fill_empty(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
     """Set members that are missing, zero or empty."""
     target.update({key: default for key, default in defaults.items() if not target.get(key)})
 
 
-def fill_if_there(parent: JSON, field: str, defaults: dict[str, JSON]) -> None:
+def fill_if_there(parent: AnyJSON, field: str, defaults: dict[str, AnyJSON]) -> None:
     """Fill in the mapping in a field, if there is one."""
     if isinstance(target := parent.get(field), dict):
         fill(target, defaults)
 
 
-def mapping(value: JSON, *path: str) -> JSON:
+def mapping(value: AnyJSON, *path: str) -> AnyJSON:
     """Return the mapping at the path, or a new empty one if there is none."""
     for field in path:
         value = value.get(field) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
-def items_of(parent: JSON, field: str) -> list[JSON]:
+def items_of(parent: AnyJSON, field: str) -> list[AnyJSON]:
     """Return the mappings in a list. Return an empty list if the field is no list."""
     items = parent.get(field)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

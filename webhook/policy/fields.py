@@ -18,6 +18,8 @@ from webhook.policy.schema_annotations import TextPattern
 _DNS_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DNS_SUBDOMAIN: Final = r"(?=[^/]{1,253}(/|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
 _LABEL_NAME: Final = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_PLURAL: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+"""The plural of a resource in the API server (a DNS-1035 label)."""
 _VERSION: Final = "v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?"
 
 
@@ -65,6 +67,12 @@ def _no_label_key(key: str) -> str:
 
 def _no_label_value(value: str) -> str:
     return f"{value!r} can't be the value of a label, so nothing would ever match"
+
+
+def _check_resource(resource: str) -> str:
+    if not _PLURAL.fullmatch(resource):
+        raise ValueError(f"{resource!r} is not a resource; write the plural in lower case, as nodepools")
+    return resource
 
 
 def _check_stars(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -149,6 +157,7 @@ KindName = Annotated[
 ]
 ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
 ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
+ResourceName = Annotated[str, AfterValidator(_check_resource)]
 ResourceNames = Annotated[tuple[_Resource, ...], AfterValidator(_check_resources)]
 Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], _STAR_ALONE]
 LabelKey = Annotated[str, TextPattern(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key of a label", _no_label_key)]

@@ -10,9 +10,9 @@ from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.capacity.providers.schema import WorkloadSpec
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
+    from webhook.policy.workload_schema import WorkloadSpec
 
 WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
 

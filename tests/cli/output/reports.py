@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from webhook.cli.report.additions import Addition
+from webhook.cli.judging.additions import Addition
 from webhook.cli.report.model import ObjectReport, PolicyTitle, PolicyWarning, Report, Result, Unreadable
 from webhook.findings import finding_texts
 

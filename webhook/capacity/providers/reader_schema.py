@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_val
 from webhook.capacity.providers.query import problem_with
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
-from webhook.policy.fields import ApiGroup, KindName, LabelKey  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.schema_annotations import EnumDescriptions
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
-_RESOURCE: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
-"""A plural, as the API server has it (a DNS-1035 label)."""
 
 
 def distinct(name: Callable[[T], str] = str) -> AfterValidator:
@@ -55,12 +53,6 @@ def _check_quantity(quantity: int | str) -> int | str:
     return quantity
 
 
-def _check_resource(resource: str) -> str:
-    if not _RESOURCE.fullmatch(resource):
-        raise ValueError(f"{resource!r} is not a resource; write the plural in lower case, as nodepools")
-    return resource
-
-
 def _check_spec_field(path: str) -> str:
     if not _SPEC_FIELD.fullmatch(path):
         raise ValueError(f"{path!r} is no field of `spec`; write its path, as spec.providerIDList")
@@ -68,7 +60,6 @@ def _check_spec_field(path: str) -> str:
 
 
 Quantity = Annotated[StrictInt | str, AfterValidator(_check_quantity)]
-ResourceName = Annotated[str, AfterValidator(_check_resource)]
 QueryText = Annotated[str, AfterValidator(_check_query)]
 SpecField = Annotated[str, AfterValidator(_check_spec_field)]
 _CONTROLLER_FIELDS: Final = (

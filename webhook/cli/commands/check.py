@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from webhook.cli.destination import Output, clash_of, output, write_report
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge_each
 from webhook.cli.options import add_inputs, add_operation, add_rendered
 from webhook.cli.output import FORMATS, format_named
 from webhook.cli.report.build import object_reports, policy_titles
-from webhook.cli.report.destination import Output, clash_of, output, write_report
 from webhook.cli.report.model import Report
 from webhook.cli.terminal import complain
 from webhook.context import utc_now

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import FINE, CannotJudgeError
-from webhook.cli.judging.judge import path_of
+from webhook.cli.judging.review_errors import position_of
 from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
 from webhook.context import UNKNOWN, Context, Phase, utc_now
-from webhook.documents import DocumentError, read_documents
 from webhook.engine import decide
 from webhook.manifests.state import FileState, StateErrors
 from webhook.response import respond
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cluster.protocol import ClusterView
-
-_BYTE: Final = re.compile(r"\(byte (\d+)\)$")
-_FIELD: Final = re.compile(r"`(?:\$\.)?((?:apiVersion|kind|request)\b[^`]*)`")
 
 DESCRIPTION: Final = """\
 Answer one AdmissionReview as the webhook does.
@@ -94,21 +89,6 @@ def _read(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
-
-
-def position_of(data: bytes, error: str) -> tuple[int, int]:
-    """Return line and column, from 1, of the byte or the field that an error about an AdmissionReview names."""
-    if byte := _BYTE.search(error):
-        before = data[: int(byte[1])]
-        return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
-    field = _FIELD.search(error)
-    try:
-        (document,) = read_documents(data, "")
-    except DocumentError as broken:
-        return broken.line, broken.column
-    except ValueError:
-        return 1, 1
-    return document.position(path_of(field[1]) if field else ())
 
 
 def _view(state: list[Path], bundle: Bundle) -> ClusterView:

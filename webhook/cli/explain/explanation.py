@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from webhook.cli.explain.pool import read_pool
 from webhook.cli.explain.reclaims import reclaims
-from webhook.cli.report.additions import addition_of
+from webhook.cli.judging.additions import addition_of
 from webhook.decision import ENGINE, Outcome
 from webhook.policy.terms import Enforcement
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from webhook.cli.explain.pool import PoolReading
     from webhook.cli.explain.reclaims import NoTimeline
     from webhook.cli.explain.timeline import ReclaimTimeline
+    from webhook.cli.judging.additions import Addition
     from webhook.cli.judging.judge import Judgement, PhaseDecisions
     from webhook.cli.judging.session import Judgements
-    from webhook.cli.report.additions import Addition
     from webhook.decision import Finding
     from webhook.index import Policy
     from webhook.manifests.objects import Manifest

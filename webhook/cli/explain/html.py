@@ -25,6 +25,7 @@ def show(explained: Iterable[Explanation]) -> None:
     print(
         page(
             "explain.html",
+            style=timeline_svg.STYLE,
             explained=list(explained),
             style_of=_style_of,
             as_field=as_field,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.cli.explain.explanation import Explanation, PolicyVerdict, Said
     from webhook.cli.explain.pool import PoolReading
     from webhook.cli.explain.reclaims import NoTimeline
-    from webhook.cli.report.additions import Addition
+    from webhook.cli.judging.additions import Addition
     from webhook.cli.terminal import Line
     from webhook.decision import Finding
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from webhook.cli.report.additions import addition_of
+from webhook.cli.judging.additions import addition_of
 from webhook.cli.report.model import named
 from webhook.cli.terminal import printable
 from webhook.decision import Outcome

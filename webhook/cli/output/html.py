@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from webhook.cli.explain.timeline import ReclaimTimeline
-    from webhook.cli.report.additions import Addition
+    from webhook.cli.judging.additions import Addition
     from webhook.cli.report.model import ObjectReport, Report, Result
 
 OUTCOMES: Final = ("deny", "warn", "indeterminate", "audit")
@@ -127,6 +127,7 @@ def render(report: Report) -> str:
     counts = msgspec.to_builtins(report.summary)
     return page(
         "check.html",
+        style=timeline_svg.STYLE,
         script="check.js",
         MEANINGS=_MEANINGS,
         SHOWN=_ROWS,

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
+from webhook.cli.judging.additions import addition_of
 from webhook.cli.output import Format
-from webhook.cli.report.additions import addition_of
 from webhook.cli.report.model import named
 from webhook.cli.terminal import counted, plain, printable
 from webhook.policy.errors import Problem

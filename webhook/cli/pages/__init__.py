@@ -1,6 +1,6 @@
 """HTML pages: one file without references, for light and dark mode, readable without scripts.
 
-    page("check.html", script="check.js", report=...)
+    page("check.html", style="", script="check.js", report=...)
 
 The template engine escapes all values. The page's Content-Security-Policy permits only its own style and script, by
 their hashes.
@@ -18,26 +18,25 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from webhook.cli.explain.timeline_svg import STYLE
 from webhook.cli.terminal import printable
 
 _HERE: Final = Path(__file__).parent
 
 
-def page(template: str, *, script: str = "", **content: object) -> str:
+def page(template: str, *, style: str, script: str = "", **content: object) -> str:
     """Render a page.
 
     Args:
         template, script: files of this folder.
+        style: CSS beside that of all pages.
         content: the variables of the template.
     """
-    style = Markup((_HERE / "page.css").read_text() + STYLE)  # noqa: S704 - our own
+    css = Markup((_HERE / "page.css").read_text() + style)  # noqa: S704 - our own
     code = Markup((_HERE / script).read_text() if script else "")  # noqa: S704 - our own
     policy = (
-        f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(code)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {_hashed(css)}; script-src {_hashed(code)}; base-uri 'none'; form-action 'none'"
     )
-    return _environment().get_template(template).render(style=style, script=code, policy=policy, **content)
+    return _environment().get_template(template).render(style=css, script=code, policy=policy, **content)
 
 
 @cache

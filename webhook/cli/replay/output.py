@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.report.additions import field_at
+from webhook.cli.judging.additions import field_at
 from webhook.cli.terminal import counted, printable
 from webhook.documents import parse_pointer
 

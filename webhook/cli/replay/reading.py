@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.cli.commands.review import position_of
+from webhook.cli.judging.review_errors import position_of
 from webhook.manifests.files import STDIN
 from webhook.policy.errors import Problem, printable, unreadable
 from webhook.review import BadReviewError, decode_review

@@ -6,8 +6,8 @@ import inspect
 from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import policy_kinds
+from webhook.cli.judging.additions import addition_of
 from webhook.cli.judging.judge import path_of
-from webhook.cli.report.additions import addition_of
 from webhook.cli.report.model import ObjectReport, Patch, PolicyTitle, Result
 
 if TYPE_CHECKING:

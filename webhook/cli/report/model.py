@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.cli.explain.timeline import ReclaimTimeline
-    from webhook.cli.report.additions import Addition
+    from webhook.cli.judging.additions import Addition
     from webhook.policy.errors import Problem
 
 

@@ -1,0 +1,40 @@
+"""One name, one type: whoever reads a name need not ask which one is meant."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+
+
+def _types(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the public classes and aliases of types, each with what it stands for."""
+    for each in module.body:
+        match each:
+            case ast.ClassDef(name=name):
+                yield name, f"class {name}"
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if not isinstance(value, ast.Call):
+                yield name, ast.unparse(value)
+            case ast.AnnAssign(
+                target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias"), value=ast.expr() as value
+            ):
+                yield name, ast.unparse(value)
+
+
+def test_no_two_public_types_share_a_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    meant: dict[str, set[str]] = defaultdict(set)
+    for file in (*ROOT.glob("webhook/**/*.py"), *ROOT.glob("certs/*.py")):
+        where = str(file.relative_to(ROOT))
+        for name, stands_for in _types(ast.parse(file.read_text())):
+            if name[0].isupper():
+                found[name].append(where)
+                # An alias of one type may stand in several modules: JSON is the same everywhere.
+                meant[name].add(where if stands_for.startswith("class ") else stands_for)
+    assert {name: found[name] for name, each in meant.items() if len(each) > 1} == {}
