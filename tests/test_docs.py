@@ -12,8 +12,7 @@ import yaml
 
 import webhook.rules
 from webhook import bundle
-from webhook.cli import main, output
-from webhook.cli.report import destination
+from webhook.cli import destination, main, output
 from webhook.findings import FindingText
 
 ROOT = Path(__file__).parents[1]

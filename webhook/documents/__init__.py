@@ -36,7 +36,7 @@ from webhook.documents.yaml_reader import Marks, Offsets, Parsed, YAMLReader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.documents.nodes import Node
+    from webhook.documents.nodes import TextNode
 
 __all__ = [
     "DOCUMENT_LIMITS",
@@ -208,7 +208,7 @@ def _line_starts(source: str) -> array[int]:
 
 
 @lru_cache(maxsize=4)
-def _json_root(source: str) -> Node | None:
+def _json_root(source: str) -> TextNode | None:
     return compose_json(source) if is_json(source) else None
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.documents.model import JSONValue
-    from webhook.documents.nodes import Member, Node
+    from webhook.documents.nodes import Member, TextNode
 
 __all__ = ["EditError", "edited"]
 
@@ -84,7 +84,7 @@ class _Editor:
             offset=min(_steps(nodes, "items"), default=2),
         )
 
-    def edits(self, node: Node, before: JSONValue, after: JSONValue) -> Iterator[Edit]:
+    def edits(self, node: TextNode, before: JSONValue, after: JSONValue) -> Iterator[Edit]:
         """Yield the edits that change the value of a node; inner edits come before outer ones."""
         if _same(before, after):
             return
@@ -111,7 +111,7 @@ class _Editor:
             raise self._refusal(node, "something would have to be removed", "change it by hand")
 
     def _mapping(
-        self, node: Node, members: dict[str, Member], before: dict[str, JSONValue], after: dict[str, JSONValue]
+        self, node: TextNode, members: dict[str, Member], before: dict[str, JSONValue], after: dict[str, JSONValue]
     ) -> Iterator[Edit]:
         if not before.keys() <= after.keys():
             raise self._refusal(node, "something would have to be removed", "change it by hand")
@@ -129,7 +129,7 @@ class _Editor:
         order: list[_Entry] = [(key, new[key]) for key in after if key in new]
         yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), order)
 
-    def _added(self, node: Node, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
+    def _added(self, node: TextNode, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
         """Yield the edit that adds entries after the last one."""
         if not entries:
             return
@@ -150,7 +150,7 @@ class _Editor:
             end -= 1
         return Edit(end, end, "".join(newline + line for line in lines))
 
-    def _added_in_brackets(self, node: Node, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
+    def _added_in_brackets(self, node: TextNode, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
         begins = node.begins
         if not begins:
             yield Edit(node.opened, node.opened, ", ".join(self._entry(each, None) for each in entries))
@@ -184,7 +184,7 @@ class _Editor:
         text = json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"{self._style.newline}{margin}")
         return text if key is None else f"{json.dumps(key, ensure_ascii=False)}: {text}"
 
-    def _replaced(self, node: Node, value: JSONValue) -> Edit:
+    def _replaced(self, node: TextNode, value: JSONValue) -> Edit:
         """Return the edit that replaces a scalar, or a value that is missing."""
         written = self._source[node.start : node.end].rstrip()
         if not written and node.key is not None and ":" not in self._source[node.key : node.start]:
@@ -204,11 +204,11 @@ class _Editor:
             return "'" + text.replace("'", "''") + "'"
         return _scalar(text)
 
-    def _refusal(self, node: Node, problem: str, fix: str) -> EditError:
+    def _refusal(self, node: TextNode, problem: str, fix: str) -> EditError:
         return EditError.at(node.start, self._source, problem, fix)
 
 
-def _steps(nodes: list[Node], kind: str) -> Iterator[int]:
+def _steps(nodes: list[TextNode], kind: str) -> Iterator[int]:
     """Yield the indentations of block collections of a kind in the block mappings that they are members of."""
     for node in nodes:
         if node.members is None or node.flow:

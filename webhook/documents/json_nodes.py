@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.documents.nodes import Member, Node
+from webhook.documents.nodes import Member, TextNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +26,13 @@ def is_json(source: str) -> bool:
     return True
 
 
-def compose_json(source: str) -> Node:
+def compose_json(source: str) -> TextNode:
     """Return the node of the one value in JSON text."""
     tokens = _TOKEN.finditer(source)
     return _node(next(tokens), tokens)
 
 
-def find_json(root: Node, path: FieldPath) -> int:
+def find_json(root: TextNode, path: FieldPath) -> int:
     """Return the offset of the key or item at ``path``, or of its deepest ancestor that exists."""
     at, node = root.start, root
     for step in path:
@@ -46,9 +46,9 @@ def find_json(root: Node, path: FieldPath) -> int:
     return at
 
 
-def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Node:
+def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> TextNode:
     """Return the node of the value that begins with ``token``, which was taken from ``tokens``."""
-    node = Node(start=token.start(), end=token.end(), opened=token.end())
+    node = TextNode(start=token.start(), end=token.end(), opened=token.end())
     if token[0] == "{":
         node.flow, node.members = True, {}
         while (token := next(tokens))[0] != "}":

@@ -42,10 +42,10 @@ class Member(NamedTuple):
     """A member of a mapping: the offset of its key (anchor and tag included), and its value."""
 
     start: int
-    value: Node
+    value: TextNode
 
 
-class Node(msgspec.Struct, kw_only=True):
+class TextNode(msgspec.Struct, kw_only=True):
     """A value and its position: characters of the text from ``start`` (its anchor and tag included) to ``end``.
 
     Attributes:
@@ -68,10 +68,10 @@ class Node(msgspec.Struct, kw_only=True):
     opened: int = 0
     key: int | None = None
     members: dict[str, Member] | None = None
-    items: list[Node] | None = None
+    items: list[TextNode] | None = None
 
     @property
-    def children(self) -> list[Node]:
+    def children(self) -> list[TextNode]:
         """The values directly below."""
         return [member.value for member in self.members.values()] if self.members is not None else self.items or []
 
@@ -82,14 +82,14 @@ class Node(msgspec.Struct, kw_only=True):
             return [member.start for member in self.members.values()]
         return [item.start for item in self.items or []]
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[TextNode]:
         """Yield the node and all nodes below it."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
-def compose(source: str) -> Node:
+def compose(source: str) -> TextNode:
     """Return the root node of a text with one valid YAML document. Positions come from libyaml's events."""
     following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
     following()  # the stream's start
@@ -97,9 +97,9 @@ def compose(source: str) -> Node:
     return _node(source, following(), following)
 
 
-def _node(source: str, event: _Event, following: Callable[[], _Event]) -> Node:
+def _node(source: str, event: _Event, following: Callable[[], _Event]) -> TextNode:
     kind = type(event)
-    node = Node(start=event.start_mark.index, end=event.end_mark.index, anchor=event.anchor)
+    node = TextNode(start=event.start_mark.index, end=event.end_mark.index, anchor=event.anchor)
     if kind is AliasEvent:
         node.anchor, node.alias = None, event.anchor
     elif kind is ScalarEvent:
@@ -117,7 +117,7 @@ def _node(source: str, event: _Event, following: Callable[[], _Event]) -> Node:
     return node
 
 
-def _mapping(source: str, node: Node, start: _Event, following: Callable[[], _Event]) -> _Event:
+def _mapping(source: str, node: TextNode, start: _Event, following: Callable[[], _Event]) -> _Event:
     """Read the members, and return the event that ends them."""
     node.members = {}
     node.column = start.end_mark.column  # of the first key, or of the `?` before it
@@ -129,7 +129,7 @@ def _mapping(source: str, node: Node, start: _Event, following: Callable[[], _Ev
     return key
 
 
-def _sequence(source: str, node: Node, start: _Event, following: Callable[[], _Event]) -> _Event:
+def _sequence(source: str, node: TextNode, start: _Event, following: Callable[[], _Event]) -> _Event:
     """Read the items, and return the event that ends them."""
     node.items = []
     if not node.flow:
@@ -140,7 +140,7 @@ def _sequence(source: str, node: Node, start: _Event, following: Callable[[], _E
     return item
 
 
-def _end_of_block_scalar(source: str, node: Node) -> int:
+def _end_of_block_scalar(source: str, node: TextNode) -> int:
     """Return the offset after the last line of a block scalar, or after the empty lines that it keeps (``|+``)."""
     text = source[node.start : node.end]
     header, *lines = text.split("\n")

@@ -1,7 +1,7 @@
 """Apply to a manifest what the API server does to a built-in object before webhooks see it.
 
 Decoding drops nulls, defaults are filled in, and the plugins that every cluster has give a Pod its ServiceAccount, its
-priority and two tolerations. Every function changes plain AnyJSON in place, and skips what has the wrong type. Not done:
+priority and two tolerations. Every function changes plain JSON in place, and skips what has the wrong type. Not done:
 members that are empty or zero stay, though the API server leaves most of them out; a Pod's own ``spec.resources`` are
 not derived from its containers', and the volume of its token is missing. Custom resources are left alone: their
 defaults are in their CRDs. `webhook.kube.defaults_objects` has the kinds without Pods.
