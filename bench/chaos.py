@@ -79,7 +79,7 @@ async def _until_all_is_right(load: Load) -> None:
 
 
 def table(tallies: dict[str, Tally]) -> Section:
-    """What is printed."""
+    """Return the table of wrong verdicts."""
     others = [outcome for outcome in Outcome if outcome is not Outcome.RIGHT]
     return Section(
         title=f"{RATE} writes a second, {REPLICAS} replicas",

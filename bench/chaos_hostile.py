@@ -34,7 +34,7 @@ _HEAD: Final = (
 
 
 def _review() -> bytes:
-    """A review of a Pod of that size, by a user who says to be a master."""
+    """Return a review of a Pod of that size, by a user who claims to be in system:masters."""
     thing = pod("hostile")
     # Of 27 bytes each.
     thing["spec"]["nodeSelector"] = {f"hostile.example/{number:05}": "" for number in range(BODY_BYTES // 27)}

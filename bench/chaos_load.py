@@ -176,7 +176,7 @@ class Load:
 
 
 def _admitted(is_right: Callable[[Answer], object] = lambda _: True) -> Judge:
-    """It must be admitted, and be right."""
+    """Check that the Pod is admitted, and right."""
 
     def judge(answer: Answer) -> Outcome:
         if answer.admitted:
@@ -189,7 +189,7 @@ def _admitted(is_right: Callable[[Answer], object] = lambda _: True) -> Judge:
 
 
 def _denied(policy: str) -> Judge:
-    """It must be denied, by this policy."""
+    """Check that the object is denied, by this policy."""
 
     def judge(answer: Answer) -> Outcome:
         if answer.admitted:

@@ -118,7 +118,7 @@ def _load(cluster: Cluster, contender: Contender, creates: Creates, connections:
 
 
 def sections(cells: Cells, contenders: list[Contender]) -> Iterator[Section]:
-    """What is printed."""
+    """Yield the sections to print."""
 
     def middle(name: str, connections: int, figure: Callable[[Cell], float]) -> float:
         return median(figure(cell) for cell in cells[name, connections])

@@ -142,7 +142,7 @@ def _build_go_webhook(directory: Path) -> Path:
 
 
 def _port_of_go_webhook(process: Process) -> int:
-    """The port that it prints."""
+    """Return the port that the process prints."""
     deadline = time.monotonic() + _WITHIN
     while not process.log.read_text().endswith("\n"):
         if process.exit_code is not None or time.monotonic() > deadline:

@@ -29,7 +29,7 @@ class Calls(NamedTuple):
 
 
 def read_calls(kubectl: Kubectl) -> dict[str, Calls]:
-    """What the API server has called since it started, by the webhook's or the policy's name."""
+    """Return how often the API server has called each webhook or policy since it started."""
     # A hundredth of all its metrics.
     lines = (line for line in kubectl("get", "--raw=/metrics").splitlines() if line.startswith(tuple(_HISTOGRAMS)))
     calls: dict[str, Calls] = {}
@@ -48,7 +48,7 @@ def read_calls(kubectl: Kubectl) -> dict[str, Calls]:
 
 
 def calls_since(before: dict[str, Calls], kubectl: Kubectl) -> dict[str, Calls]:
-    """What has been called since then."""
+    """Return what has been called since then."""
     differences = {
         name: Calls(*(now - then for now, then in zip(calls, before.get(name, Calls()), strict=True)))
         for name, calls in read_calls(kubectl).items()

@@ -81,13 +81,13 @@ class Recorder:
         return response
 
     def configurations(self) -> str:
-        """What tells an API server to ask it."""
+        """Return the webhook configurations that lead an API server to it."""
         client = {"service": {"name": "spotgate", "namespace": "spotgate-system", "port": 443}}
         return "\n---\n".join(orjson.dumps(each).decode() for each in configurations(self._bundle, client))
 
 
 def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView) -> list[Case]:
-    """The two reviews of a Pod that a ReplicaSet makes; that of /validate has the patch applied."""
+    """Return the two reviews of a Pod that a ReplicaSet makes; that of /validate has the patch applied."""
     recorder = Recorder(bundle, view)
     recorder.admit(name, Request(operation="CREATE", object=pod, user=REPLICASET_CONTROLLER))
     return recorder.cases
@@ -107,7 +107,7 @@ def example_cases(bundle: Bundle) -> list[Case]:
 
 
 def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
-    """The decision on each case."""
+    """Measure the decision on each case."""
     taken = _timed(cases, rounds=rounds, calls=calls)
     return Section(
         title="Decision, us",
@@ -119,7 +119,7 @@ def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
 
 
 def flatness(cases: list[Case], *, rounds: int, calls: int, more: int = 100) -> Section:
-    """The same decisions beside so many policies that match nothing of them."""
+    """Measure the decisions beside so many policies that match none of the cases."""
     with tempfile.TemporaryDirectory() as folder:
         samples.write_policies(Path(folder), more)
         bundle = load_bundle([SHIPPED, Path(folder)])

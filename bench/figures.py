@@ -27,6 +27,6 @@ class Section:
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that ``share`` of them do not exceed."""
+    """Return the smallest sample that ``share`` of them do not exceed."""
     ordered = sorted(samples)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

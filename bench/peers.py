@@ -61,7 +61,7 @@ def contenders(programs: Mapping[str, Path]) -> dict[str, Command]:
 def measure(
     folder: Path, commands: Mapping[str, Command], *, counts: tuple[int, ...], rounds: int
 ) -> Iterator[Section]:
-    """A section for each number of manifests, in a file each."""
+    """Yield a section for each number of manifests, in a file each."""
     for count in counts:
         manifests = folder / str(count)
         manifests.mkdir()

@@ -11,7 +11,7 @@ NAMESPACE: Final = "team-a"
 
 
 def pod(*, containers: int, variables: int) -> dict[str, Any]:
-    """A Pod of a ReplicaSet that targets spot, with what real ones carry: probes, volumes, env, managedFields."""
+    """Return a Pod of a ReplicaSet on spot, with all that real ones have: probes, volumes, env, managedFields."""
     labels = {
         "app.kubernetes.io/instance": "checkout",
         "app.kubernetes.io/name": "checkout",
@@ -135,7 +135,7 @@ def _container(name: str, variables: int) -> dict[str, Any]:
 
 
 def _fields(value: object) -> dict[str, Any]:
-    """The ``fieldsV1`` of a value: its members, and its list items by name."""
+    """Return the ``fieldsV1`` of a value: its members, and its list items by name."""
     if isinstance(value, dict):
         return {f"f:{key}": _fields(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -145,7 +145,7 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 def cluster() -> list[dict[str, Any]]:
-    """The state of a CKS cluster: a namespace, and six node pools, three of them spot, three with GPUs."""
+    """Return the state of a CKS cluster: a namespace, and six node pools, three of them spot, three with GPUs."""
     pools = [
         ("system", "turin-gp", "default", []),
         ("cpu", "cd-gp-a192-genoa", "default", []),
@@ -267,5 +267,5 @@ spec:
 
 
 def manifest(number: int) -> str:
-    """A Deployment of about 70 lines; every other one targets spot."""
+    """Return a Deployment of about 70 lines; every other one targets spot."""
     return _MANIFEST.format(number=number, capacity="spot" if number % 2 else "on-demand")

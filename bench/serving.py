@@ -65,7 +65,7 @@ class Server:
 
 
 def serving(folder: Path, cases: list[Case], *, rounds: int, count: int) -> list[Section]:
-    """Requests per core, latency and memory. ``folder`` holds the cluster's state in state.yaml."""
+    """Measure requests per core, latency and memory. ``folder`` holds the cluster's state in state.yaml."""
     answers = {case.phase: case.answer() for case in cases}
     for case in cases:
         (folder / f"{case.phase}.json").write_bytes(case.data)
@@ -130,7 +130,7 @@ def _throughput(echo: list[Measured], spotgate: list[Measured], count: int) -> S
 
 @contextlib.contextmanager
 def _running(command: list[str], log: Path) -> Iterator[Server]:
-    """A server pinned to the first core, from when it listens until the end of the block."""
+    """Run a server on the first core until the end of the block; it listens when the block begins."""
     with log.open("wb") as output, subprocess.Popen(command, stdout=output) as process:  # noqa: S603
         try:
             os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})

@@ -62,7 +62,7 @@ class Request:
         return resource_of(group, kind) or _CUSTOM[group, kind]
 
     def described(self) -> str:
-        """The object as kubectl names it: ``deployment.apps/web``."""
+        """Return the name of the object as kubectl prints it: ``deployment.apps/web``."""
         metadata = self.object["metadata"]
         kind = f"{self.resource.kind.lower()}.{self.resource.group}".rstrip(".")
         return f"{kind}/{metadata.get('name') or metadata['generateName'] + _SUFFIX}"
@@ -124,7 +124,7 @@ class ApiServer:
 
 
 def _names(entry: Object, request: Request) -> bool:
-    """Does one of a webhook's rules name it? No example is in a namespace that they leave out."""
+    """Return whether one of a webhook's rules matches it. No example is in a namespace that they leave out."""
     resource = request.resource
     return any(
         resource.group in rule["apiGroups"]
@@ -135,7 +135,7 @@ def _names(entry: Object, request: Request) -> bool:
 
 
 def review(request: Request) -> Object:
-    """The AdmissionReview about a request whose object is defaulted."""
+    """Return the AdmissionReview about a request whose object is defaulted."""
     resource, metadata = request.resource, request.object["metadata"]
     version = request.object["apiVersion"].rpartition("/")[2]
     kind = {"group": resource.group, "version": version, "kind": resource.kind}
@@ -177,7 +177,7 @@ def _decoded(request: Request) -> Object:
 
 
 def _answered(so_far: Answer, webhook: str, response: Object) -> Answer:
-    """The answer after one more response."""
+    """Return the answer after one more response."""
     so_far = replace(so_far, asked=True, warnings=(*so_far.warnings, *response.get("warnings", ())))
     if not response["allowed"]:
         status = response["status"]
@@ -191,7 +191,7 @@ def _answered(so_far: Answer, webhook: str, response: Object) -> Answer:
 
 
 def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[FieldPath]]:
-    """The object after the patch, and where it changed: a place that was made says all about what is in it."""
+    """Return the object after the patch, and the fields that changed. A field that is new stands for all in it."""
     places: list[FieldPath] = []
     for operation in patch:
         value = jsonpatch.apply_patch(value, [operation])
@@ -204,7 +204,7 @@ def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[FieldPath
 
 
 def _at(value: Any, path: FieldPath) -> Any:  # noqa: ANN401 - JSON
-    """The value there; None where there is none."""
+    """Return the value at a path, or None."""
     for step in path:
         if isinstance(value, list):
             value = value[step] if isinstance(step, int) and step < len(value) else None

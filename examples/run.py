@@ -59,12 +59,12 @@ PREFERS_CPU_SPOT: Final = {
 
 
 def grace(seconds: int) -> dict[str, Any]:
-    """The change of a Pod's grace period."""
+    """Return the change of a Pod's grace period."""
     return {"spec.terminationGracePeriodSeconds": seconds}
 
 
 def selected(pool: str) -> dict[str, Any]:
-    """The selector of one pool."""
+    """Return the selector of one pool."""
     return {"spec.nodeSelector": {"compute.coreweave.com/node-pool": pool}}
 
 
@@ -189,7 +189,7 @@ class Run:
 
 
 def in_yaml(value: Any) -> str:  # noqa: ANN401 - JSON
-    """A value on one line; a dash where there is none."""
+    """Return a value on one line, or a dash if there is none."""
     if value is None:
         return "-"
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**9)
@@ -197,7 +197,7 @@ def in_yaml(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def comments_of(example: Example) -> Iterator[str]:
-    """What the manifest says of itself, at its top."""
+    """Return the comment at the top of the manifest."""
     for line in (HERE / example.file).read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             return
@@ -205,7 +205,7 @@ def comments_of(example: Example) -> Iterator[str]:
 
 
 def requests_of(example: Example) -> Iterator[Request]:
-    """What kubectl sends for the manifest."""
+    """Yield the requests that kubectl sends for the manifest."""
     operation = "DELETE" if example.delete else "CREATE"
     for document in read_documents((HERE / example.file).read_bytes(), example.file):
         if isinstance(document.value, dict):
@@ -244,7 +244,7 @@ def main() -> int:
 
 
 def conclude(run: Run) -> None:
-    """The result, and how to go on."""
+    """Print the result, and what to try next."""
     run.line("")
     if run.surprises:
         run.line("Not as expected:", "bold red")

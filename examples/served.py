@@ -69,7 +69,7 @@ class Webhook:
         return response
 
     def configurations(self) -> str:
-        """What tells an API server to ask it: the two webhook configurations, YAML."""
+        """Return the two webhook configurations that lead an API server to it, as YAML."""
         command: list[str | Path] = [SPOTGATE, "webhook-config", "--policies", self.policies, "--ca-file", self.ca_file]
         printed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if printed.returncode:
@@ -79,7 +79,7 @@ class Webhook:
 
 @contextmanager
 def serving(policies: Path, state: Path) -> Iterator[Webhook]:
-    """A webhook on free ports of this machine, gone at the end."""
+    """Run a webhook on free ports of this machine until the end of the block."""
     with tempfile.TemporaryDirectory(prefix="spotgate-") as folder:
         log = Path(folder, "webhook.log")
         command: list[str | Path] = [SPOTGATE, "serve", "--policies", policies, "--self-signed", "--state", state]

@@ -26,7 +26,7 @@ NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def cluster(pools: list[JSON], namespace_labels: JSON) -> ClusterView:
-    """A CKS cluster with these node pools, and one namespace."""
+    """Return a CKS cluster with these node pools, and one namespace."""
     (reader,) = BUNDLE.providers["cks"].readers
     return ClusterView(
         pools=tuple(map(reader.read, pools)),
@@ -36,7 +36,7 @@ def cluster(pools: list[JSON], namespace_labels: JSON) -> ClusterView:
 
 
 def defaulted(pod: JSON) -> JSON:
-    """A copy of a Pod as the API server hands it to a webhook."""
+    """Return a copy of a Pod as the API server hands it to a webhook."""
     copy: JSON = json.loads(json.dumps(pod))
     default_pod(copy)
     default_tolerations(copy)
@@ -54,7 +54,7 @@ def review(
     subresource: str = "",
     name: str = "x",
 ) -> bytes:
-    """An AdmissionReview; the resource is ``group/plural``, or the plural alone of the core group."""
+    """Return an AdmissionReview; the resource is ``group/plural``, or the plural alone of the core group."""
     group, _, plural = resource.rpartition("/")
     namespaced = plural not in {"nodes", "nodepools"}
     request = {
@@ -73,14 +73,14 @@ def review(
 
 
 def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:
-    """The answer to a review."""
+    """Return the answer to a review."""
     request = decode_review(body)
     decision = decide(request, BUNDLE.index, Context(phase=phase, now=NOW, view=view))
     return respond(request.uid, decision, phase)
 
 
 def response(body: bytes, phase: Phase, view: ClusterView) -> JSON:
-    """The ``response`` in it."""
+    """Return the ``response`` in it."""
     found: JSON = json.loads(answered(body, phase, view))["response"]
     return found
 

@@ -45,7 +45,7 @@ class Seen:
 
 @pytest.fixture
 def browse(tmp_path: Path) -> Callable[..., Seen]:
-    """Opens a file, with what comes behind ``#`` in its address."""
+    """Open a file, with what comes behind ``#`` in its address."""
     program = next(filter(None, map(shutil.which, NAMES)), "")
     if not program:
         pytest.skip("no Chromium: install it to test pages in a browser (Debian: apt-get install chromium)")

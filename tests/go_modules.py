@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 100.0
 
 
 def go_module(name: str, version: str) -> Path:
-    """The folder of a module; downloaded, once, where Go has not got it. Without that the test is skipped, in CI fails."""
+    """Return the folder of a module; downloaded, once, where Go has not got it. Without that the test is skipped, in CI fails."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise without(BinariesError(f"no Go, which downloads {name}"))

@@ -13,5 +13,5 @@ VERSION: Final = "v1.12.0"  # the last minor versions are without them
 
 
 def policy_report_crds() -> Path:
-    """A folder with the CRDs of PolicyReport and ClusterPolicyReport, wgpolicyk8s.io/v1alpha2."""
+    """Return a folder with the CRDs of PolicyReport and ClusterPolicyReport, wgpolicyk8s.io/v1alpha2."""
     return go_module("github.com/kyverno/kyverno", VERSION) / "config" / "crds" / "policyreport"

@@ -63,7 +63,7 @@ def cks_pool(
     instance_type: str = "",
     **metadata: Any,
 ) -> Pool:
-    """A CKS node pool; taints are written ``key=value:Effect``."""
+    """Return a CKS node pool; taints are written ``key=value:Effect``."""
     (reader,) = CKS.readers
     spec = {
         "computeClass": "spot" if spot else "default",
@@ -86,7 +86,7 @@ def other_pool(
     cluster: str = "",
     requirements: Requirements | None = None,
 ) -> Pool:
-    """A node pool of a provider that has no reader here."""
+    """Return a node pool of a provider that has no reader here."""
     return Pool(
         provider=provider.name,
         kind="NodePool",
@@ -102,7 +102,7 @@ def other_pool(
 
 
 def taint(text: str) -> Taint:
-    """A taint from ``key=value:Effect`` or ``key:Effect``."""
+    """Return a taint from ``key=value:Effect`` or ``key:Effect``."""
     key, _, effect = text.rpartition(":")
     key, _, value = key.partition("=")
     return Taint(key, value, effect)
@@ -114,7 +114,7 @@ def view_of(
     spot_shown: tuple[str, ...] = (),
     namespace: dict[str, str] | None = None,
 ) -> ClusterView:
-    """A cluster with these pools; ``shown`` are providers that only its Nodes show, ``spot_shown`` by spot Nodes."""
+    """Return a cluster with these pools; ``shown`` are providers that only its Nodes show, ``spot_shown`` by spot Nodes."""
     return ClusterView(
         pools=pools,
         providers=frozenset((*shown, *spot_shown, *(pool.provider for pool in pools if not pool.cluster))),

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def without(error: BinariesError) -> BaseException:
-    """What to raise to do without the tests that need a program; in CI that is a failure."""
+    """Return what to raise to do without the tests that need a program; in CI that is a failure."""
     if os.environ.get("CI"):
         return pytest.fail.Exception(str(error), pytrace=False)
     return pytest.skip.Exception(str(error))
@@ -33,19 +33,19 @@ def without(error: BinariesError) -> BaseException:
 
 @pytest.fixture(scope="session")
 def gojq() -> Path:
-    """The program: jq, as Argo CD has it; building it takes some seconds, once."""
+    """Return the program: jq, as Argo CD has it; building it takes some seconds, once."""
     return _program("gojq")
 
 
 @pytest.fixture(scope="session")
 def kustomize() -> Path:
-    """The program; building it takes some seconds, once."""
+    """Return the program; building it takes some seconds, once."""
     return _program("kustomize")
 
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """The program; building it takes a minute or two, once."""
+    """Return the program; building it takes a minute or two, once."""
     return _program("helm")
 
 

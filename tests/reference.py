@@ -111,7 +111,7 @@ def findings_page() -> str:
 
 
 def _findings(slug: str) -> str:
-    """The table of a kind's findings."""
+    """Return the table of a kind's findings."""
     rows = [
         f"| [`{each}`](../findings.md#{anchor_of(each)}) | {finding_texts()[each].means} | {_setting(each)} |\n"
         for each in _of(slug)
@@ -129,7 +129,7 @@ def _setting(finding_id: str) -> str:
 
 
 def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """What a reference in the schema stands for; what is said beside it counts."""
+    """Return what a reference in the schema stands for; what is said beside it counts."""
     if "$ref" not in schema:
         return schema
     beside = {key: value for key, value in schema.items() if key != "$ref"}
@@ -137,7 +137,7 @@ def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def is_model(schema: Mapping[str, Any]) -> bool:
-    """Is it a mapping of which all fields are known?"""
+    """Return whether it is a mapping of which all fields are known."""
     return "properties" in schema and schema.get("additionalProperties") is False
 
 
@@ -152,12 +152,12 @@ def _table(name: str) -> str:
 
 
 def _own_of(spec: type[BaseModel]) -> set[str]:
-    """The fields of every policy of which this kind says something else."""
+    """Return the fields of every policy of which this kind says something else."""
     return {field.alias or name for name, field in PolicySpec.model_fields.items() if name in spec.__annotations__}
 
 
 def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: dict[str, str]) -> Iterator[str]:
-    """A row for each field, and for those inside it.
+    """Yield a row for each field, and for those inside it.
 
     Args:
         model: whose fields.
@@ -184,7 +184,7 @@ def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: d
 
 
 def _without_null(field: Schema) -> Schema:
-    """A field that can be left out, without the null that stands for it in a model."""
+    """Return a field that can be left out, without the null that stands for it in a model."""
     match field:
         case {"anyOf": [other, {"type": "null"}], "default": None}:
             return {**other, **{key: value for key, value in field.items() if key not in {"anyOf", "default"}}}
@@ -193,14 +193,14 @@ def _without_null(field: Schema) -> Schema:
 
 
 def _inside(field: Schema) -> tuple[Schema, str]:
-    """What a list or a map is of, and what its path goes on with; else the field itself."""
+    """Return what a list or a map is of, and what its path goes on with; else the field itself."""
     if (values := _values(field)) is not None:
         return values, ".*"
     return (field["items"], "[]") if "items" in field else (field, "")
 
 
 def _values(field: Schema) -> Schema | None:
-    """What a map holds, whose keys may have a pattern; None: anything, or it is none."""
+    """Return what a map holds, whose keys may have a pattern; None: anything, or it is none."""
     for values in (field.get("additionalProperties"), *field.get("patternProperties", {}).values()):
         if isinstance(values, dict):
             return values
@@ -246,7 +246,7 @@ def _yaml(value: Any) -> str:
 
 
 def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
-    """The words of an enumeration and what they mean, once."""
+    """Yield the words of an enumeration and what they mean, once."""
     meanings = field.get("enumDescriptions", ())
     if meanings and str(meanings) not in told:
         told[str(meanings)] = ""

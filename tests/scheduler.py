@@ -19,12 +19,12 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def is_spot(pool: JSON) -> bool:
-    """Does the manifest of a CKS node pool say so?"""
+    """Return whether the manifest of a CKS node pool says that it is spot."""
     return str(pool["spec"].get("computeClass")).lower() == "spot"
 
 
 def may_have_nodes(pool: JSON) -> bool:
-    """Has it some, or may its autoscaler give it some?"""
+    """Return whether the pool has nodes, or its autoscaler may give it some."""
     spec = pool["spec"]
     return bool(spec.get("maxNodes", 1) > 0 if spec.get("autoscaling") else spec["targetNodes"] > 0)
 
@@ -35,7 +35,7 @@ def has_gpus(pool: JSON) -> bool:
 
 
 def wants_gpus(pod: JSON) -> bool:
-    """Does a container ask for a GPU?"""
+    """Return whether a container asks for a GPU."""
     return any(
         name.startswith("nvidia.com/") and str(quantity) != "0"
         for group in ("containers", "initContainers")
@@ -67,7 +67,7 @@ def can_run_on(pod: JSON, pool: JSON, *, undeclared: bool) -> bool:
 
 
 def tolerates_all(pod: JSON, pool: JSON) -> bool:
-    """Does the Pod tolerate all of the pool's taints that would keep it off?"""
+    """Return whether the Pod tolerates all of the pool's taints that would keep it off."""
     return all(
         any(_tolerates(toleration, taint) for toleration in pod["spec"].get("tolerations") or ())
         for taint in pool["spec"].get("nodeTaints") or ()

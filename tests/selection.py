@@ -37,7 +37,7 @@ def _compiled(text: str) -> Expression:
 
 
 def called(request: JSON, namespace_labels: Mapping[str, str] | None = None) -> list[str]:
-    """The webhooks that are called for the request of an AdmissionReview.
+    """Return the webhooks that are called for the request of an AdmissionReview.
 
     Raises:
         EvaluationError: a condition fails, which it never may.

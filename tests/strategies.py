@@ -16,12 +16,12 @@ seconds = st.one_of(st.sampled_from((0, 1, 5, 15, 30, 60, 120, 270, 300, 600)), 
 
 
 def sometimes(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[JSON]:
-    """An object with any of these members."""
+    """Return an object with any of these members."""
     return st.fixed_dictionaries({}, optional=members)
 
 
 def hooks() -> st.SearchStrategy[JSON]:
-    """A lifecycle handler."""
+    """Return a lifecycle handler."""
     return st.one_of(
         st.builds(lambda n: {"sleep": {"seconds": n}}, seconds),
         st.builds(lambda n: {"exec": {"command": ["/bin/sh", "-c", f"sleep {n}"]}}, seconds),
@@ -31,7 +31,7 @@ def hooks() -> st.SearchStrategy[JSON]:
 
 
 def container(name: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[JSON]:
-    """A container of that name."""
+    """Return a container of that name."""
     quantities = st.dictionaries(
         st.sampled_from(("cpu", "memory", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb")),
         st.sampled_from(("0", "1", "8", 1)),
@@ -48,13 +48,13 @@ def container(name: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 
 def containers(prefix: str, least: int, most: int, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[list[JSON]]:
-    """A list of containers, named apart."""
+    """Return a list of containers, named apart."""
     each = [container(f"{prefix}{number}", **members) for number in range(most)]
     return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, most + 1)))
 
 
 def tolerations() -> st.SearchStrategy[JSON]:
-    """A toleration that the API server accepts."""
+    """Return a toleration that the API server accepts."""
     key = st.sampled_from(("is_gpu", "spot", "nvidia.com/gpu", "example.com/team"))
     effect = st.sampled_from(("", "NoSchedule", "NoExecute", "PreferNoSchedule"))
     return st.one_of(
@@ -86,7 +86,7 @@ def owners() -> st.SearchStrategy[list[JSON]]:
 def pods(
     *, labels: Mapping[str, st.SearchStrategy[str]], annotations: Mapping[str, st.SearchStrategy[str]]
 ) -> st.SearchStrategy[JSON]:
-    """A Pod with any of these labels and annotations."""
+    """Return a Pod with any of these labels and annotations."""
     spec = st.builds(
         lambda ordinary, rest: {"containers": ordinary, **rest},
         containers("app", 1, 3),
@@ -125,7 +125,7 @@ _own_values = st.sampled_from(("spot", "paid"))
 
 
 def node_pool(name: str) -> st.SearchStrategy[JSON]:
-    """A CKS node pool of that name, as a manifest."""
+    """Return a CKS node pool of that name, as a manifest."""
     taint = st.one_of(
         st.sampled_from(
             (
@@ -167,7 +167,7 @@ def node_pool(name: str) -> st.SearchStrategy[JSON]:
 
 
 def node_pools(least: int = 0) -> st.SearchStrategy[list[JSON]]:
-    """The node pools of a cluster."""
+    """Return the node pools of a cluster."""
     each = [node_pool(name) for name in POOL_NAMES]
     return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, len(each) + 1)))
 

@@ -29,7 +29,7 @@ def mistakes(folder: Path, *documents: str) -> list[tuple[int, str]]:
 
 
 def texts(folder: Path, document: str) -> dict[str, str]:
-    """What is said of each field; nothing where the document loads."""
+    """Return what is said of each field; nothing where the document loads."""
     file = folder / "policies.yaml"
     file.write_text(document)
     try:

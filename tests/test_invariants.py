@@ -67,7 +67,7 @@ clusters = strategies.node_pools()
 
 
 def asks_for(pod: JSON, namespace: JSON) -> str:
-    """What of capacity the Pod or else its namespace asks for; empty: nothing, or the Pod is never touched."""
+    """Return what of capacity the Pod or else its namespace asks for; empty: nothing, or the Pod is never touched."""
     metadata = pod["metadata"]
     untouchable = pod["spec"]["schedulerName"] != "default-scheduler" or any(
         owner["kind"] == "DaemonSet" for owner in metadata.get("ownerReferences") or ()
@@ -97,7 +97,7 @@ def test_nothing_of_the_users_is_changed_but_an_untuned_grace_period(
 
 
 def lost(there: Any, later: Any, path: str = "") -> Iterator[str]:
-    """What of ``there`` is not in ``later``, where mappings may gain members, and lists items at their end."""
+    """Yield what of ``there`` is not in ``later``, where mappings may gain members, and lists items at their end."""
     if isinstance(there, dict) and isinstance(later, dict):
         for key, value in there.items():
             yield from lost(value, later.get(key), f"{path}.{key}")

@@ -34,7 +34,7 @@ pods = strategies.pods(labels=LABELS, annotations=ANNOTATIONS)
 
 
 def embedded(path: str, template: Any) -> JSON:
-    """An object with a pod template at a path such as ``spec.tasks[*].template``."""
+    """Return an object with a pod template at a path such as ``spec.tasks[*].template``."""
     value = template
     for segment in reversed(path.split(".")):
         if segment.endswith("[*]"):
@@ -162,7 +162,7 @@ def test_what_an_update_leaves_of_the_pod_templates_is_not_judged_and_all_else_i
 
 
 def usable(pool: JSON) -> bool:
-    """Is it an on-demand GPU pool that has nodes, or may have some, on which Pods can run?"""
+    """Return whether it is an on-demand GPU pool that has nodes, or may have some, on which Pods can run."""
     spec = pool["spec"]
     return (
         not scheduler.is_spot(pool)

@@ -53,7 +53,7 @@ CATEGORY = ("karpenter.k8s.aws/instance-category", "In", "p")
 
 
 def required(name: str, capacity: str, *requirements: tuple[str, ...]) -> Pool:
-    """A NodePool of Karpenter, with these requirements as key, operator, values."""
+    """Return a NodePool of Karpenter, with these requirements as key, operator, values."""
     listed = [{"key": key, "operator": operator, "values": values} for key, operator, *values in requirements]
     listed.append({"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity]})
     (reader,) = shipped_provider("karpenter").readers

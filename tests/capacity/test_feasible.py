@@ -388,7 +388,7 @@ affinities = st.none() | st.lists(terms, min_size=1, max_size=2)
 
 
 def suit(spec: PodSpec, labels: dict[str, str]) -> bool:
-    """The oracle: `webhook.kube.affinity` on a node all of whose labels are known."""
+    """Return the oracle: `webhook.kube.affinity` on a node all of whose labels are known."""
     return admits(terms_of(spec), labels, {*KEYS, CAPACITY, POOL}) is Tristate.YES
 
 

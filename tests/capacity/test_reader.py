@@ -379,7 +379,7 @@ def test_an_on_demand_pool_is_written_where_it_is_read() -> None:
 
 
 def changed_reader(**changes: object) -> PoolReader:
-    """The reader with other fields; None: without it."""
+    """Return the reader with other fields; None: without it."""
     document = yaml.safe_load(CKS.read_text())
     pools = document["spec"]["nodePools"]
     pools[0] = {name: value for name, value in {**pools[0], **changes}.items() if value is not None}

@@ -26,7 +26,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def machine(name: str, cpus: int, gpus: int = 0, gpu_name: str = "") -> dict[str, str]:
-    """The labels that Karpenter knows a machine by; it has none of those about GPUs where there are none."""
+    """Return the labels that Karpenter knows a machine by; it has none of those about GPUs where there are none."""
     family = name.partition(".")[0]
     labels = {TYPE: name, FAMILY: family, CATEGORY: family.rstrip("0123456789deni"), CPUS: str(cpus)}
     return labels | {GPUS: str(gpus), GPU_NAME: gpu_name} if gpus else labels
@@ -58,7 +58,7 @@ def read(*requirements: dict[str, Any]) -> Requirements:
 
 
 def holds(each: dict[str, Any], labels: dict[str, str]) -> bool:
-    """The oracle: one requirement on one machine, as Kubernetes' node selectors have it."""
+    """Return the oracle: one requirement on one machine, as Kubernetes' node selectors have it."""
     value, values = labels.get(each["key"]), each["values"]
     match each["operator"]:
         case "In":

@@ -19,7 +19,7 @@ TIER = Label("example.com/tier", "spot")
 
 
 def selected(chosen: tuple[str, ...], *pools: Pool, named: tuple[Label, ...] = (), shown: tuple[str, ...] = ()) -> str:
-    """The requirements as text: ``key=value, key=a|b or key=c``."""
+    """Return the requirements as text: ``key=value, key=a|b or key=c``."""
     supply = supply_of(view_of(*pools, shown=shown), ALL)
     nodes = tuple(each for each in supply.spot if each.pool is not None and each.pool.name in chosen)
     unseen = tuple(each for each in supply.unseen if each.provider.name in chosen)

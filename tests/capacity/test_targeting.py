@@ -42,7 +42,7 @@ def pod_of(
     owner: str = "",
     **spec: Any,
 ) -> Pod:
-    """A Pod; each term is a list of match expressions."""
+    """Return a Pod; each term is a list of match expressions."""
     metadata: dict[str, Any] = {"name": "pod", "labels": labels or {}}
     if named is not None:
         metadata["annotations"] = {"spotgate.dev/node-pool": named}

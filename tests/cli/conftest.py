@@ -140,7 +140,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
 
 @pytest.fixture
 def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one policy of each of three kinds, called labels, fallback and termination."""
+    """Return a folder with one policy of each of three kinds, called labels, fallback and termination."""
     folder = tmp_path_factory.mktemp("policies")
     (folder / "policies.yaml").write_text(POLICIES)
     return folder

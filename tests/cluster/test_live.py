@@ -33,7 +33,7 @@ HASTE = Pace(first=0.001, most=0.002)
 
 @pytest.fixture(autouse=True)
 def written() -> io.BytesIO:
-    """What is logged."""
+    """Return what is logged."""
     file = io.BytesIO()
     configure_logging(file)
     return file

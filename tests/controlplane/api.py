@@ -29,7 +29,7 @@ WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 
 
 def pods_in(namespace: str) -> str:
-    """The path of a namespace's Pods."""
+    """Return the path of a namespace's Pods."""
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
@@ -80,7 +80,7 @@ class Api:
             return Answer(response.status, json.loads(response.read()), unquoted)
 
     def get(self, path: str) -> dict[str, Any]:
-        """What is there. Raises RefusedError."""
+        """Return what is there. Raises RefusedError."""
         return _accepted(self.send("GET", path)).body
 
     def create(self, path: str, thing: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
@@ -98,7 +98,7 @@ class Api:
 
     @contextlib.contextmanager
     def made(self, path: str, thing: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The object, as stored, and deleted afterwards. Raises RefusedError."""
+        """Yield the object, as stored, and deleted afterwards. Raises RefusedError."""
         answer = _accepted(self.create(path, thing))
         try:
             yield answer.body
@@ -107,7 +107,7 @@ class Api:
 
     @contextlib.contextmanager
     def namespace(self, prefix: str, labels: Mapping[str, str] | None = None) -> Iterator[str]:
-        """A namespace in which Pods can be created."""
+        """Yield a namespace in which Pods can be created."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         with self.made("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}}):
             self.cluster.kubectl(

@@ -74,7 +74,7 @@ class Module:
         return f"{self.name}-{self.version}-{sys.platform}-{platform.machine()}-{digest.hexdigest()[:12]}"
 
     def flags(self) -> list[str]:
-        """What `go build` is given."""
+        """Return what `go build` is given."""
         _, major, minor, _ = re.split(r"[v.]", self.version, maxsplit=3)
         return ["-trimpath", "-ldflags", self.ldflags.format(version=self.version, major=major, minor=minor)]
 
@@ -147,7 +147,7 @@ def find_or_build(
 
 
 def _are_in(directory: Path, names: Collection[str]) -> bool:
-    """Can all of them be run from there?"""
+    """Return whether all of them can be run from there."""
     return all(os.access(directory / name, os.X_OK) for name in names)
 
 

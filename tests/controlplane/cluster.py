@@ -52,11 +52,11 @@ class Cluster:
         return self.credentials.url
 
     def as_user(self, name: str, *groups: str) -> Kubectl:
-        """A kubectl for another user, whom the administrator impersonates; nobody has to exist."""
+        """Return a kubectl for another user, whom the administrator impersonates; nobody has to exist."""
         return self._kubectl_of({"token": self.credentials.tokens["admin"], "as": name, "as-groups": groups})
 
     def as_service_account(self, namespace: str, name: str) -> Kubectl:
-        """A kubectl with a real token of this ServiceAccount, which must exist; it holds for a day."""
+        """Return a kubectl with a real token of this ServiceAccount, which must exist; it holds for a day."""
         token = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h")
         return self._kubectl_of({"token": token.strip()})
 
@@ -80,7 +80,7 @@ class Cluster:
         return [json.loads(line) for line in (self.directory / "audit.jsonl").read_text().splitlines()]
 
     def logs(self) -> str:
-        """The last lines of every server."""
+        """Return the last lines of every server."""
         return "\n".join(f"--- {name}\n{process.tail(8)}" for name, process in self.processes.items())
 
 

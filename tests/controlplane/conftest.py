@@ -48,7 +48,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
-    """The programs of a control plane, built if need be."""
+    """Return the programs of a control plane, built if need be."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():  # what takes minutes, or is left out, must be seen at once
         try:
@@ -61,7 +61,7 @@ def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """The control plane of all tests, with the node pools and Nodes of a small CKS cluster."""
+    """Yield the control plane of all tests, with the node pools and Nodes of a small CKS cluster."""
     with start_cluster(binaries) as running:
         populate(running.kubectl)
         yield running
@@ -76,7 +76,7 @@ def webhook(cluster: Cluster) -> Iterator[Webhook]:
 
 @pytest.fixture(scope="session")
 def bare_cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """An etcd and an API server alone, with CKS' kind of node pools: tests may stop and restart both."""
+    """Yield an etcd and an API server alone, with CKS' kind of node pools: tests may stop and restart both."""
     with start_cluster(binaries, controllers=False) as running:
         running.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
         wait_for_crds(running.kubectl)
@@ -86,7 +86,7 @@ def bare_cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
 
 @pytest.fixture
 def bare_pools(bare_cluster: Cluster) -> Iterator[None]:
-    """The node pools of pools.yaml on that, for one test."""
+    """Yield the node pools of pools.yaml on that, for one test."""
     bare_cluster.kubectl("apply", f"--filename={POOLS}")
     yield
     bare_cluster.kubectl("delete", "nodepools.compute.coreweave.com", "--all")
@@ -94,13 +94,13 @@ def bare_pools(bare_cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def kubectl(cluster: Cluster) -> Kubectl:
-    """The administrator's kubectl."""
+    """Return the administrator's kubectl."""
     return cluster.kubectl
 
 
 @pytest.fixture
 def namespace(kubectl: Kubectl) -> Iterator[str]:
-    """A namespace for one test, in which Pods can be created."""
+    """Yield a namespace for one test, in which Pods can be created."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
@@ -112,12 +112,12 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def alice(cluster: Cluster) -> Kubectl:
-    """The kubectl of a user who may do everything, and is in no group that a policy names."""
+    """Return the kubectl of a user who may do everything, and is in no group that a policy names."""
     cluster.kubectl("create", "clusterrolebinding", "platform", "--clusterrole=cluster-admin", "--group=platform")
     return cluster.as_user("alice", "platform")
 
 
 @pytest.fixture
 def team(alice: Kubectl, namespace: str) -> Kubectl:
-    """The same in the namespace of this test."""
+    """Return the same in the namespace of this test."""
     return replace(alice, namespace=namespace)

@@ -60,7 +60,7 @@ class Credentials:
         return self.directory / "tokens.csv"
 
     def kubeconfig(self, user: str) -> Path:
-        """The kubeconfig of a user of GROUPS."""
+        """Return the kubeconfig of a user of GROUPS."""
         return self.directory / f"{user}.kubeconfig"
 
     def write_kubeconfig(self, path: Path, user: dict[str, str | Sequence[str]]) -> None:

@@ -48,14 +48,14 @@ IMAGE = "registry.example.com/app:1"
 
 
 def labelled(thing: JSON, labels: JSON, annotations: JSON | None = None, *, where: str = "export-a") -> JSON:
-    """The object with these labels, in a namespace of the test."""
+    """Return the object with these labels, in a namespace of the test."""
     copy: JSON = json.loads(json.dumps(thing))
     copy["metadata"] |= {"namespace": where, "labels": labels, "annotations": annotations or {}}
     return copy
 
 
 def templated(thing: JSON, labels: JSON, *, where: str = "export-a") -> JSON:
-    """The workload with these labels on its Pods."""
+    """Return the workload with these labels on its Pods."""
     copy = labelled(thing, {}, where=where)
     template = copy["spec"]["template"]
     template["metadata"] = {"labels": template.get("metadata", {}).get("labels", {}) | labels}
@@ -63,12 +63,12 @@ def templated(thing: JSON, labels: JSON, *, where: str = "export-a") -> JSON:
 
 
 def waiting(name: str = "web", **spec: Any) -> JSON:
-    """A Pod that no scheduler looks at."""
+    """Return a Pod that no scheduler looks at."""
     return pod(name, schedulerName="nobody", **spec)
 
 
 def idle(name: str = "web", **spec: Any) -> JSON:
-    """A Deployment without Pods."""
+    """Return a Deployment without Pods."""
     return deployment(name, 0, **spec)
 
 
@@ -151,7 +151,7 @@ OWNED = [
 
 
 def cluster_of(*groups: JSON, name: str = "ray") -> JSON:
-    """A RayCluster of these worker groups."""
+    """Return a RayCluster of these worker groups."""
     head = {"rayStartParams": {}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": waiting()["spec"]}}
     spec = {"headGroupSpec": head, "workerGroupSpecs": list(groups)}
     return {
@@ -163,7 +163,7 @@ def cluster_of(*groups: JSON, name: str = "ray") -> JSON:
 
 
 def group(name: str, labels: JSON, given: JSON | None = None) -> JSON:
-    """A worker group with these labels on its template, and given to its Pods."""
+    """Return a worker group with these labels on its template, and given to its Pods."""
     template = {"metadata": {"labels": labels}, "spec": waiting()["spec"]}
     return {"groupName": name, "labels": given or {}, "rayStartParams": {}, "template": template}
 
@@ -210,7 +210,7 @@ ADVISED = [
 
 
 def running(image: str, memory: str = "1Gi", count: int = 1, labels: JSON | None = None, name: str = "web") -> JSON:
-    """A Pod of these containers."""
+    """Return a Pod of these containers."""
     thing = labelled(waiting(name), labels or {})
     limits = {"limits": {"memory": memory}}
     thing["spec"]["containers"] = [{"name": f"c{n}", "image": image, "resources": limits} for n in range(count)]
@@ -218,21 +218,21 @@ def running(image: str, memory: str = "1Gi", count: int = 1, labels: JSON | None
 
 
 def running_in(thing: JSON, image: str, *, labels: JSON | None = None, **of: Any) -> JSON:
-    """The workload with such Pods."""
+    """Return the workload with such Pods."""
     copy = templated(thing, labels or {})
     copy["spec"]["template"]["spec"]["containers"] = running(image, **of)["spec"]["containers"]
     return copy
 
 
 def scheduled(image: str) -> JSON:
-    """A CronJob of such Pods, without metadata of theirs."""
+    """Return a CronJob of such Pods, without metadata of theirs."""
     work = {"template": {"spec": {**running(image)["spec"], "restartPolicy": "Never"}}}
     spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": work}}
     return labelled({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "yearly"}, "spec": spec}, {})
 
 
 def bare_template(image: str) -> JSON:
-    """A PodTemplate."""
+    """Return a PodTemplate."""
     template = {"spec": running(image)["spec"]}
     return labelled({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "one"}, "template": template}, {})
 
@@ -271,12 +271,12 @@ IMAGES = [
 
 
 def of_size(replicas: int, name: str = "web", annotations: JSON | None = None) -> JSON:
-    """A Deployment; its Pods are never scheduled."""
+    """Return a Deployment; its Pods are never scheduled."""
     return labelled(deployment(name, replicas, schedulerName="nobody"), {}, annotations)
 
 
 def scale(name: str, replicas: int) -> JSON:
-    """What `kubectl scale` sends."""
+    """Return what `kubectl scale` sends."""
     metadata = {"name": name, "namespace": "export-a"}
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
 
@@ -294,13 +294,13 @@ SIZED = [
 
 
 def config(name: str, labels: JSON, data: JSON, annotations: JSON | None = None) -> JSON:
-    """A ConfigMap."""
+    """Return a ConfigMap."""
     thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
     return labelled(thing, labels, annotations)
 
 
 def deleted(name: str, verdict: str, thing: JSON, **asked: Any) -> Case:
-    """A DELETE of the object."""
+    """Return a DELETE of the object."""
     return Case(name, verdict, thing, thing, "DELETE", **asked)
 
 
@@ -333,7 +333,7 @@ TIERED = [
 
 
 def scaler(version: str, most: int) -> JSON:
-    """A HorizontalPodAutoscaler."""
+    """Return a HorizontalPodAutoscaler."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     spec = {"scaleTargetRef": target, "maxReplicas": most}
     thing = {"apiVersion": f"autoscaling/{version}", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}}

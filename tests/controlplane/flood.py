@@ -26,7 +26,7 @@ _HEAD = "POST /{} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConte
 
 
 def large_review() -> bytes:
-    """A review of a Pod of 282 KiB."""
+    """Return a review of a Pod of 282 KiB."""
     gvk = {"group": "", "version": "v1"}
     pod = {
         "apiVersion": "v1",

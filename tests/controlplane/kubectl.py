@@ -77,7 +77,7 @@ class Kubectl:
 
 
 def said_by(policy: str, said: str) -> str:
-    """What kubectl said, without the warnings and the reasons for a denial that other policies gave."""
+    """Return what kubectl said, without the warnings and the reasons for a denial that other policies gave."""
     kept, ours = "", True
     for line in said.splitlines(keepends=True):
         if begins := FINDING.match(line):
@@ -90,5 +90,5 @@ def said_by(policy: str, said: str) -> str:
 
 
 def as_list(*objects: Mapping[str, Any]) -> str:
-    """The objects as one document for `--filename=-`."""
+    """Return the objects as one document for `--filename=-`."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})

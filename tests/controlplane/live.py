@@ -76,7 +76,7 @@ def node_pool(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def elsewhere(**changes: Any) -> dict[str, Provider]:
-    """A provider whose pools are another resource than CKS'."""
+    """Return a provider whose pools are another resource than CKS'."""
     spec = yaml.safe_load((SHIPPED / "providers" / "cks.yaml").read_text())["spec"]
     spec["nodePools"][0] |= changes
     return {"cks": compile_provider("cks", CapacityProviderSpec.model_validate(spec))}

@@ -14,7 +14,7 @@ SPOT = {
 
 
 def pod_spec(gpus: int = 0, **spec: Any) -> dict[str, Any]:
-    """The spec of a Pod with one container."""
+    """Return the spec of a Pod with one container."""
     container: dict[str, Any] = {"name": "main", "image": "registry.example.com/app:1"}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
@@ -22,12 +22,12 @@ def pod_spec(gpus: int = 0, **spec: Any) -> dict[str, Any]:
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
-    """A bare Pod."""
+    """Return a bare Pod."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod_spec(**spec)}
 
 
 def deployment(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
-    """A Deployment."""
+    """Return a Deployment."""
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": pod_spec(**spec)}
     return {
@@ -39,7 +39,7 @@ def deployment(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
 
 
 def saying(thing: dict[str, Any], labels: dict[str, str], annotations: dict[str, str] | None = None) -> dict[str, Any]:
-    """The workload, with these labels and annotations on its Pods."""
+    """Return the workload, with these labels and annotations on its Pods."""
     where = thing if thing["kind"] == "Pod" else thing["spec"]["template"]
     metadata = where.setdefault("metadata", {})
     metadata["labels"] = metadata.get("labels", {}) | labels
@@ -48,13 +48,13 @@ def saying(thing: dict[str, Any], labels: dict[str, str], annotations: dict[str,
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:
-    """A Job with one Pod, which is never tried again."""
+    """Return a Job with one Pod, which is never tried again."""
     template = {"spec": pod_spec(restartPolicy="Never", **spec)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}}
 
 
 def node_pool(name: str, **spec: Any) -> dict[str, Any]:
-    """A NodePool of CKS, with two H100 nodes on demand if `spec` says nothing else."""
+    """Return a NodePool of CKS, with two H100 nodes on demand if `spec` says nothing else."""
     return {
         "apiVersion": "compute.coreweave.com/v1alpha1",
         "kind": "NodePool",
@@ -64,12 +64,12 @@ def node_pool(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def as_warnings(text: str) -> str:
-    """The lines as kubectl prints the warnings of an API server."""
+    """Return the lines as kubectl prints the warnings of an API server."""
     return "".join(f"Warning: {line}\n" for line in text.splitlines())
 
 
 def of_a_bare_pod(thing: dict[str, Any], namespace: str) -> str:
-    """What spotgate says of a bare Pod on spot, whatever else it says; nothing of a workload."""
+    """Return what spotgate says of a bare Pod on spot, whatever else it says; nothing of a workload."""
     where = namespace or "default"
     return _BARE_POD.format(name=thing["metadata"]["name"], namespace=where) if thing["kind"] == "Pod" else ""
 
@@ -87,7 +87,7 @@ _BARE_POD = """\
 
 
 def karpenter_pool(name: str, capacity: str, family: str) -> dict[str, Any]:
-    """A node pool of Karpenter on AWS."""
+    """Return a node pool of Karpenter on AWS."""
     requirements = [
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity]},
         {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": [family]},

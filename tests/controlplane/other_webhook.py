@@ -47,7 +47,7 @@ class OtherWebhook:
     seen: list[dict[str, Any]] = field(default_factory=list)
 
     def client(self, path: str) -> dict[str, str]:
-        """The `clientConfig` that leads there."""
+        """Return the `clientConfig` that leads there."""
         return {"url": self.url + path, "caBundle": base64.b64encode(self.authority).decode()}
 
     def answer(self, path: str, body: bytes) -> bytes | None:

@@ -119,7 +119,7 @@ class Parity:
             self._written(thing, checked.written, checked.answer, identity)
 
     def _refused(self, thing: JSON, identity: Identity, operation: str, refusal: Refusal) -> None:
-        """It must not be our patch that makes an object invalid."""
+        """Check that it is not our patch that makes an object invalid."""
         self.refusals.append(refusal.message)
         namespace = thing["metadata"].get("namespace")
         if operation == "CREATE" and namespace and namespace not in UNTOUCHED:
@@ -128,7 +128,7 @@ class Parity:
             assert isinstance(unpatched, Refusal), f"{refusal.message}\n{shown(thing)}"
 
     def _written(self, thing: JSON, written: JSON, answer: Answer, identity: Identity) -> None:
-        """What `check` shows is all that the webhook would do: written into the file, it leaves nothing to be done."""
+        """Check that what `check` shows, written into the file, leaves the webhook nothing to do."""
         again = self.offline.check(written, identity)
         assert not isinstance(again, Refusal), again.message
         assert again.written is None, f"not all at once:\n{shown(thing)}"
@@ -178,7 +178,7 @@ def _said(answer: Answer, generated: str) -> JSON:
 
 
 def _essence(thing: JSON, ignored: dict[str, str]) -> JSON:
-    """The object without what is ignored."""
+    """Return the object without what is ignored."""
     essence: JSON = _without(thing, tuple(ignored), "")
     if thing["kind"] == "Pod":
         essence["spec"].get("tolerations", []).sort(key=_order)
@@ -204,12 +204,12 @@ def _without(value: Any, ignored: tuple[str, ...], path: str) -> Any:
 
 
 def _is_token(value: Any) -> bool:
-    """Is it the volume that the ServiceAccount plugin adds, or a mount of it?"""
+    """Return whether it is the volume that the ServiceAccount plugin adds, or a mount of it."""
     return isinstance(value, dict) and str(value.get("name", "")).startswith("kube-api-access-")
 
 
 def _kept(value: Any, online: Any) -> Any:
-    """What is written, without the members that are zero or empty and that the API server leaves out."""
+    """Return what is written, without the members that are zero or empty and that the API server leaves out."""
     if isinstance(value, list) and isinstance(online, list) and len(value) == len(online):
         return [_kept(each, there) for each, there in zip(value, online, strict=True)]
     if not isinstance(value, dict) or not isinstance(online, dict):
@@ -222,7 +222,7 @@ def _kept(value: Any, online: Any) -> Any:
 
 
 def _is_nothing(value: Any) -> bool:
-    """Is it zero or empty, or made of nothing else?"""
+    """Return whether it is zero or empty, or made of nothing else."""
     return all(map(_is_nothing, value.values())) if isinstance(value, dict) else not value
 
 

@@ -102,7 +102,7 @@ class Server:
         return Answer(denial[1], ours, None) if denial else Refusal(body["message"])
 
     def serves(self, thing: JSON) -> bool:
-        """Does it know the kind?"""
+        """Return whether it knows the kind."""
         return (thing["apiVersion"], thing["kind"]) in self.collections
 
     def _version(self, thing: JSON, path: str) -> str:
@@ -211,7 +211,7 @@ class Offline:
         return Checked(answer, written)
 
     def defaulted(self, thing: JSON) -> JSON:
-        """The object with the defaults that `check` knows."""
+        """Return the object with the defaults that `check` knows."""
         file = self.directory / "defaulted.json"
         file.write_text(json.dumps(thing))
         (manifest,) = read_manifests([file]).objects

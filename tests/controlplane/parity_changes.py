@@ -86,7 +86,7 @@ def _copy(thing: JSON) -> JSON:
 
 @st.composite
 def relabelled(draw: st.DrawFn, thing: JSON) -> JSON:
-    """The object with other labels."""
+    """Return the object with other labels."""
     changed = _copy(thing)
     _relabel(draw, changed)
     return changed

@@ -32,7 +32,7 @@ NODE_POOLS = "nodepools.compute.coreweave.com"
 
 @contextlib.contextmanager
 def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
-    """What is in the cluster, by kind and name, where the corpus finds its places: put there, and the webhook was told of it."""
+    """Put the places of the corpus into the cluster, tell the webhook, and yield them by kind and name."""
     kubectl = webhook.cluster.kubectl
     names = [each["metadata"]["name"] for each in yaml.safe_load_all(POOLS.read_text())]
     kubectl("apply", f"--filename={POOLS}")
@@ -63,14 +63,14 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
 
 
 def there(thing: JSON, live: Live) -> bool:
-    """Is an object of that kind and name in the cluster?"""
+    """Return whether an object of that kind and name is in the cluster."""
     found = live.get((thing["kind"], thing["metadata"].get("name", "")))
     return found is not None and found["apiVersion"] == thing["apiVersion"]
 
 
 @contextlib.contextmanager
 def having(thing: JSON, parity: Parity, live: Live) -> Iterator[None]:
-    """The object is in the cluster, and `check` is told so."""
+    """Put the object into the cluster, and tell `check` so."""
     if there(thing, live):
         yield
         return
@@ -86,7 +86,7 @@ def having(thing: JSON, parity: Parity, live: Live) -> Iterator[None]:
 
 
 def runnable(thing: JSON, name: str) -> JSON:
-    """The workload with one Pod, which bears its name as a label."""
+    """Return the workload with one Pod, which bears its name as a label."""
     spec, template = thing["spec"], thing["spec"]["template"]
     template["metadata"]["annotations"].pop("kubernetes.io/config.mirror", None)  # only kubelets make such Pods
     template["metadata"]["labels"]["app"] = name

@@ -39,7 +39,7 @@ namespaces = st.sampled_from((PLAIN, PLAIN, PLAIN, SPOT, SPOT, SYSTEM))
 
 
 def examples() -> Iterator[tuple[str, JSON]]:
-    """The objects of examples/, named after their files and themselves."""
+    """Yield the objects of examples/, named after their files and themselves."""
     for file in sorted(EXAMPLES.glob("*.yaml")):
         for thing in yaml.safe_load_all(file.read_text()):
             yield f"{file.stem}-{thing['kind']}-{thing['metadata']['name']}", thing
@@ -57,7 +57,7 @@ class Golden:
 
 
 def golden() -> Iterator[Golden]:
-    """The golden reviews that can be sent once more: of an object as a whole, and not while it is being deleted."""
+    """Yield the golden reviews that can be sent once more: of an object as a whole, and not while it is being deleted."""
     for file in sorted(REVIEWS.glob("*.json")):
         request = json.loads(file.read_bytes())["request"]
         old, new = (_sendable(request[member]) for member in ("oldObject", "object"))
@@ -71,7 +71,7 @@ def golden() -> Iterator[Golden]:
 
 
 def _sendable(thing: JSON | None) -> JSON | None:
-    """The object without what an API server alone may write."""
+    """Return the object without what an API server alone may write."""
     if thing is None:
         return None
     metadata = {key: each for key, each in thing["metadata"].items() if key not in KEPT}
@@ -79,7 +79,7 @@ def _sendable(thing: JSON | None) -> JSON | None:
 
 
 def namespaces_of(things: Iterable[JSON]) -> list[JSON]:
-    """The Namespaces that these objects and the generated ones need."""
+    """Return the Namespaces that these objects and the generated ones need."""
     names = {PLAIN, SPOT, SYSTEM, *(each["metadata"].get("namespace", "default") for each in things)} - ALWAYS_THERE
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": LABELS.get(name, {})}}

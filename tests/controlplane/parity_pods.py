@@ -126,7 +126,7 @@ ANNOTATIONS: dict[str, st.SearchStrategy[str | None]] = {
 
 @st.composite
 def few(draw: st.DrawFn, members: dict[str, st.SearchStrategy[Any]], most: int) -> JSON:
-    """A mapping with some of these members, mostly without."""
+    """Return a mapping with some of these members, mostly without."""
     names = draw(st.lists(st.sampled_from(sorted(members)), max_size=most, unique=True))
     return {name: draw(members[name]) for name in names}
 
@@ -144,7 +144,7 @@ _rarely = st.integers(0, 7).map(lambda number: number == 0)
 
 @st.composite
 def pods(draw: st.DrawFn) -> JSON:
-    """A Pod that an API server accepts, as a person may write it: with nulls, and mostly with a wish about capacity."""
+    """Return a Pod that an API server accepts, as a person may write it: with nulls, and mostly with a wish about capacity."""
     pod = draw(_pods)
     metadata, spec = pod["metadata"], pod["spec"]
     metadata["namespace"] = draw(namespaces)
@@ -161,7 +161,7 @@ def pods(draw: st.DrawFn) -> JSON:
 
 
 def everything() -> JSON:
-    """A Pod with each of the volumes, variables, ports and probes above, and of what has defaults."""
+    """Return a Pod with each of the volumes, variables, ports and probes above, and of what has defaults."""
     main = {"name": "main", "image": "app", "env": [*VARIABLES], "ports": [*PORTS]}
     probed = [
         {
@@ -186,7 +186,7 @@ def everything() -> JSON:
 
 
 def valid(pod: JSON) -> JSON:
-    """The Pod, without what an API server refuses."""
+    """Return the Pod, without what an API server refuses."""
     metadata, spec = pod["metadata"], pod["spec"]
     for owner in metadata.get("ownerReferences", ()):
         owner["uid"] = "705ab4f5-6393-11e8-b7cc-42010a800002"

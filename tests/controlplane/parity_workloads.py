@@ -93,13 +93,13 @@ _rarely = st.integers(0, 4).map(lambda number: number == 0)
 
 @st.composite
 def metadata(draw: st.DrawFn) -> JSON:
-    """That of a workload."""
+    """Return the metadata of a workload."""
     return {"name": "new", "namespace": draw(namespaces), **draw(_metadata)}
 
 
 @st.composite
 def templates(draw: st.DrawFn) -> JSON:
-    """A pod template that SELECTOR selects."""
+    """Return a pod template that SELECTOR selects."""
     pod = draw(_pods)
     labels = {**pod["metadata"]["labels"], "app": "x"}
     return {"metadata": {"labels": labels, "annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
@@ -107,7 +107,7 @@ def templates(draw: st.DrawFn) -> JSON:
 
 @st.composite
 def built_in_workloads(draw: st.DrawFn, kinds: tuple[str, ...] = (*["Deployment"] * 8, *BUILT_IN)) -> JSON:
-    """A workload of one of these kinds."""
+    """Return a workload of one of these kinds."""
     kind = draw(st.sampled_from(kinds))
     template, spec = draw(templates()), draw(BUILT_IN[kind][1])
     if kind == "CronJob":
@@ -116,7 +116,7 @@ def built_in_workloads(draw: st.DrawFn, kinds: tuple[str, ...] = (*["Deployment"
 
 
 def workload(kind: str, about: JSON, template: JSON, spec: JSON) -> JSON:
-    """A workload of this kind, with the template in its spec."""
+    """Return a workload of this kind, with the template in its spec."""
     thing = {"apiVersion": BUILT_IN[kind][0], "kind": kind, "metadata": about}
     if kind == "PodTemplate":
         return {**thing, "template": template}
@@ -130,7 +130,7 @@ def workload(kind: str, about: JSON, template: JSON, spec: JSON) -> JSON:
 
 
 def everything(kind: str) -> JSON:
-    """A workload of this kind with all that has defaults."""
+    """Return a workload of this kind with all that has defaults."""
     pod = pod_with_everything()
     template = {"metadata": {"labels": {"app": "x"}}, "spec": pod["spec"]}
     spec: dict[str, JSON] = {
@@ -162,7 +162,7 @@ CUSTOM = {
 
 @st.composite
 def custom_workloads(draw: st.DrawFn) -> JSON:
-    """A custom resource with a pod template, which stays as it is written: nobody fills anything in."""
+    """Return a custom resource with a pod template, which stays as it is written: nobody fills anything in."""
     api_version, kind = draw(st.sampled_from(sorted(CUSTOM)))
     spec = CUSTOM[api_version, kind](draw(templates()))
     return {"apiVersion": api_version, "kind": kind, "metadata": draw(metadata()), "spec": spec}
@@ -170,7 +170,7 @@ def custom_workloads(draw: st.DrawFn) -> JSON:
 
 @st.composite
 def node_pools(draw: st.DrawFn) -> JSON:
-    """A node pool; one in a few has something of a wrong type in its spec, which its API server accepts."""
+    """Return a node pool; one in a few has something of a wrong type in its spec, which its API server accepts."""
     pool = draw(_pools)
     spec = {**pool["spec"], "instanceType": draw(_instance_types), **draw(_nulls)}
     if reserved := draw(_reserved):

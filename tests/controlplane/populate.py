@@ -68,7 +68,7 @@ def _is_established(crd: Mapping[str, Any]) -> bool:
 
 
 def nodes_of(pool: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The Nodes that CKS would give a NodePool, named `<pool>-0`, `<pool>-1` ..., as many as it targets."""
+    """Return the Nodes that CKS would give a NodePool, named `<pool>-0`, `<pool>-1` ..., as many as it targets."""
     return [_node(pool, f"{pool['metadata']['name']}-{number}") for number in range(pool["spec"]["targetNodes"])]
 
 

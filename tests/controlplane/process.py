@@ -67,7 +67,7 @@ class Process:
         self._child.wait()
 
     def tail(self, lines: int = 20) -> str:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         if not self.log.exists():
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

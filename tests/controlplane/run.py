@@ -52,7 +52,7 @@ def end(_number: int, _frame: FrameType | None) -> None:
 
 
 def how_to_use(webhook: Webhook) -> str:
-    """What to type to get at the cluster, in the folder of the project."""
+    """Return what to type to get at the cluster, in the folder of the project."""
     kubectl = webhook.cluster.kubectl
     pools = kubectl("get", "nodepools.compute.coreweave.com")
     return f"""\

@@ -23,7 +23,7 @@ OWN = re.compile(rf"({FOLDER}test_(binaries|chaos|run|runbook)\.py)::")
 
 
 def scope_of(nodeid: str) -> str:
-    """What the test is not to be parted from."""
+    """Return what the test is not to be parted from."""
     if BARE.match(nodeid):
         return "the control plane without controllers"
     if own := OWN.match(nodeid):

@@ -52,7 +52,7 @@ ADMISSION = {
 
 
 def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
-    """Flags of etcd, on two ports that are reserved for it."""
+    """Return the flags of etcd, on two ports that are reserved for it."""
     client_url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     return [
         f"--data-dir={directory / 'etcd'}",
@@ -70,7 +70,7 @@ def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
 def api_server(
     directory: Path, credentials: Credentials, *, port: int, etcd_port: int, service_accounts: bool
 ) -> list[str]:
-    """The API server; with `service_accounts` a Pod must have one. Writes the files that it reads."""
+    """Return the API server; with `service_accounts` a Pod must have one. Writes the files that it reads."""
     audit_policy, admission = directory / "audit-policy.json", directory / "admission.json"
     audit_policy.write_text(json.dumps(AUDIT_POLICY))
     admission.write_text(json.dumps(ADMISSION))
@@ -112,7 +112,7 @@ def controller_manager(credentials: Credentials) -> list[str]:
 
 
 def scheduler(credentials: Credentials) -> list[str]:
-    """The scheduler as it is by default."""
+    """Return the scheduler as it is by default."""
     return [
         f"--kubeconfig={credentials.kubeconfig('system:kube-scheduler')}",
         "--leader-elect=false",

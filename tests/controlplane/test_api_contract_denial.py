@@ -38,7 +38,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def own(api: Api) -> Iterator[str]:
-    """A namespace of these tests."""
+    """Yield a namespace of these tests."""
     with api.namespace("denial") as name:
         yield name
 

@@ -43,7 +43,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def own(api: Api) -> Iterator[str]:
-    """A namespace of these tests."""
+    """Yield a namespace of these tests."""
     with api.namespace("failure") as name:
         yield name
 
@@ -88,7 +88,7 @@ def test_unconditionally_reject_operations_on_fail_closed_webhook__a_server_that
 
 @contextlib.contextmanager
 def frozen(webhook: Webhook) -> Iterator[None]:
-    """Connections to it are made, and nothing comes back."""
+    """Stop the process, so that connections to it are made and nothing comes back."""
     os.kill(webhook.process.pid, signal.SIGSTOP)
     try:
         yield
@@ -158,6 +158,6 @@ def test_honor_timeout__who_waits_too_long_goes_on_as_the_failure_policy_says(
 
 
 def template() -> dict[str, object]:
-    """What spotgate would deny if it were heard; a PodTemplate is validated and nothing else."""
+    """Return what spotgate would deny if it were heard; a PodTemplate is validated and nothing else."""
     labelled = pod("web") | {"metadata": {"labels": {"foo.coreweave.cloud/bar": "x"}}}
     return {"metadata": {"name": "web"}, "template": {key: labelled[key] for key in ("metadata", "spec")}}

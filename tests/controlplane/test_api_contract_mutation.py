@@ -45,7 +45,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def own(api: Api) -> Iterator[str]:
-    """A namespace of these tests."""
+    """Yield a namespace of these tests."""
     with api.namespace("mutation") as name:
         yield name
 
@@ -142,7 +142,7 @@ def test_mutate_configmap__spotgate_repeats_nothing_when_it_is_reinvoked(
 
 
 def without_token(spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec without the volume that the API server names at random."""
+    """Return the spec without the volume that the API server names at random."""
     return {**spec, "volumes": None, "containers": [{**each, "volumeMounts": None} for each in spec["containers"]]}
 
 

@@ -21,14 +21,14 @@ ETCD_AND_KWOK = ("etcd", "kwok")
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and none of this machine's programs beside it."""
+    """Return an empty cache, and none of this machine's programs beside it."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `go` that says what it builds in this file, one line each."""
+    """Return a `go` that says what it builds in this file, one line each."""
     log = tmp_path / "calls"
     log.touch()
     install_go(
@@ -182,7 +182,7 @@ def test_kubernetes_is_told_its_version() -> None:
 
 
 def run_without_programs(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A test that needs them, where there are none and no folder to build them in."""
+    """Return a test that needs them, where there are none and no folder to build them in."""
     (tmp_path / "file").touch()
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, f"{HERE}/test_harness.py"],

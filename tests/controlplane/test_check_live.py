@@ -72,7 +72,7 @@ def test_labels_of_the_namespace_are_those_it_has(bare_cluster: Cluster) -> None
 
 @pytest.fixture
 def two_contexts(bare_cluster: Cluster, tmp_path: Path) -> Path:
-    """A kubeconfig whose current context leads nowhere, and whose other one names a namespace."""
+    """Return a kubeconfig whose current context leads nowhere, and whose other one names a namespace."""
     file = tmp_path / "kubeconfig"
     content = yaml.safe_load(admin(bare_cluster).read_text())
     (context,) = content["contexts"]
@@ -95,7 +95,7 @@ def test_another_context_can_be_chosen_whose_namespace_objects_go_to(two_context
 
 @pytest.fixture
 def stored(bare_cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """A Deployment with a reserved label on its Pods, which nobody has kept from being stored."""
+    """Yield a Deployment with a reserved label on its Pods, which nobody has kept from being stored."""
     web = saying(deployment("web", 1), RESERVED)
     bare_cluster.kubectl.apply(web)
     yield web
@@ -133,7 +133,7 @@ def test_what_is_deleted_is_what_is_there_and_not_what_the_file_says(bare_cluste
 
 @pytest.fixture
 def guest(bare_cluster: Cluster) -> Iterator[Path]:
-    """The kubeconfig of somebody who may read Namespaces, and Pods of the namespace default."""
+    """Yield the kubeconfig of somebody who may read Namespaces, and Pods of the namespace default."""
     kubectl = bare_cluster.kubectl
     kubectl("create", "serviceaccount", "guest")
     kubectl("create", "clusterrole", "guest", "--verb=list", "--resource=namespaces")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_alive(pid: int) -> bool:
-    """Does the process exist, other than as a zombie that its parent has not asked about yet?"""
+    """Return whether the process exists, other than as a zombie that its parent has not asked about yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

@@ -46,12 +46,12 @@ class Asking:
         self._other = other
 
     def seen(self) -> list[JSON]:
-        """What was asked since it was called last."""
+        """Return what was asked since it was called last."""
         found, self._other.seen[:] = list(self._other.seen), []
         return found
 
     def about(self, path: str, thing: JSON) -> set[str]:
-        """The webhooks that are asked when it is created, for a dry run."""
+        """Return the webhooks that are asked when it is created, for a dry run."""
         self.seen()
         answer = self.api.create(path, thing, dry_run=True)
         assert answer.status in {201, 422}, answer.message  # what is too large is refused after all

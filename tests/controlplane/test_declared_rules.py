@@ -93,7 +93,7 @@ class Served:
     namespaced: bool
 
     def path(self, plural: str, namespace: str) -> str:
-        """The collection."""
+        """Return the collection."""
         base = f"/apis/{self.group_version}" if "/" in self.group_version else f"/api/{self.group_version}"
         return f"{base}/namespaces/{namespace}/{plural}" if self.namespaced else f"{base}/{plural}"
 
@@ -113,7 +113,7 @@ def declared(entries: list[dict[str, Any]]) -> list[Rule]:
 
 
 def discover(api: Api) -> dict[tuple[str, str], Served]:
-    """What can be requested, by group and resource, each in its preferred version."""
+    """Return what can be requested, by group and resource, each in its preferred version."""
     lists = [("", api.get("/api/v1"))]
     for group in api.get("/apis")["groups"]:
         # The preferred version last, where it counts: there are resources that it does not have.
@@ -152,7 +152,7 @@ class Requests:
         self._names: dict[str, str] = {}
 
     def of(self, rule: Rule) -> Callable[[], Answer]:  # noqa: PLR0911 - one for each way to ask
-        """What sends one."""
+        """Return what sends one."""
         plural, _, subresource = rule.resource.partition("/")
         served = self.served[rule.group, plural]
         path = served.path(plural, self.namespace)
@@ -190,14 +190,14 @@ class Requests:
         raise NotImplementedError(f"{rule}: say here how it is requested")
 
     def _name(self, path: str, thing: dict[str, Any]) -> str:
-        """The name of one that is there."""
+        """Return the name of one that is there."""
         if path not in self._names:
             self._names[path] = self._made.enter_context(self.api.made(path, thing))["metadata"]["name"]
         return self._names[path]
 
 
 def silent(webhook: Webhook, requests: Requests, rules: list[Rule]) -> dict[Rule, str]:
-    """The rules that do not fire, each with what happens instead."""
+    """Return the rules that do not fire, each with what happens instead."""
     found = {}
     for rule in rules:
         if (rule.group, rule.resource) not in requests.served:

@@ -49,7 +49,7 @@ class Outcomes:
 
 @pytest.fixture(scope="module")
 def bundle() -> Bundle:
-    """The policies above."""
+    """Return the policies above."""
     return load_bundle([POLICIES])
 
 
@@ -111,7 +111,7 @@ def _path(server: Server, case: Case) -> str:
 
 
 def _ask(server: Server, case: Case) -> tuple[int, JSON, list[str]]:
-    """The request on trial."""
+    """Return the request on trial."""
     thing, path = case.object, _path(server, case)
     if case.operation == "UPDATE":
         there = server.send("GET", path, {}, ADMINISTRATOR)[1]
@@ -133,7 +133,7 @@ def _verdict(status: int, body: JSON, warnings: list[str]) -> str:
 
 
 def _judged(bundle: Bundle, server: Server, case: Case, old: JSON | None) -> str:
-    """What spotgate says of the request as the API server would hand it on; what it lowers to a warning is allowed."""
+    """Return what spotgate says of the request as the API server would hand it on; what it lowers to a warning is allowed."""
     status, admitted, _ = _ask(server, case)
     assert status < HTTPStatus.BAD_REQUEST, (case.name, admitted["message"])
     of = case.object if case.old is None else case.old

@@ -46,7 +46,7 @@ RESERVED = {"foo.coreweave.cloud/bar": "x"}
 
 @pytest.fixture(scope="module")
 def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """A cluster with nothing in it but nodes."""
+    """Yield a cluster with nothing in it but nodes."""
     with start_cluster(binaries) as running:
         populate(running.kubectl)
         yield running
@@ -54,7 +54,7 @@ def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A checkout, and in it the overlay that the page shows. There is no registry: `docker` does nothing."""
+    """Return a checkout, and in it the overlay that the page shows. There is no registry: `docker` does nothing."""
     for name in ("manifests", "policies"):
         shutil.copytree(ROOT / name, tmp_path / name)
     (overlay,) = re.findall(r"`(my-cluster/kustomization.yaml)`:\n\n +```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -79,7 +79,7 @@ def test_who_names_a_node_by_hand_is_told(team: Kubectl) -> None:
 
 @pytest.fixture
 def fallbacks(kubectl: Kubectl) -> Iterator[list[str]]:
-    """The two on-demand pools that h100-spot can fall back on; what becomes of them is mended afterwards."""
+    """Yield the two on-demand pools that h100-spot can fall back on; what becomes of them is mended afterwards."""
     kubectl.apply(node_pool("h100-too", targetNodes=1))
     yield ["h100", "h100-too"]
     kubectl("apply", f"--filename={POOLS}")

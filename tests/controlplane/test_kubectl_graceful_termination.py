@@ -23,13 +23,13 @@ OWN_HOOK = {"preStop": {"exec": {"command": ["/bin/drain"]}}}
 
 
 def timing(stored: dict[str, Any]) -> tuple[int, list[Any]]:
-    """The grace period of a stored Pod, and the lifecycle of each container."""
+    """Return the grace period of a stored Pod, and the lifecycle of each container."""
     spec = stored["spec"]
     return spec["terminationGracePeriodSeconds"], [each.get("lifecycle") for each in spec["containers"]]
 
 
 def with_containers(thing: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """The Pod with a second container, and these fields on its first."""
+    """Return the Pod with a second container, and these fields on its first."""
     first = thing["spec"]["containers"][0] | fields
     thing["spec"]["containers"] = [first, {"name": "second", "image": "registry.example.com/second:1"}]
     return thing

@@ -51,7 +51,7 @@ create {{}} on-demand pool first, for example:
 
 @pytest.fixture(autouse=True)
 def pools(kubectl: Kubectl, webhook: Webhook) -> Iterator[None]:
-    """The pools of pools.yaml are there when a test begins, whatever the one before it did."""
+    """Put the pools of pools.yaml back before a test, whatever the one before it did."""
     before = versions(kubectl)
     yield
     if versions(kubectl) == before:
@@ -64,13 +64,13 @@ def pools(kubectl: Kubectl, webhook: Webhook) -> Iterator[None]:
 
 
 def versions(kubectl: Kubectl) -> dict[str, str]:
-    """What tells whether a pool was changed."""
+    """Return what tells whether a pool was changed."""
     return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in kubectl.get(KIND)["items"]}
 
 
 @pytest.fixture
 def new_cluster(kubectl: Kubectl) -> None:
-    """The only node pool is the one that every CKS cluster has."""
+    """Leave only the node pool that every CKS cluster has."""
     for name in ("h100-spot", "cpu-spot", "h100"):
         kubectl("delete", KIND, name)
 

@@ -101,7 +101,7 @@ def test_when_it_is_back_everything_is_as_before(alice: Kubectl, team: Kubectl, 
 
 @pytest.fixture(scope="module")
 def outage(webhook: Webhook) -> Iterator[None]:
-    """The webhook does not answer, until the tests of this file are over; there are pools of several kinds."""
+    """Keep the webhook from answering until the tests of this file are over; there are pools of several kinds."""
     kubectl = webhook.cluster.kubectl
     kubectl("create", "namespace", HELD)
     kubectl.apply(*THERE)

@@ -35,7 +35,7 @@ def cluster_api(version: str, kind: str, **spec: object) -> JSON:
 
 
 def machine_pool(kind: str, name: str) -> JSON:
-    """What says how many nodes a pool of Cluster API has."""
+    """Return what says how many nodes a pool of Cluster API has."""
     reference = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": kind, "name": name}
     template = {"spec": {"clusterName": f"fleet-{kind.lower()}", "infrastructureRef": reference}}
     return {
@@ -70,7 +70,7 @@ COUNTS = {"minCount": 1, "maxCount": 3}
 
 
 def held(priority: str) -> JSON:
-    """The pool of Azure Service Operator that one of Cluster API holds."""
+    """Return the pool of Azure Service Operator that one of Cluster API holds."""
     size = {"enableAutoScaling": True, "minCount": 0, "maxCount": 2}
     spec = {"vmSize": "Standard_NC24ads_A100_v4", "scaleSetPriority": priority, **size}
     return {"apiVersion": "containerservice.azure.com/v1api20240901", "kind": "ManagedClustersAgentPool", "spec": spec}

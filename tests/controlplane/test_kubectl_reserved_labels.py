@@ -104,7 +104,7 @@ def test_a_label_that_the_platform_reads_is_allowed_without_a_word(team: Kubectl
 
 @pytest.fixture(scope="module")
 def running(alice: Kubectl, webhook: Webhook) -> Iterator[Kubectl]:
-    """A namespace with things that have had reserved labels since before the webhook was there."""
+    """Yield a namespace with things that have had reserved labels since before the webhook was there."""
     name = f"older-{uuid.uuid4().hex[:8]}"
     alice("create", "namespace", name)
     kubectl = replace(alice, namespace=name)

@@ -23,7 +23,7 @@ POOL = "compute.coreweave.com/node-pool"
 
 
 def pools_of(team: Kubectl, selector: str) -> set[str]:
-    """The pools on whose Nodes these Pods run; each runs, if it is not on its way out."""
+    """Return the pools on whose Nodes these Pods run; each runs, if it is not on its way out."""
     found = team.get("pods", f"--selector={selector}", "--field-selector=status.phase!=Succeeded")["items"]
     pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
     assert {each["status"]["phase"] for each in pods} == {"Running"}
@@ -33,7 +33,7 @@ def pools_of(team: Kubectl, selector: str) -> set[str]:
 
 @contextmanager
 def reclaimed(kubectl: Kubectl, name: str) -> Iterator[None]:
-    """The provider takes all Nodes of a pool back, and later gives new ones."""
+    """Take all Nodes of a pool away, as its provider does, and later give new ones."""
     kubectl("delete", "nodes", f"--selector={POOL}={name}")
     try:
         yield

@@ -25,7 +25,7 @@ TOLERATION = {"key": "example.com/spot", "operator": "Equal", "value": "true", "
 
 
 def placement(stored: dict[str, Any]) -> dict[str, Any]:
-    """What of a stored Pod says where it may run, without what Kubernetes gives every Pod."""
+    """Return what of a stored Pod says where it may run, without what Kubernetes gives every Pod."""
     spec = stored["spec"]
     tolerations = [each for each in spec["tolerations"] if not each["key"].startswith("node.kubernetes.io/")]
     found = {"nodeSelector": spec.get("nodeSelector"), "affinity": spec.get("affinity"), "tolerations": tolerations}

@@ -27,7 +27,7 @@ RBAC = Path(__file__).parents[2] / "manifests" / "base" / "rbac.yaml"
 
 
 def account(bare_cluster: Cluster, name: str, *verbs: str) -> Path:
-    """The kubeconfig of a new ServiceAccount that may read Namespaces and Nodes, and NodePools with these verbs."""
+    """Return the kubeconfig of a new ServiceAccount that may read Namespaces and Nodes, and NodePools with these verbs."""
     bare_cluster.kubectl("create", "serviceaccount", name, "--namespace=spotgate-system")
     bare_cluster.kubectl("create", "clusterrole", name, "--verb=list,watch", "--resource=namespaces,nodes")
     bare_cluster.kubectl(
@@ -215,7 +215,7 @@ async def test_outside_of_a_cluster_there_is_no_service_account(monkeypatch: pyt
 
 
 def etcd(bare_cluster: Cluster, call: str, **body: object) -> Any:
-    """A call to etcd itself: what happens while no API server looks."""
+    """Call etcd itself, as if it happened while no API server looks."""
     url = next(flag for flag in bare_cluster.processes["etcd"].command if flag.startswith("--listen-client-urls="))
     connection = http.client.HTTPConnection(url.partition("://")[2], timeout=10)
     connection.request("POST", f"/v3/kv/{call}", json.dumps(body))

@@ -26,7 +26,7 @@ PROVIDERS = load_bundle().providers
 
 
 def node_pools() -> list[dict[str, Any]]:
-    """The pools of the golden reviews' clusters, and what says their size, in the versions that the CRDs have."""
+    """Return the pools of the golden reviews' clusters, and what says their size, in the versions that the CRDs have."""
     documents = [
         document
         for name in ("karpenter.yaml", "fleet.yaml")
@@ -41,7 +41,7 @@ def node_pools() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def every_kind(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """An API server with the CRDs of every kind of node pool."""
+    """Yield an API server with the CRDs of every kind of node pool."""
     with start_cluster(binaries, controllers=False) as running:
         running.kubectl("apply", f"--filename={CRDS}")
         wait_for_crds(running.kubectl)

@@ -38,12 +38,12 @@ def spawn(bare_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Proce
 
 
 def answer(serving: Process, pool: dict[str, Any]) -> Any:
-    """What it says to the deletion of a node pool."""
+    """Return what it says to the deletion of a node pool."""
     return serving.post(deletion(pool)).json["response"]
 
 
 def deletion(pool: dict[str, Any]) -> bytes:
-    """The review of a node pool's deletion."""
+    """Return the review of a node pool's deletion."""
     return review(
         operation="DELETE",
         kind={"group": "compute.coreweave.com", "version": "v1alpha1", "kind": "NodePool"},

@@ -54,7 +54,7 @@ OF_EVERY_POD = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
 
 def state_of(case: PolicyTestCase) -> list[Manifest]:
-    """What is in the cluster before the request, its namespace too."""
+    """Return what is in the cluster before the request, its namespace too."""
     files = case.spec.state.files if case.spec.state is not None else ()
     read = (read_manifests([Path(case.test.document.file).parent / name]).objects for name in files)
     objects = [*(each for objects in read for each in objects), *case.inline_state()]
@@ -126,7 +126,7 @@ class Arranged:
 
     @contextlib.contextmanager
     def having(self, thing: JSON | None) -> Iterator[None]:
-        """The same, with what a request changes or deletes; it may be there already."""
+        """Put into the cluster what a request changes or deletes; it may be there already."""
         if thing is None or any(_identity(each) == _identity(thing) for each in self._there):
             yield
             return
@@ -145,7 +145,7 @@ def _identity(thing: JSON) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def arranged(bare_cluster: Cluster) -> Iterator[Arranged]:
-    """A webhook with these policies on that API server; its answers bind everybody but the arranger."""
+    """Yield a webhook with these policies on that API server; its answers bind everybody but the arranger."""
     kubectl, directory = bare_cluster.kubectl, bare_cluster.directory / "policy-examples"
     authority = create_certificates(directory)
     process = Process("spotgate", (), directory / "spotgate.log")
@@ -217,7 +217,7 @@ def test_a_case_comes_out_as_its_test_says(case: PolicyTestCase, arranged: Arran
 
 
 def thing_that_changes(subject: JSON, part: JSON | None) -> tuple[JSON, JSON | None]:
-    """The object, and the part of it that is to come out. Of a workload, the Pod that its controller makes of its template."""
+    """Return the object, and the part of it that is to come out. Of a workload, the Pod that its controller makes of its template."""
     api_version, kind = subject["apiVersion"], subject["kind"]
     group = api_version.rpartition("/")[0]
     workload = next(
@@ -236,7 +236,7 @@ def thing_that_changes(subject: JSON, part: JSON | None) -> tuple[JSON, JSON | N
 
 
 def compare(server: Server, identity: Identity, thing: JSON, part: JSON | None, *, differs: bool | None) -> None:
-    """What is created, with what the expected part of it says, and with what it would be without spotgate."""
+    """Compare what is created with the expected part of it, and with what it would be without spotgate."""
     answer, bare = server.ask(thing, identity), server.ask(thing, ARRANGER)
     assert isinstance(answer, Answer), answer
     assert isinstance(bare, Answer), bare
@@ -254,7 +254,7 @@ def _verdict(answer: Answer) -> Verdict:
 
 
 def _essence(thing: JSON | None) -> JSON:
-    """The object without what the API server writes by itself."""
+    """Return the object without what the API server writes by itself."""
     assert thing is not None
     metadata = {key: value for key, value in thing["metadata"].items() if key not in KEPT}
     tolerations = [each for each in thing["spec"].get("tolerations", ()) if each["key"] not in OF_EVERY_POD]

@@ -37,7 +37,7 @@ class Running:
         return [line.strip() for line in self.printed if line.startswith("    ")]
 
     def typed(self, command: str) -> subprocess.CompletedProcess[str]:
-        """A command, in a terminal in which the exports that it offers have been typed."""
+        """Return a command, in a terminal in which the exports that it offers have been typed."""
         exports = "\n".join(line for line in self.commands if line.startswith("export "))
         program = f"{Path(sys.executable).parent}/spotgate"  # where `make cluster` has put it
         return subprocess.run(
@@ -53,7 +53,7 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The program, which finds the binaries where the tests do."""
+    """Yield the program, which finds the binaries where the tests do."""
     assert binaries
     folder = tmp_path_factory.mktemp("run")
     with subprocess.Popen(
@@ -77,7 +77,7 @@ def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def nothing_left(running: Running) -> Iterator[None]:
-    """What a test has applied is gone for the next."""
+    """Delete what a test has applied."""
     yield
     delete = "kubectl delete --ignore-not-found --cascade=foreground"
     done = running.typed(f"{delete} -f examples/web-on-spot.yaml && {delete} pod/patient")

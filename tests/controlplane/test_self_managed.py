@@ -42,7 +42,7 @@ SECONDS = 5.0
 
 @pytest.fixture(scope="module")
 def account(bare_cluster: Cluster) -> Path:
-    """The kubeconfig of spotgate's ServiceAccount, which may do what base and component allow."""
+    """Return the kubeconfig of spotgate's ServiceAccount, which may do what base and component allow."""
     documents = [MANIFESTS / "base" / "rbac.yaml", MANIFESTS / "components" / "self-managed" / "rbac.yaml"]
     for each in documents:
         bare_cluster.kubectl("apply", "--namespace=spotgate-system", f"--filename={each}")
@@ -131,7 +131,7 @@ class Installation:
         return Issued.from_data((await read_secret(self.api, *SECRET, SECONDS)).data, now=datetime.now(UTC))
 
     async def at_rest(self) -> bool:
-        """Do all replicas serve the Secret's leaf and say so, and do the caBundles trust its CA?"""
+        """Return whether all replicas serve the Secret's leaf and say so, and the caBundles trust its CA."""
         data = (await read_secret(self.api, *SECRET, SECONDS)).data
         try:
             issued = Issued.from_data(data, now=datetime.now(UTC))

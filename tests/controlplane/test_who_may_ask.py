@@ -121,7 +121,7 @@ def configuration(port: int, ca_pem: bytes) -> dict[str, Any]:
 
 
 def certificate() -> tuple[bytes, KeyPair]:
-    """A CA, and a certificate of it for the Service."""
+    """Return a CA, and a certificate of it for the Service."""
     authority = create_authority(utc_now())
     return authority.certificate_pem, issue_leaf(authority, names=[HOST], ips=[], now=utc_now())
 

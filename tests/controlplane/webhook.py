@@ -61,11 +61,11 @@ class Webhook:
     ops: str
 
     def metrics(self) -> str:
-        """What /metrics says."""
+        """Return what /metrics says."""
         return self._get("/metrics")[1]
 
     def count(self, name: str, **labels: str) -> float:
-        """The sum of all samples of this name with these labels, as in `count("spotgate_decisions_total", phase="mutate")`."""
+        """Return the sum of all samples of this name with these labels, as in `count("spotgate_decisions_total", phase="mutate")`."""
         return sum(
             sample.value
             for family in text_string_to_metric_families(self.metrics())
@@ -105,7 +105,7 @@ class Webhook:
         self.wait(lambda: self.try_out(asking)["spec"].get("nodeSelector"), f"Pods can be placed on {name}")
 
     def try_out(self, thing: dict[str, Any], *arguments: str) -> dict[str, Any]:
-        """What would be stored if this were created. Raises KubectlError."""
+        """Return what would be stored if this were created. Raises KubectlError."""
         made: dict[str, Any] = json.loads(
             self.cluster.kubectl(
                 "create", "--dry-run=server", "--output=json", "--filename=-", *arguments, documents=json.dumps(thing)
@@ -128,7 +128,7 @@ class Webhook:
             return response.status, response.read().decode()
 
     def logs(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         return self.process.tail(20)
 
     def stop(self) -> None:
@@ -241,7 +241,7 @@ def start_on_free_ports(process: Process, flags: list[str]) -> tuple[int, int]:
 
 
 def ports_in(log: Path) -> tuple[int, int] | None:
-    """The TLS and the operators' port that the log tells of; None before that."""
+    """Return the TLS and the operators' port that the log tells of; None before that."""
     for line in log.read_text().splitlines():
         if line.startswith("{") and (entry := json.loads(line)).get("event") == "listening":
             return entry["port"], entry["ops_port"]
@@ -249,7 +249,7 @@ def ports_in(log: Path) -> tuple[int, int] | None:
 
 
 def render_configurations(policies: Path, port: int, *flags: str) -> str:
-    """The webhook configurations that `spotgate webhook-config` prints, for this port."""
+    """Return the webhook configurations that `spotgate webhook-config` prints, for this port."""
     rendered = subprocess.run(
         [str(SPOTGATE), "webhook-config", f"--policies={policies}", *flags],
         capture_output=True,

@@ -343,7 +343,7 @@ def documents(draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
 
 
 def grow(draw: Callable[[st.SearchStrategy[Any]], Any], value: JSON) -> JSON:
-    """The value with more in it, here and there."""
+    """Return the value with more in it, here and there."""
     if isinstance(value, dict):
         grown = {key: grow(draw, each) for key, each in value.items()}
         more = draw(st.dictionaries(keys, values, max_size=2)) if draw(st.booleans()) else {}

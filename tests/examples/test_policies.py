@@ -24,7 +24,7 @@ COMMANDS = re.findall(r"```console\n\$ spotgate (.*)\n((?:.*\n)*?)```", PAGE)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy, beside what the page shows."""
+    """Return a copy, beside what the page shows."""
     shutil.copytree(POLICIES, tmp_path / "policies")
     for name, text in re.findall(r"^`([\w-]+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE):
         (tmp_path / name).write_text(text)

@@ -29,7 +29,7 @@ def is_served(port: int) -> bool:
 
 @pytest.fixture(scope="module")
 def run() -> subprocess.CompletedProcess[str]:
-    """A run into a pipe, by somebody with a narrow terminal."""
+    """Return a run into a pipe, by somebody with a narrow terminal."""
     return subprocess.run(COMMAND, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "30"})
 
 

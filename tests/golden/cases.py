@@ -54,7 +54,7 @@ class Case:
         return None if self.cluster == NOBODY_LOOKED else HERE / "state" / f"{self.cluster}.yaml"
 
     def review(self, phase: Phase) -> bytes:
-        """What the API server sends: the recorded review, and to the validating webhook the object as it was mutated."""
+        """Return what the API server sends: the recorded review, and to the validating webhook the object as it was mutated."""
         review = (HERE / "reviews" / f"{self.name}.json").read_bytes()
         if phase is Phase.MUTATE or self.name in NOT_MUTATED:
             return review
@@ -66,7 +66,7 @@ class Case:
         return HERE / "expected" / f"{self.name}.{phase}.json"
 
     def expected(self, phase: Phase) -> JSON:
-        """The stored answer."""
+        """Return the stored answer."""
         answer: JSON = orjson.loads(self.expected_file(phase).read_bytes())
         return answer
 
@@ -83,12 +83,12 @@ def load_cases() -> list[Case]:
 
 @cache
 def view_of(state: Path | None) -> ClusterView:
-    """The cluster that a file describes."""
+    """Return the cluster that a file describes."""
     return UNKNOWN if state is None else FileState([state], BUNDLE.providers).view()
 
 
 def judge(review: bytes, phase: Phase, view: ClusterView) -> bytes:
-    """The shipped policies' answer."""
+    """Return the shipped policies' answer."""
     request = decode_review(review)
     kubelet = view.oldest_kubelet or ASSUMED_VERSION
     context = Context(phase=phase, now=NOW, oldest_kubelet=kubelet, view=view)
@@ -96,7 +96,7 @@ def judge(review: bytes, phase: Phase, view: ClusterView) -> bytes:
 
 
 def mutated(review: bytes, patch: list[JSON]) -> bytes:
-    """The review with the object as the patch leaves it."""
+    """Return the review with the object as the patch leaves it."""
     envelope = orjson.loads(review)
     request = envelope["request"]
     request["object"] = jsonpatch.apply_patch(request["object"], patch)
@@ -104,7 +104,7 @@ def mutated(review: bytes, patch: list[JSON]) -> bytes:
 
 
 def readable(answer: bytes) -> JSON:
-    """An answer as it is stored."""
+    """Return an answer as it is stored."""
     envelope: JSON = orjson.loads(answer)
     response = envelope["response"]
     if "patch" in response:
@@ -113,7 +113,7 @@ def readable(answer: bytes) -> JSON:
 
 
 def sent(expected: JSON) -> bytes:
-    """The bytes of a stored answer."""
+    """Return the bytes of a stored answer."""
     response = dict(expected["response"])
     if "patch" in response:
         response["patch"] = base64.b64encode(orjson.dumps(response["patch"])).decode()

@@ -31,7 +31,7 @@ OFFLINE_PIP = {
 
 
 def copy_of_spotgate(folder: Path) -> Path:
-    """What spotgate can be installed from, where nobody writes to it meanwhile."""
+    """Return what spotgate can be installed from, where nobody writes to it meanwhile."""
     folder.mkdir()
     for part in (".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE", "webhook", "certs", "policies"):
         if (ROOT / part).is_dir():

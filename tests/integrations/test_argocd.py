@@ -57,7 +57,7 @@ def expressions(shell: Shell) -> list[str]:
 
 @pytest.fixture(scope="module")
 def mutated(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The Pods, by name, as they are in the cluster."""
+    """Return the Pods, by name, as they are in the cluster."""
     file = tmp_path_factory.mktemp("pods") / "pods.yaml"
     file.write_text(yaml.safe_dump_all(PODS))
     report = json.loads(shell(f"spotgate check -o json --state {POOLS} {file}", ROOT).stdout)
@@ -66,7 +66,7 @@ def mutated(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def ignoring(expressions: list[str], value: dict[str, Any], gojq: Path) -> Any:
-    """The object without what the expressions name, as Argo CD compares it: one after the other."""
+    """Return the object without what the expressions name, as Argo CD compares it: one after the other."""
     program = " | ".join(f"del({each})" for each in expressions)
     done = subprocess.run([str(gojq), program], input=json.dumps(value), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -106,7 +106,7 @@ def test_policies_that_change_nothing_are_not_counted(shell: Shell, tmp_path: Pa
 
 @pytest.fixture
 def generate() -> str:
-    """What the plugin runs in an application's folder."""
+    """Return what the plugin runs in an application's folder."""
     plugin = yaml.safe_load((GITOPS / "argocd/plugin.yaml").read_text())
     assert (plugin["apiVersion"], plugin["kind"]) == ("argoproj.io/v1alpha1", "ConfigManagementPlugin")
     *shell, script = plugin["spec"]["generate"]["command"]

@@ -32,7 +32,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runner(tmp_path: Path, shell: Shell) -> Path:
-    """The runner's folder for temporary files, in which spotgate is installed."""
+    """Return the runner's folder for temporary files, in which spotgate is installed."""
     program = tmp_path / "runner" / "spotgate" / "bin" / "spotgate"
     program.parent.mkdir(parents=True)
     program.symlink_to(shell.bin / "spotgate")

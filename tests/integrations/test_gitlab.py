@@ -28,7 +28,7 @@ def header() -> dict[str, Any]:
 
 
 def pipeline(**inputs: str) -> str:
-    """The part that runs, as GitLab fills in the inputs (dashes as underscores)."""
+    """Return the part that runs, as GitLab fills in the inputs (dashes as underscores)."""
     given = {name: str(each["default"]) for name, each in header().items()}
     given |= {name.replace("_", "-"): text for name, text in inputs.items()}
     return _INPUT.sub(lambda found: given[found[1]], TEMPLATE.read_text().partition("\n---\n")[2])

@@ -21,7 +21,7 @@ BUILD = "kustomize build --enable-alpha-plugins --enable-exec overlays/prod"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """A copy of the repository with overlays, to change."""
+    """Return a copy of the repository with overlays, to change."""
     return Path(shutil.copytree(REPOS / "kustomize-overlays", tmp_path / "repo"))
 
 

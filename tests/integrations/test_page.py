@@ -20,7 +20,7 @@ _COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def commands() -> list[tuple[str, str, str]]:
-    """The repository that the page is in, the command, and what it prints."""
+    """Return the repository that the page is in, the command, and what it prints."""
     found, repo = [], ""
     for name, block in _PIECE.findall(PAGE):
         repo = name or repo

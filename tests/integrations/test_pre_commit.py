@@ -28,7 +28,7 @@ def commit(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def hooks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A clone of spotgate, and its commit."""
+    """Return a clone of spotgate, and its commit."""
     clone = copy_of_spotgate(tmp_path_factory.mktemp("hooks") / "spotgate")
     return clone, commit(clone)
 
@@ -41,7 +41,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture
 def repo(tmp_path: Path, hooks: tuple[Path, str]) -> Path:
-    """A project with the hooks."""
+    """Return a project with the hooks."""
     folder = Path(shutil.copytree(REPOS / "argo-apps", tmp_path / "repo"))
     asked = [
         {"id": "spotgate-check", "args": ["--state", "cluster", "ml-platform"]},

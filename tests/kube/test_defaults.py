@@ -29,7 +29,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 
 def defaulted(**spec: Any) -> dict[str, Any]:
-    """The spec of a Pod with these fields after defaulting."""
+    """Return the spec of a Pod with these fields after defaulting."""
     value = pod(**spec)
     default_pod(value)
     filled: dict[str, Any] = value["spec"]
@@ -37,13 +37,13 @@ def defaulted(**spec: Any) -> dict[str, Any]:
 
 
 def container(**fields: Any) -> dict[str, Any]:
-    """A container with these fields after defaulting."""
+    """Return a container with these fields after defaulting."""
     filled: dict[str, Any] = defaulted(containers=[{"name": "app", "image": "nginx:1.27", **fields}])["containers"][0]
     return filled
 
 
 def volume(**source: Any) -> dict[str, Any]:
-    """A volume of this source after defaulting."""
+    """Return a volume of this source after defaulting."""
     filled: dict[str, Any] = defaulted(volumes=[{"name": "data", **source}])["volumes"][0]
     return filled
 
@@ -304,7 +304,7 @@ def test_the_two_default_tolerations_are_added_to_pods_that_do_not_speak_of_thos
 
 
 def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
-    """A workload with these fields after defaulting, without its pod template."""
+    """Return a workload with these fields after defaulting, without its pod template."""
     value = {
         "metadata": {"name": "web"},
         "spec": {"template": {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}, **spec},

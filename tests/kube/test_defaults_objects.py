@@ -38,7 +38,7 @@ KINDS = [
 
 
 def defaulted(api_version: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
-    """What is in the object beside its type after defaulting."""
+    """Return what is in the object beside its type after defaulting."""
     value = {"apiVersion": api_version, "kind": kind, **copy.deepcopy(body)}
     default_object(api_version.rpartition("/")[0], kind, value)
     return {key: each for key, each in value.items() if key not in {"apiVersion", "kind"}}

@@ -49,7 +49,7 @@ metadata: {name: rules}
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
-    """What is said of the document, without the folder."""
+    """Return what is said of the document, without the folder."""
     (folder / "acme.yaml").write_text(text)
     try:
         load_bundle([folder])

@@ -33,13 +33,13 @@ PODS = GroupVersionResource("", "v1", "pods")
 
 
 def shipped_provider(name: str) -> Provider:
-    """A provider as its shipped document has it."""
+    """Return a provider as its shipped document has it."""
     document = yaml.safe_load((PROVIDERS / f"{name}.yaml").read_text())
     return compile_provider(name, CapacityProviderSpec.model_validate(document["spec"]))
 
 
 def request_for(namespace: str = "team-a", operation: str = "CREATE", **changes: Any) -> Request:
-    """A request for a Pod; its body does not matter to rules."""
+    """Return a request for a Pod; its body does not matter to rules."""
     return Request(
         uid="u",
         operation=operation,
@@ -90,7 +90,7 @@ class FakeSubject:
 
 
 def subject_of(value: dict[str, Any], **changes: Any) -> FakeSubject:
-    """The subject that a Pod in JSON is."""
+    """Return the subject that a Pod in JSON is."""
     return FakeSubject(pod=decode_pod(msgspec.json.encode(value)), **changes)
 
 
@@ -100,7 +100,7 @@ def owned_by(kind: str, api_version: str) -> list[dict[str, Any]]:
 
 
 def patched(value: dict[str, Any], subject: FakeSubject, mutate: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What ``mutate(subject, editor)`` makes of a Pod, by way of its patch, and the patch.
+    """Return what ``mutate(subject, editor)`` makes of a Pod, by way of its patch, and the patch.
 
     The editor's own view of the Pod and the independently patched JSON are the same.
     """

@@ -55,7 +55,7 @@ def judged(
     user: str = "jane",
     **spec: Any,
 ) -> list[Finding]:
-    """What a policy of this kind and spec says of an object that is created, or updated from ``old``."""
+    """Return what a policy of this kind and spec says of an object that is created, or updated from ``old``."""
     group, _, version = value["apiVersion"].rpartition("/")
     request = Request(
         uid="u",
@@ -98,7 +98,7 @@ def workload(
 
 
 def with_budgets(*budgets: JSON, view: ClusterView = CLUSTER) -> ClusterView:
-    """The cluster, with these PodDisruptionBudgets in the namespace and no others."""
+    """Return the cluster, with these PodDisruptionBudgets in the namespace and no others."""
     found = tuple(
         budget_from({"metadata": {"name": f"budget-{number}"}, "spec": spec}) for number, spec in enumerate(budgets)
     )
@@ -106,25 +106,25 @@ def with_budgets(*budgets: JSON, view: ClusterView = CLUSTER) -> ClusterView:
 
 
 def in_template(value: JSON) -> JSON:
-    """What is to be written in a Pod, as it is written in a workload."""
+    """Return what is to be written in a Pod, as it is written in a workload."""
     return {"spec": {"template": value}}
 
 
 def yaml_of(finding: Finding) -> Any:
-    """The remedy, without the line that says what to do with it."""
+    """Return the remedy, without the line that says what to do with it."""
     lead, _, text = finding.fix.partition("\n")
     assert lead.endswith(":")
     return yaml.safe_load(text)
 
 
 def warned(findings: list[Finding]) -> str:
-    """The warnings that a client prints."""
+    """Return the warnings that a client prints."""
     response = json.loads(respond("u", Decision(findings=tuple(findings)), Phase.VALIDATE))["response"]
     return "\n".join(response["warnings"]) + "\n"
 
 
 def blocks_of(page: str, language: str = "") -> list[str]:
-    """The fenced blocks of a page in ``docs/policies``."""
+    """Return the fenced blocks of a page in ``docs/policies``."""
     text = (Path(__file__).parents[2] / "docs" / "policies" / page).read_text()
     return [
         block

@@ -42,7 +42,7 @@ HEALTHY: JSON = {
 
 @cache
 def shipped(name: str = "node-pool-rules") -> NodePoolRules:
-    """The rule of a shipped policy."""
+    """Return the rule of a shipped policy."""
     (rule,) = (policy.validator for policy in load_bundle().policies if policy.name == name)
     assert isinstance(rule, NodePoolRules)
     return rule
@@ -51,7 +51,7 @@ def shipped(name: str = "node-pool-rules") -> NodePoolRules:
 def subject_of(
     resource: tuple[str, str], new: JSON | None, old: JSON | None = None, sub_resource: str = ""
 ) -> FakeSubject:
-    """The request that makes ``new`` of ``old``."""
+    """Return the request that makes ``new`` of ``old``."""
     operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
     kind = GroupVersionResource(resource[0], "v1", resource[1])
     request = request_for("", operation, resource=kind, sub_resource=sub_resource)
@@ -61,7 +61,7 @@ def subject_of(
 def judge(
     resource: tuple[str, str], new: JSON | None, old: JSON | None = None, rule: NodePoolRules | None = None
 ) -> list[Violation]:
-    """What is wrong with the request."""
+    """Return what is wrong with the request."""
     return list((rule or shipped()).validate(subject_of(resource, new, old), CONTEXT))
 
 
@@ -71,7 +71,7 @@ def told(violations: list[Violation]) -> list[tuple[Outcome, str, str]]:
 
 
 def pool(**spec: Any) -> JSON:
-    """The healthy pool with other fields; None leaves one out."""
+    """Return the healthy pool with other fields; None leaves one out."""
     fields = {**HEALTHY["spec"], **spec}
     return {**HEALTHY, "spec": {key: value for key, value in fields.items() if value is not None}}
 

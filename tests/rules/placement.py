@@ -72,7 +72,7 @@ def expression(key: str, operator: str, *values: str) -> JSON:
 def placed(
     pod: JSON, view: ClusterView, placement: SpotPlacement | None = None
 ) -> tuple[JSON, list[JSON], list[Violation]]:
-    """The Pod after mutation, the patch, and what validation then says; a second mutation changes nothing."""
+    """Return the Pod after mutation, the patch, and what validation then says; a second mutation changes nothing."""
     placement = placement or rule()
     context = context_of(view)
     result, patch = patched(pod, subject_of(pod), lambda subject, editor: placement.mutate(subject, editor, context))
@@ -82,7 +82,7 @@ def placed(
 
 
 def changes(pod: JSON, *pools: Pool, **how: Any) -> JSON:
-    """What of the spec is other than before; nothing is left to be said."""
+    """Return what of the spec is other than before; nothing is left to be said."""
     view = how.pop("view", None) or view_of(*(pools or CLUSTER))
     result, _, violations = placed(pod, view, rule(**how))
     assert violations == []
@@ -90,7 +90,7 @@ def changes(pod: JSON, *pools: Pool, **how: Any) -> JSON:
 
 
 def said(pod: JSON, view: ClusterView | None = None, **how: Any) -> Violation:
-    """The one thing that is said about a Pod, which is left as it was."""
+    """Return the one thing that is said about a Pod, which is left as it was."""
     result, patch, violations = placed(pod, view or view_of(*CLUSTER), rule(**how))
     assert (result, patch) == (pod, [])
     (violation,) = violations

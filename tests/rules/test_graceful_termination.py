@@ -58,7 +58,7 @@ VIEW = ClusterView(pools=POOLS, providers=frozenset({"cks"}))
 
 
 def rule(*, budget: int | None = None, **spec: Any) -> GracefulTermination:
-    """The rule compiled from such a spec; with a budget, on a CKS that has that one instead, without a margin."""
+    """Return the rule compiled from such a spec; with a budget, on a CKS that has that one instead, without a margin."""
     cks = CKS if budget is None else replace(CKS, grace_budget=budget, safety_margin=0)
     compiled = KIND.compile(KIND.spec.model_validate(spec), Facts({"cks": cks}))
     assert isinstance(compiled, GracefulTermination)
@@ -78,7 +78,7 @@ def pod(
     app: JSON | None = None,
     **spec: Any,
 ) -> JSON:
-    """A Pod that targets spot."""
+    """Return a Pod that targets spot."""
     metadata: JSON = {"name": "web", "namespace": "team-a", "labels": {**SPOT, **(labels or {})}}
     if keep is not None:
         metadata["annotations"] = {"spotgate.dev/keep": keep}
@@ -92,7 +92,7 @@ def pod(
 
 
 def mutate(value: JSON, policy: GracefulTermination, where: Context | None = None) -> tuple[JSON, list[JSON]]:
-    """The Pod after the patch, and the patch."""
+    """Return the Pod after the patch, and the patch."""
 
     def change(subject: FakeSubject, editor: PodEditor) -> None:
         policy.mutate(subject, editor, where or context())
@@ -107,12 +107,12 @@ def grace_after(value: JSON, policy: GracefulTermination, where: Context | None 
 
 
 def judge(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Violation]:
-    """What is said about the Pod as it is."""
+    """Return what is said about the Pod as it is."""
     return list(policy.validate(subject_of(value), context(Phase.VALIDATE, **changes)))
 
 
 def judge_after(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Violation]:
-    """What is said about the Pod after it was changed."""
+    """Return what is said about the Pod after it was changed."""
     result, _ = mutate(value, policy, context(**changes))
     return judge(result, policy, **changes)
 

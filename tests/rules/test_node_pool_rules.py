@@ -315,7 +315,7 @@ anything = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries
 
 
 def named_fields() -> list[str]:
-    """The fields that the shipped policy names, of all resources."""
+    """Return the fields that the shipped policy names, of all resources."""
     return sorted({field.query.text for checks in shipped().checks.values() for field in checks.fields})
 
 

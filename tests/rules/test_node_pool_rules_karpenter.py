@@ -33,7 +33,7 @@ SPOT = requires(CAPACITY, "spot")
 
 
 def node_pool(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON:
-    """A NodePool with a taint and a node class; its requirements and budgets are given."""
+    """Return a NodePool with a taint and a node class; its requirements and budgets are given."""
     spec: JSON = {
         "requirements": list(requirements),
         "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": "general"},

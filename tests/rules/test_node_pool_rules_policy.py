@@ -28,7 +28,7 @@ spec: %s
 
 
 def rule_of(folder: Path, spec: str = "{}") -> NodePoolRules:
-    """The rule of a policy file with this spec."""
+    """Return the rule of a policy file with this spec."""
     (folder / "mine.yaml").write_text(POLICY % spec)
     (policy,) = load_bundle([folder]).policies
     assert isinstance(policy.validator, NodePoolRules)

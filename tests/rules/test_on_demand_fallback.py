@@ -41,7 +41,7 @@ FORBIDDEN = {"key": "node.coreweave.cloud/reserved", "effect": "NoSchedule"}
 
 
 def pool(name: str, instance_type: str | None = H100, **spec: Any) -> Json:
-    """A NodePool: on-demand, one H100 node, unless the fields say otherwise; None leaves one out."""
+    """Return a NodePool: on-demand, one H100 node, unless the fields say otherwise; None leaves one out."""
     fields = {"instanceType": instance_type, "targetNodes": 1, **spec}
     return {"metadata": {"name": name}, "spec": {key: value for key, value in fields.items() if value is not None}}
 
@@ -73,7 +73,7 @@ RULE = rule_of()
 
 
 def context_of(cluster: list[Json | Pool] | None) -> Context:
-    """A cluster with these node pools; None: they are unknown."""
+    """Return a cluster with these node pools; None: they are unknown."""
     pools = None
     if cluster is not None:
         pools = tuple(each if isinstance(each, Pool) else READER.read(each) for each in cluster)
@@ -82,7 +82,7 @@ def context_of(cluster: list[Json | Pool] | None) -> Context:
 
 
 def subject_of(new: Json | None, old: Json | None) -> FakeSubject:
-    """The request that makes ``new`` of ``old``."""
+    """Return the request that makes ``new`` of ``old``."""
     operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
     request = request_for("", operation, resource=NODE_POOLS)
     return FakeSubject(Pod(), request, operation, object=new, old_object=old)
@@ -95,7 +95,7 @@ def judge(
 
 
 def scale_subject(name: str, replicas: object = None, **changes: Any) -> FakeSubject:
-    """A request to ``nodepools/scale``; the API server leaves ``replicas`` out where it is 0."""
+    """Return a request to ``nodepools/scale``; the API server leaves ``replicas`` out where it is 0."""
     request = request_for("", "UPDATE", resource=NODE_POOLS, sub_resource="scale", name=name)
     scale = {"kind": "Scale", "metadata": {"name": name}, "spec": {} if replicas is None else {"replicas": replicas}}
     return FakeSubject(Pod(), request, "UPDATE", object=scale, old_object={"kind": "Scale"}, **changes)
@@ -544,7 +544,7 @@ def test_a_provider_that_does_not_exist_is_refused_with_the_one_that_was_meant()
 
 
 def a_pool(name: str, capacity: CapacityType, gpu: Gpu, **fields: Any) -> Pool:
-    """A pool as a reader of another kind could give it."""
+    """Return a pool as a reader of another kind could give it."""
     return Pool(kind="NodePool", name=name, capacity=capacity, gpu=gpu, **{"provider": "cks", "desired": 1, **fields})
 
 

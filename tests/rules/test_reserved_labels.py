@@ -71,7 +71,7 @@ def labelled(labels: dict[str, str] | None) -> Pod:
 
 
 def of_pod(*keys: str, old: dict[str, str] | None = None, **changes: Any) -> FakeSubject:
-    """A Pod with these labels, all "true"; ``old`` are those of the Pod before an UPDATE."""
+    """Return a Pod with these labels, all "true"; ``old`` are those of the Pod before an UPDATE."""
     operation = "CREATE" if old is None else "UPDATE"
     old_pod = None if old is None else labelled(old)
     subject = FakeSubject(
@@ -90,7 +90,7 @@ def of_object(
 
 
 def with_labels(**fields: Any) -> dict[str, Any]:
-    """A node pool with ``metadata.labels`` and ``spec.nodeLabels``."""
+    """Return a node pool with ``metadata.labels`` and ``spec.nodeLabels``."""
     return {"metadata": {"labels": fields.get("labels")}, "spec": {"nodeLabels": fields.get("node_labels")}}
 
 
@@ -329,14 +329,14 @@ RESERVED = "foo.coreweave.com/bar"
 def of_workload(
     group: str, resource: str, value: dict[str, Any], old: dict[str, Any] | None = None, *, kind: str = ""
 ) -> FakeSubject:
-    """A request for a workload."""
+    """Return a request for a workload."""
     subject = of_object(GroupVersionResource(group, "v1", resource), value, old)
     named = msgspec.structs.replace(subject.request, kind=GroupVersionKind(group, "v1", kind))
     return replace(subject, request=named)
 
 
 def at(path: str, labels: object) -> dict[str, Any]:
-    """An object with labels at a path; ``groups[]`` is a list of two, of which the second has them."""
+    """Return an object with labels at a path; ``groups[]`` is a list of two, of which the second has them."""
     value: Any = labels
     for part in reversed(path.split(".")):
         name = part.removesuffix("[]")

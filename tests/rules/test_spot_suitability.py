@@ -65,7 +65,7 @@ def reasons(value: JSON, view: ClusterView = COVERED, **how: Any) -> list[str]:
 
 
 def spot(*, labels: JSON | None = None, annotations: JSON | None = None, **spec: Any) -> JSON:
-    """A template that is fit for spot."""
+    """Return a template that is fit for spot."""
     metadata = {"labels": {"app": "web", **SPOT, **(labels or {})}, "annotations": annotations or {}}
     return template(metadata=metadata, **{"containers": [READY], **spec})
 
@@ -75,7 +75,7 @@ def service(replicas: int = 6, kind: str = "Deployment", **spec: Any) -> JSON:
 
 
 def mounted(name: str, path: str, *, read_only: bool = False, **source: Any) -> JSON:
-    """A container that sees such a volume."""
+    """Return a container that sees such a volume."""
     container = {**READY, "volumeMounts": [{"name": name, "mountPath": path, "readOnly": read_only}]}
     return {"containers": [container], "volumes": [{"name": name, **source}]}
 

@@ -71,7 +71,7 @@ def loading(folder: Path, **spec: Any) -> str:
 
 
 def decided(spec: JSON, request: JSON, *, view: ClusterView = CLUSTER) -> list[Finding]:
-    """Requests of any operation."""
+    """Decide on requests of any operation."""
     raw = {key: msgspec.Raw(json.dumps(request.get(key)).encode()) for key in ("object", "oldObject")}
     whole = Request(
         uid="u",

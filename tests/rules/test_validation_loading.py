@@ -29,7 +29,7 @@ spec:
 
 
 def problems(folder: Path, text: str) -> list[str]:
-    """What is wrong with a policy, as lines, or what is warned of."""
+    """Return what is wrong with a policy, as lines, or what is warned of."""
     file = folder / "own.yaml"
     file.write_text(text)
     try:

@@ -75,7 +75,7 @@ def _silent(_: Subject, __: Context) -> Iterable[Violation]:
 
 
 def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str = "test-policy") -> Bundle:
-    """A bundle of one policy that looks at everything."""
+    """Return a bundle of one policy that looks at everything."""
     policy = Policy(
         name=name,
         kind="Test",
@@ -123,7 +123,7 @@ class Slow(Known):
 
 
 def review(**changes: Any) -> bytes:
-    """A review of a Pod's creation; `changes` to its request, None takes a field out."""
+    """Return a review of a Pod's creation; `changes` to its request, None takes a field out."""
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -175,17 +175,17 @@ class Client:
         self.tls = ssl.create_default_context(cadata=authority.decode())
 
     def connection(self, source: str = "127.0.0.1") -> http.client.HTTPSConnection:
-        """A connection for several requests, from a loopback address; to be closed."""
+        """Return a connection for several requests, from a loopback address; to be closed."""
         return http.client.HTTPSConnection(
             "127.0.0.1", self.port, context=self.tls, timeout=PATIENCE, source_address=(source, 0)
         )
 
     def plain_socket(self, source: str = "127.0.0.1") -> socket.socket:
-        """A TCP connection to the TLS port, from a loopback address."""
+        """Return a TCP connection to the TLS port, from a loopback address."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE, source_address=(source, 0))
 
     def socket(self, source: str = "127.0.0.1") -> ssl.SSLSocket:
-        """A TLS connection."""
+        """Return a TLS connection."""
         return self.tls.wrap_socket(self.plain_socket(source), server_hostname="127.0.0.1")
 
     def post(
@@ -222,7 +222,7 @@ class Client:
             connection.close()
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples with these labels."""
+        """Return the sum of a metric's samples with these labels."""
         answer = self.ops("/metrics")
         assert answer.status == http.HTTPStatus.OK, answer
         return sum(
@@ -286,7 +286,7 @@ class Served(Client):
         assert not self._thread.is_alive()
 
     def log(self, event: str) -> list[dict[str, Any]]:
-        """The log's lines about an event, so far."""
+        """Return the log's lines about an event, so far."""
         lines = [json.loads(line) for line in self._log.getvalue().splitlines()]
         return [line for line in lines if line["event"] == event]
 
@@ -325,18 +325,18 @@ raise SystemExit(serve({options!r}))"""
         super().__init__(ports["port"], ports["ops_port"], authority)
 
     def log(self, event: str) -> list[dict[str, Any]]:
-        """The log's lines about an event, so far."""
+        """Return the log's lines about an event, so far."""
         whole = self._log.read_bytes().rpartition(b"\n")[0]
         lines = [json.loads(line) for line in whole.splitlines()]
         return [line for line in lines if line["event"] == event]
 
     def errors(self) -> str:
-        """What it wrote to standard error, when it has ended."""
+        """Return what it wrote to standard error, when it has ended."""
         assert self.process.stderr is not None
         return self.process.stderr.read().decode()
 
     def peak_memory(self) -> int:
-        """The most memory it ever held, in bytes."""
+        """Return the most memory it ever held, in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -375,6 +375,6 @@ def put(file: Path, text: str) -> None:
 
 
 def labelled(domain: str = "reserved.example.com") -> bytes:
-    """A review of a Pod that the policy denies."""
+    """Return a review of a Pod that the policy denies."""
     metadata = {"name": "web-0", "namespace": "team-a", "labels": {f"{domain}/x": "1"}}
     return review(object={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}})

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def written() -> io.BytesIO:
-    """What is logged."""
+    """Return what is logged."""
     file = io.BytesIO()
     configure_logging(file)
     return file

@@ -25,7 +25,7 @@ ELSEWHERE = "127.0.0.2"
 
 
 async def served(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
-    """The order in which peers are worked for: each has so many requests, all there at once, of so many seconds."""
+    """Return the order in which peers are worked for: each has so many requests, all there at once, of so many seconds."""
     order: list[str] = []
 
     async def ask(peer: Peer, cost: float) -> None:

@@ -49,7 +49,7 @@ def mount(volume: Path, revision: str, pair: KeyPair) -> None:
 
 
 def served_certificate(served: Served) -> str:
-    """The certificate that a new connection gets, PEM."""
+    """Return the certificate that a new connection gets, PEM."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,6 @@
-"""Judges what every Flux Kustomization below the given folders, or this one, will apply: python validate.py clusters/
+"""Judge what every Flux Kustomization below the given folders, or this one, will apply.
+
+    python validate.py clusters/
 
 For a pipeline, in the root of the repository that Flux reads, with kustomize and spotgate in PATH and with PyYAML,
 which spotgate brings along. Variables of `postBuild` are judged as they are written.
@@ -54,13 +56,13 @@ def manifests(folder: Path) -> Iterator[Path]:
 
 
 def paths_in(data: bytes) -> Iterator[str]:
-    """What the Kustomizations of a file apply; other files need not be YAML that can be read."""
+    """Yield what the Kustomizations of a file apply; other files need not be readable YAML."""
     if GROUP.encode() in data:
         yield from (path_of(each) for each in yaml.load_all(data, Loader=yaml.CSafeLoader) if is_kustomization(each))
 
 
 def is_kustomization(document: Any) -> bool:  # noqa: ANN401 - YAML
-    """Is it one of Flux, and not of kustomize?"""
+    """Return whether it is a Kustomization of Flux, and not of kustomize."""
     return (
         isinstance(document, dict)
         and document.get("kind") == "Kustomization"
@@ -69,7 +71,7 @@ def is_kustomization(document: Any) -> bool:  # noqa: ANN401 - YAML
 
 
 def path_of(kustomization: dict[str, Any]) -> str:
-    """The folder that it applies: without a path the root of the repository.
+    """Return the folder that it applies: without a path the root of the repository.
 
     Raises:
         ValueError: its spec is none.

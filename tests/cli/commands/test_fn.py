@@ -23,7 +23,7 @@ INJECTED = ["spec.tolerations", "spec.terminationGracePeriodSeconds", "spec.cont
 
 
 def read_from(file: str, index: int, manifest: str) -> str:
-    """The manifest, as an orchestrator annotates what it has read from a file."""
+    """Return the manifest, as an orchestrator annotates what it has read from a file."""
     annotations = f'  annotations: {{internal.config.kubernetes.io/path: {file}, internal.config.kubernetes.io/index: "{index}"}}\n'
     return manifest.replace("metadata:\n", f"metadata:\n{annotations}", 1)
 

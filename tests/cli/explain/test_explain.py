@@ -47,7 +47,7 @@ spec: {containers: [{name: main, image: busybox}]}
 
 
 def labels(spec: str, name: str = "labels") -> str:
-    """A policy that finds something in `POD`, with more in its spec."""
+    """Return a policy that finds something in `POD`, with more in its spec."""
     return f"""\
 apiVersion: spotgate.dev/v1
 kind: ReservedLabels
@@ -72,7 +72,7 @@ def explain(run: Run, *arguments: str | Path) -> str:
 
 
 def judged_by(run: Run, write: Write, policy: str, *arguments: str | Path) -> str:
-    """What is said of `POD`, without its title."""
+    """Return what is said of `POD`, without its title."""
     return explain(run, "--policies", write("policies/policy.yaml", policy), "pod.yaml", *arguments).split("\n\n", 1)[1]
 
 

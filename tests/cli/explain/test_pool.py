@@ -62,7 +62,7 @@ spec:
 
 
 def reading(run: Run, *arguments: str | Path) -> dict[str, str]:
-    """What is said of how the first object is read, by what it is."""
+    """Return what is said of how the first object is read, by what it is."""
     done = run("explain", *arguments)
     assert (done.code, done.err) == (0, "")
     facts: dict[str, str] = {}

@@ -31,7 +31,7 @@ JSON = dict[str, Any]
 
 @cache
 def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
-    """A Boolean expression with the variables that it reads."""
+    """Return a Boolean expression with the variables that it reads."""
     texts = {name: Text(each) for name, each in variables}
     read = set(Text(text).variables)
     for name in reversed(texts):
@@ -41,7 +41,7 @@ def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
 
 
 def evaluated(text: str, variables: Mapping[str, str], value: JSON, old: JSON | None = None) -> bool:
-    """What a Boolean expression comes to. Raises EvaluationError."""
+    """Return what a Boolean expression comes to. Raises EvaluationError."""
     shown = {"object": value, "oldObject": old, "request": {"operation": "CREATE"}}
     result = compiled(text, tuple(variables.items())).evaluate(language().values(shown))
     assert isinstance(result, bool)

@@ -67,7 +67,7 @@ NOT_JUDGED = {"object/unreadable", "object/template-unreadable", "object/too-lar
 
 
 def speaks(body: bytes, phase: Phase, view: ClusterView) -> bool:
-    """Does `decide` say anything of what it judges?"""
+    """Return whether `decide` says anything of what it judges."""
     decision = decide(decode_review(body), BUNDLE.index, Context(phase=phase, now=NOW, view=view))
     said = [each for each in decision.findings if each.id not in NOT_JUDGED]
     return bool(said or decision.patch)

@@ -30,7 +30,7 @@ JSON = dict[str, Any]
 
 
 def policies(text: str) -> dict[str, JSON]:
-    """The spec of every policy, by its name without the end that all have."""
+    """Return the spec of every policy, by its name without the end that all have."""
     documents = [each for each in yaml.safe_load_all(text) if each["kind"] == POLICY]
     return {each["metadata"]["name"].removesuffix(".spotgate.dev"): each["spec"] for each in documents}
 
@@ -46,7 +46,7 @@ def document(kind: str, name: str, spec: str) -> str:
 
 @pytest.fixture
 def exported(run: Run, write: Write) -> Callable[..., tuple[dict[str, JSON], str]]:
-    """What is exported of documents, and what standard error says."""
+    """Return what is exported of documents, and what standard error says."""
 
     def export(*documents: str) -> tuple[dict[str, JSON], str]:
         file = write("policies.yaml", "".join(documents))
@@ -226,7 +226,7 @@ def test_match_conditions_that_kubernetes_could_not_evaluate_are_part_of_each_va
 
 
 def scalers(name: str, versions: str, more: str = "") -> str:
-    """A Validation of HorizontalPodAutoscalers of these versions."""
+    """Return a Validation of HorizontalPodAutoscalers of these versions."""
     rule = f"{{apiGroups: [autoscaling], {versions} resources: [horizontalpodautoscalers], operations: [CREATE]}}"
     match = f"{{resourceRules: [{rule}], {more.format(rule)}}}"
     return document("Validation", name, f"{{match: {match}, validations: [{{expression: has(object.spec)}}]}}")

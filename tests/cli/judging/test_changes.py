@@ -36,7 +36,7 @@ def pod(name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def repository(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A branch that has left main, where there are two files of Pods and one of pools."""
+    """Make a branch that has left main, with two files of Pods and one of pools."""
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, os.devnull)
     write("deploy/pods.yaml", "---\n".join(map(pod, "abc")))

@@ -72,7 +72,7 @@ def judge(bundle: Bundle, value: dict[str, Any]) -> Judgement:
 
 @st.composite
 def written(draw: st.DrawFn) -> dict[str, Any]:
-    """A Pod or a Deployment as a person may write it: with nulls, and mostly on spot."""
+    """Return a Pod or a Deployment as a person may write it: with nulls, and mostly on spot."""
     pod = draw(
         strategies.pods(
             labels={"spotgate.dev/capacity": st.sampled_from(("spot", "spot-preferred")), "app": st.just("x")},

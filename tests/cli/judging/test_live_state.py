@@ -44,7 +44,7 @@ def kubeconfig(server: str, **user: Any) -> str:
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port on which nobody listens, and nobody else will."""
+    """Yield a port on which nobody listens, and nobody else will."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
@@ -52,14 +52,14 @@ def closed_port() -> Iterator[int]:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port that takes connections and never answers."""
+    """Yield a port that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
 @pytest.fixture
 def answering(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a server that gives every request the (status, body) that the test is parametrized with."""
+    """Yield the address of a server that gives every request the (status, body) that the test is parametrized with."""
     status, body = request.param
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -80,7 +80,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
-    """What is said on standard error; nothing was judged."""
+    """Return what is said on standard error; nothing was judged."""
     write("pod.yaml", POD)
     if text is not None:
         write("kubeconfig", text)

@@ -36,7 +36,7 @@ def files(write: Write) -> None:
 
 
 def run(*, terminal: bool, worth: int = 1000) -> tuple[str, str]:
-    """Standard output, and what standard error shows on the way."""
+    """Return standard output, and what standard error shows on the way."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

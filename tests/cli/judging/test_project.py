@@ -30,7 +30,7 @@ kubernetesVersion: "1.28"
 
 @pytest.fixture(autouse=True)
 def project(write: Write) -> None:
-    """A repository with a project file, and manifests two folders below it."""
+    """Make a repository with a project file, and manifests two folders below it."""
     write("repo/.git/HEAD", "")
     write("repo/.spotgate.yaml", PROJECT)
     write("repo/policy/all.yaml", POLICIES)

@@ -33,7 +33,7 @@ def check(run: Run, policies: Path) -> Check:
 
 @pytest.fixture
 def overlay(write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An overlay with a name prefix over a base; kustomize is the only program there is."""
+    """Return an overlay with a name prefix over a base; kustomize is the only program there is."""
     monkeypatch.setenv("PATH", str(kustomize.parent))
     write("base/kustomization.yaml", "resources: [pod.yaml, pool.yaml]\n")
     write("base/pod.yaml", POD)
@@ -44,7 +44,7 @@ def overlay(write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.fixture
 def chart(write: Write, helm: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A chart with a chart in it, called otherwise than its folder."""
+    """Return a chart with a chart in it, called otherwise than its folder."""
     monkeypatch.setenv("PATH", str(helm.parent))
     monkeypatch.setenv("HELM_CACHE_HOME", str(tmp_path / "helm"))
     write("charts/web/Chart.yaml", CHART.format("site"))

@@ -65,7 +65,7 @@ def judged(draw: st.DrawFn) -> ObjectReport:
 
 @st.composite
 def reports(draw: st.DrawFn) -> Report:
-    """A report of some objects, some of which would be changed, of what could not be read, and of warnings."""
+    """Return a report of some objects, some of which would be changed, of what could not be read, and of warnings."""
     objects = draw(st.lists(judged(), max_size=5))
     problem = {"file": names, "line": st.integers(0, 9), "column": st.integers(0, 9), "field": texts, "message": texts}
     report = Report.of(

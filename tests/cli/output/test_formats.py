@@ -36,7 +36,7 @@ def files(write: Callable[[str, str | bytes], Path]) -> None:
 
 
 def spot_pod(name: str) -> Any:
-    """The Pod of `SPOT_POD`, with another name."""
+    """Return the Pod of `SPOT_POD`, with another name."""
     pod = yaml.safe_load(SPOT_POD)
     return {**pod, "metadata": {"name": name}}
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def sarif_problems() -> Callable[[str], list[str]]:
-    """What the schema of SARIF 2.1.0 says against a log."""
+    """Return what the schema of SARIF 2.1.0 says against a log."""
     source = go_module("github.com/owenrumney/go-sarif/v3", "v3.3.1") / "pkg/report/v210/sarif/schema.go"
     schema = json.loads(source.read_text().partition("`")[2].rpartition("`")[0])
     validator = Draft4Validator(schema, format_checker=Draft4Validator.FORMAT_CHECKER)
@@ -38,7 +38,7 @@ def sarif_problems() -> Callable[[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def report_problems() -> Callable[[str], list[str]]:
-    """What the schemas of the CRDs say against reports; also of fields that they do not know."""
+    """Return what the schemas of the CRDs say against reports; also of fields that they do not know."""
     validators = {}
     for file in policy_report_crds().iterdir():
         crd = yaml.safe_load(file.read_text())
@@ -52,7 +52,7 @@ def report_problems() -> Callable[[str], list[str]]:
 
 
 def _closed(schema: Any) -> Any:
-    """The schema, which then refuses what an API server would drop."""
+    """Return the schema, which then refuses what an API server would drop."""
     if not isinstance(schema, dict):
         return schema
     closed = {key: _closed(value) for key, value in schema.items()}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def repository(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository, and no platform."""
+    """Make a repository, and no platform."""
     for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     write("work/repo/.git/HEAD", "")

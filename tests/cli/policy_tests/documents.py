@@ -54,7 +54,7 @@ ON_DEMAND_POOL = {**SPOT_POOL, "metadata": {"name": "gpu"}, "spec": {**SPOT_POOL
 
 
 def policy_test(*cases: dict[str, Any], **shared: Any) -> str:
-    """A PolicyTest; cases without a name get a number."""
+    """Return a PolicyTest; cases without a name get a number."""
     named = [{"name": f"case {number}", **case} for number, case in enumerate(cases)]
     spec = {"object": POD, **shared, "cases": named}
     document = {"apiVersion": "spotgate.dev/v1", "kind": "PolicyTest", "metadata": {"name": "mine"}, "spec": spec}

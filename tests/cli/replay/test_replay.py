@@ -86,7 +86,7 @@ def on_spot(name: str = "web") -> bytes:
 
 
 def record(policies: Path, reviews: Iterable[bytes], *, phases: Iterable[Phase] = (Phase.VALIDATE,)) -> bytes:
-    """What `serve --record` writes when it is asked these; with `phases`, as the API server asks: one after the other."""
+    """Return what `serve --record` writes when it is asked these; with `phases`, as the API server asks: one after the other."""
     import jsonpatch  # noqa: PLC0415
 
     bundle = load_bundle([policies])
