@@ -29,7 +29,7 @@ from webhook.index import Index, Policy
 from webhook.policy.common import ExemptionSpec
 from webhook.policy.document import EXEMPTION, FACTS, ignored_files, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
-from webhook.policy.loader import load_documents
+from webhook.policy.loader import duplicates, load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
 from webhook.policy.terms import Enforcement
 from webhook.policy.workload_schema import WorkloadTemplatesSpec
@@ -116,18 +116,19 @@ class Bundle(msgspec.Struct, frozen=True):
         return tuple(reader for provider in self.providers.values() for reader in provider.readers)
 
 
-def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundle:
+def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster: str = "") -> Bundle:
     """Load the policies in these files and folders, or the shipped ones if none are given.
 
     Args:
         paths: files, and folders of which every ``*.yaml`` below is read.
         own_namespace: where spotgate itself runs; default: the Pod's (``POD_NAMESPACE``), else spotgate-system.
+        cluster: the name of this cluster, in place of what providers say (``thisCluster``).
 
     Raises:
         PolicyErrors: everything that is wrong, with file, line and field.
     """
-    files = policy_files(paths or (SHIPPED,))
-    facts_files = [file for file in policy_files(_SHIPPED_FACTS) if file not in files]
+    shipped = not paths or SHIPPED in paths
+    own = [path for path in paths if path != SHIPPED]
     # Of several folders, too: one that was emptied by mistake must not switch its policies off.
     problems = [
         Problem(str(path), 0, 0, "", "holds no policy; name a folder with policy files (*.yaml)")
@@ -135,21 +136,32 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "") -> Bundl
         if path.is_dir() and not policy_files((path,))
     ]
     where = ", ".join(map(str, paths or (SHIPPED,)))
-    bundle = _bundle(_validated(files, facts_files, where, problems), problems, own_namespace)
-    return replace(bundle, ignored_files=tuple(ignored_files(paths, {*FACTS, EXEMPTION, *policy_kinds()})))
+    documents = _validated(policy_files(own), where, problems, shipped=shipped)
+    bundle = _bundle(documents, problems, own_namespace, cluster)
+    return replace(bundle, ignored_files=tuple(ignored_files(own, {*FACTS, EXEMPTION, *policy_kinds()})))
 
 
-def _validated(
-    files: Sequence[Path], facts_files: Sequence[Path], where: str, problems: list[Problem]
-) -> list[PolicyDocument]:
-    """Return the valid documents of the files, and the shipped facts that the files do not replace."""
+def _validated(files: Sequence[Path], where: str, problems: list[Problem], *, shipped: bool) -> list[PolicyDocument]:
+    """Return the valid documents of the files, and the shipped ones that they do not replace.
+
+    Args:
+        files: the policy files of the user.
+        where: what the user named, for errors.
+        problems: the list to which mistakes are added.
+        shipped: the shipped policies are meant too, and not only the shipped facts.
+    """
     kinds = document_kinds()
     documents = load_documents(files, kinds, problems)
-    base = load_documents(facts_files, {name: kinds[name] for name in FACTS}, problems)
+    # Where a checkout is edited, these files are the user's too, and may be among those that the user names.
+    base_files = [each for each in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if each not in files]
+    base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
     brought = {(document.kind, document.name) for document in documents}
-    if not any(each.is_policy for each in documents) and not problems:
+    base = [each for each in base if (each.kind, each.name) not in brought]
+    if shipped:
+        problems += [each for each in duplicates([*base, *documents]) if each not in problems]
+    if not shipped and not any(each.is_policy for each in documents) and not problems:
         problems.append(Problem(where, 0, 0, "", _no_policy(documents)))
-    documents = [*(each for each in base if (each.kind, each.name) not in brought), *documents]
+    documents = [*base, *documents]
     if any(each.spec is None for each in documents if each.kind in FACTS):
         raise PolicyErrors(problems)  # What policies say of facts that are not there is no mistake of theirs.
     return documents
@@ -157,10 +169,10 @@ def _validated(
 
 def _no_policy(documents: Sequence[PolicyDocument]) -> str:
     what = "facts and exemptions" if any(each.kind == EXEMPTION for each in documents) else "facts"
-    return f"holds only {what}, and no policy; name the policies too: --policies can be given again"
+    return f"holds only {what}, and no policy; name the policies too: `--policies shipped` for those of spotgate"
 
 
-def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str) -> Bundle:
+def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str, cluster: str) -> Bundle:
     """Compile and index the documents. Raise PolicyErrors if there are problems."""
     names = [each.name for each in documents if each.is_policy]
     documents = [each for each in documents if each.spec is not None]
@@ -173,7 +185,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         for taint in each.spec.spot_taints
     ]
     providers = {
-        each.name: compile_provider(each.name, each.spec, spot_taints)
+        each.name: compile_provider(each.name, each.spec, spot_taints, cluster)
         for each in documents
         if each.kind == "CapacityProvider"
     }

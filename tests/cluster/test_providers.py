@@ -57,7 +57,10 @@ def look(folder: Path, *documents: str) -> ClusterView:
     [
         ((), set()),
         ((KARPENTER,), {"karpenter"}),
-        ((FLEET_POOL, MACHINE_POOL), set()),
+        ((FLEET_POOL, MACHINE_POOL), {"eks"}),
+        ((FLEET_POOL, MACHINE_POOL, node(**{"kubernetes.io/hostname": "a"})), set()),
+        ((FLEET_POOL, FLEET_POOL.replace("gpu", "cpu").replace("workload-1", "workload-2")), set()),
+        ((FLEET_POOL, FLEET_POOL.replace("gpu", "cpu")), {"eks"}),
         ((KARPENTER, FLEET_POOL), {"karpenter"}),
         ((node(**{"cloud.google.com/gke-nodepool": "a"}),), {"gke"}),
         ((node(**{"cloud.google.com/gke-spot": "true"}),), {"gke"}),

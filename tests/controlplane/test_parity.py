@@ -65,7 +65,9 @@ def both(webhook: Webhook, live: Live, tmp_path_factory: pytest.TempPathFactory)
     bundle = load_bundle([webhook.directory / "policies"])
     flags = (f"--state={state}", f"--kubernetes-version={KUBERNETES.version}")
     with pytest.MonkeyPatch.context() as patch, connect(webhook.cluster) as server:
-        patch.setattr("webhook.cli.judging.session.read_policies", lambda _: bundle)  # once, and not for each object
+        patch.setattr(
+            "webhook.cli.judging.session.read_policies", lambda _, **__: bundle
+        )  # once, and not for each object
         yield Parity(server, Offline(directory, state, flags))
 
 

@@ -195,11 +195,12 @@ def test_an_inner_and_an_outer_mapping_that_end_together_each_get_their_own() ->
     assert change("a:\n  b:\n    c: x\n", both) == "a:\n  b:\n    c: x\n    new: 1\n  new: 2\nnew: 3\n"
 
 
-def test_what_is_merged_in_is_overridden_here() -> None:
+@pytest.mark.parametrize("merge", ["<<", "!!merge <<"])
+def test_what_is_merged_in_is_overridden_here(merge: str) -> None:
     def longer(thing: JSON) -> None:
         thing["spec"]["grace"] = 60
 
-    source = "base: &base\n  grace: 30\nspec:\n  <<: *base\n  a: 1\n"
+    source = f"base: &base\n  grace: 30\nspec:\n  {merge}: *base\n  a: 1\n"
     assert change(source, longer) == source + "  grace: 60\n"
 
 

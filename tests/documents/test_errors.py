@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 
@@ -90,12 +91,16 @@ def test_an_error_says_what_where_and_how_to_mend_it(text: str | bytes, message:
         ("{{- if .Values.on }}\na: 1\n{{- end }}\n", "1:3"),
         ("a:\n  {{- toYaml .Values.a | nindent 2 }}\n", "2:5"),
         ("a: 1\n{% if x %}\nb: 2\n", "2:2"),
+        ("a: 1\n%{ if x }\nb: 2\n%{ endif }\n", "2:2"),
     ],
 )
 def test_a_template_is_called_one(text: str, position: str) -> None:
     message = error(text)
     assert message.startswith(f"f.yaml:{position}: ")
-    assert message.endswith(f": this looks like a template ('{{{{ ... }}}}'); {TEMPLATE}")
+    opened = re.search(r"[{%]{2}", text)
+    assert opened is not None
+    assert f": this looks like a template ('{opened[0]} ... " in message
+    assert message.endswith(f"'); {TEMPLATE}")
 
 
 def test_braces_in_quotes_make_no_template() -> None:

@@ -79,7 +79,11 @@ def test_an_annotation_that_names_no_spot_pool_is_said(name: str, reason: str, l
 
     assert (violation.reason, violation.field) == (reason, NODE_POOL)
     assert "Spot pools that take Pods: cpu-spot, gpu-spot." in violation.detail
-    assert violation.fix == "name one of these pools, or remove the annotation"
+    fix = "name one of these pools, or remove the annotation"
+    if name == "there":
+        this = "`--cluster west`, or `thisCluster: west` in the CapacityProvider"
+        fix = f"if that is this cluster, say so: {this}; else {fix}"
+    assert violation.fix == fix
 
 
 def test_a_pool_of_a_provider_of_which_only_nodes_are_seen_may_well_be_spot() -> None:

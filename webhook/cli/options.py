@@ -9,7 +9,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
-from webhook.bundle import load_bundle
+from webhook.bundle import SHIPPED, load_bundle
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.terminal import complain
 from webhook.context import ASSUMED_VERSION, utc_now
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
 
+SHIPPED_WORD: Final = "shipped"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -95,6 +96,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         help="manifests of what it has: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
         "given again",
     )
+    add_cluster(cluster)
     cluster.add_argument(
         "--kubeconfig",
         metavar="FILE",
@@ -123,10 +125,27 @@ def add_policies(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policies",
         metavar="PATH",
-        type=Path,
+        type=policies_path,
         action="append",
         default=[],
-        help="policy files, or a folder of them; can be given again; default: the policies that ship with spotgate",
+        help="policy files, or a folder of them; can be given again; default: `shipped`, the policies that come with "
+        "spotgate, which can be named beside others: what they say of the same kind and name counts",
+    )
+
+
+def policies_path(text: str) -> Path:
+    """Return the path of policies. ``shipped`` stands for those that come with spotgate."""
+    return SHIPPED if text == SHIPPED_WORD else Path(text)
+
+
+def add_cluster(group: argparse._ActionsContainer) -> None:
+    """Add ``--cluster NAME``."""
+    group.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default="",
+        help="its name, as node pools name theirs: prod, infra/prod, or the provider's path of it; pools of other "
+        "clusters take no Pods; default: `thisCluster` of the provider, or the one cluster that files describe",
     )
 
 
@@ -184,14 +203,14 @@ def kubernetes_version(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def read_policies(paths: Sequence[Path], *, own_namespace: str = "") -> Bundle:
+def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: str = "") -> Bundle:
     """Load the policies in these files and folders, or the shipped ones, and warn of those without effect.
 
     Raises:
         CannotJudgeError: a policy is invalid; the text lists all mistakes.
     """
     try:
-        bundle = load_bundle(paths, own_namespace=own_namespace)
+        bundle = load_bundle(paths, own_namespace=own_namespace, cluster=cluster)
     except PolicyErrors as errors:
         raise CannotJudgeError(str(errors)) from None
     for warning in warnings(bundle, utc_now().date()):

@@ -109,7 +109,7 @@ def cluster_view(
         why_unknown=why_unknown,
         remedy=remedy,
         namespaces=namespaces,
-        providers=nodes.providers.union(pool.provider for pool in pools or () if not pool.cluster),
+        providers=nodes.providers.union(pool.provider for pool in pools or () if not pool.elsewhere),
         spot_providers=nodes.spot_providers,
         api_server=api_server,
         oldest_kubelet=nodes.oldest_kubelet,

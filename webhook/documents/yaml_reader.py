@@ -34,9 +34,12 @@ Offsets: TypeAlias = "array[int]"
 """Offsets in a text, in characters."""
 
 _OPEN: Final = object()
-_TEMPLATE: Final = re.compile(r"""^[^"'#\n]*\{[{%]""", re.MULTILINE)
+_TEMPLATE: Final = re.compile(r"""^[^"'#\n]*?(\{[{%]|%\{)""", re.MULTILINE)
+_CLOSING: Final = {"{{": "}}", "{%": "%}", "%{": "}"}
+"""How the templates of Helm, Jinja and Terraform open, and how they close."""
 _EXPRESSION: Final = re.compile(r"[ {-]*(\w*[eE]xpression): *([^ |>]|[|>][-+]? *\S)")
 _TAG: Final = "tag:yaml.org,2002:"
+_MERGE: Final = f"{_TAG}merge"
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}int": (int,),
@@ -188,6 +191,9 @@ class YAMLReader:
                     continue
                 text = resolve(event.value) if event.implicit[0] else event.value
                 key = text if type(text) is str else self._key(event, depth)
+            elif type(event) is ScalarEvent and event.tag == _MERGE and event.value == "<<":
+                self._merge(members, merged, depth)
+                continue
             else:
                 key = self._key(event, depth)
             if key in marks:
@@ -287,9 +293,10 @@ class YAMLReader:
         return f"write `{found[1]}: >-`, and the expression in the line below it" if found else ""
 
     def _bad_syntax(self, mark: yaml.Mark, problem: str) -> DocumentError:
-        if _TEMPLATE.search(self._text):
+        if found := _TEMPLATE.search(self._text):
             fix = "render it first, with 'helm template' for example, and pass what comes out"
-            return self._error(mark, f"{problem}: this looks like a template ('{{{{ ... }}}}')", fix)
+            shown = f"{found[1]} ... {_CLOSING[found[1]]}"
+            return self._error(mark, f"{problem}: this looks like a template ('{shown}')", fix)
         if self._text[mark.index : mark.index + 1] == "\t":
             return self._error(mark, problem, "indent with spaces: YAML takes no tabs there")
         fix = self._fix_of_expression(mark) or "correct the indentation, quotes or brackets there or just above"

@@ -341,11 +341,22 @@ def pod_from_template(template: object, field: str, counts: bounds.Counts | None
         OverBoundError: the Pod is larger than a bound.
     """
     try:
-        pod = msgspec.convert(template, Pod)
+        try:
+            pod = msgspec.convert(template, Pod)
+        except msgspec.ValidationError:
+            # A null in a custom resource is dropped by the API server where the schema has the field, else by the
+            # controller that decodes it.
+            pod = msgspec.convert(_without_nulls(template), Pod)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise MalformedObjectError.of(error, field, template) from None
     (counts or bounds.Counts()).add(counted(pod), field)
     return pod
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _is_small(pod: Pod) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from webhook.documents import DocumentError, described, field_path, read_documents
+from webhook.documents import DOCUMENT_LIMITS, DocumentError, described, field_path, read_documents
 from webhook.globs import Globs
 from webhook.manifests.files import STDIN, Ignored, find_manifest_files
+from webhook.manifests.placeholders import RENDER, placeholder_in
 from webhook.policy.errors import Problem, printable, unreadable
 
 if TYPE_CHECKING:
@@ -96,6 +98,22 @@ class Manifest(msgspec.Struct, frozen=True):
         return Problem(self.file, line, column, field_path(path), text)
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """Something that could not be read.
+
+    Attributes:
+        file: where it is.
+        kinds: the kinds of objects that it may hold; None if it may hold any.
+    """
+
+    file: str
+    kinds: frozenset[str] | None = None
+
+    def may_hold(self, kinds: Iterable[str]) -> bool:
+        """Return whether it may hold an object of one of these kinds."""
+        return self.kinds is None or not self.kinds.isdisjoint(kinds)
+
+
 class Manifests(msgspec.Struct):
     """The objects that were found in files and folders.
 
@@ -103,11 +121,18 @@ class Manifests(msgspec.Struct):
         objects: in the order of the paths, of the files' names below a folder, and of the file.
         skipped: documents in folders that are no Kubernetes objects, and files that are Helm templates.
         problems: what could not be read; everything else was.
+        unread: the kinds of objects that may be in what could not be read.
     """
 
     objects: list[Manifest] = []
     skipped: int = 0
     problems: list[Problem] = []
+    unread: list[Unread] = []
+
+    def lose(self, problem: Problem, kinds: frozenset[str] | None) -> None:
+        """Add a problem because of which objects of these kinds may be missing; None: of any."""
+        self.problems.append(problem)
+        self.unread.append(Unread(problem.file, kinds))
 
 
 def read_manifests(paths: Iterable[str | Path]) -> Manifests:
@@ -117,7 +142,9 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
         paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
     """
     sources = find_manifest_files(paths, _NOTHING)
-    found = Manifests(skipped=sources.skipped, problems=sources.problems)
+    found = Manifests(skipped=sources.skipped)
+    for problem in sources.problems:
+        found.lose(problem, None)
     read_manifest_files(sources.files, found)
     return found
 
@@ -138,17 +165,17 @@ def _read(source: ManifestFile, found: Manifests) -> None:
         data = b"" if source.documents else source.read()
         if source.file == STDIN and source.whole and not data.strip():
             text = "nothing came through the pipe; the program before it may have failed: see what it says"
-            found.problems.append(Problem(shown, 0, 0, "", text))
+            found.lose(Problem(shown, 0, 0, "", text), None)
             return
         documents = source.documents or read_documents(data, shown)
     except OSError as error:
-        found.problems.append(unreadable(source.file, error))
+        found.lose(unreadable(source.file, error), None)
         return
     except DocumentError as error:
         if not source.whole:
             raise
         problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
-        found.problems.append(problem)
+        found.lose(problem, _kinds_in(data))
         return
     for part in documents:
         document = replace(part, line=part.line + source.line, begin=part.begin + source.begin) if source.line else part
@@ -160,7 +187,26 @@ def _read(source: ManifestFile, found: Manifests) -> None:
             text = (
                 "not a Kubernetes object, which has `apiVersion` and `kind`; remove the document or pass another file"
             )
-            found.problems.append(Problem(shown, *document.position(()), "", text))
+            found.lose(Problem(shown, *document.position(()), "", text), _kinds_of(document.value))
+
+
+def _kinds_in(data: bytes) -> frozenset[str] | None:
+    """Return the kinds that a file names which can't be parsed. Return None if one may be anything."""
+    try:
+        kinds = frozenset(each[1] for each in _KIND.finditer(data.decode()))
+    except UnicodeDecodeError:
+        return None
+    return None if "" in kinds or len(data) > DOCUMENT_LIMITS.size else kinds
+
+
+def _kinds_of(value: Any) -> frozenset[str] | None:  # noqa: ANN401 - JSON
+    """Return the kind of something that is no object. Return None if it may be any."""
+    if not isinstance(value, dict):
+        return frozenset()
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind:
+        return frozenset({kind})
+    return None if "kind" in value or "apiVersion" in value or "metadata" in value else frozenset()
 
 
 def _is_object(value: Any) -> bool:  # noqa: ANN401 - JSON
@@ -188,23 +234,23 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
     if not _is_object(value):
         line, column = document.position(path)
         text = "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item"
-        found.problems.append(Problem(document.file, line, column, field_path(path), text))
+        found.lose(Problem(document.file, line, column, field_path(path), text), _kinds_of(value))
         return
     manifest = Manifest(document, path, value["apiVersion"], value["kind"], value)
     items = value.get("items")
     if manifest.kind == "List" and not isinstance(items, list | None):
-        found.problems.append(manifest.problem(("items",), "is not a list; write each object as an item with `- `"))
+        problem = manifest.problem(("items",), "is not a list; write each object as an item with `- `")
+        found.lose(problem, None)
         return
     if manifest.kind.endswith("List") and isinstance(items, list | None) and "items" in value:
         kind = manifest.kind.removesuffix("List")
         for index, item in enumerate(items or ()):
             _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", found)
         return
-    problem = _metadata_problem(manifest)
-    if problem is None:
-        found.objects.append(manifest)
+    if wrong := _metadata_problem(manifest):
+        found.lose(wrong, frozenset({manifest.kind}))
     else:
-        found.problems.append(problem)
+        found.objects.append(manifest)
 
 
 def _metadata_problem(manifest: Manifest) -> Problem | None:
@@ -213,21 +259,30 @@ def _metadata_problem(manifest: Manifest) -> Problem | None:
     if metadata is None:
         return None
     if not isinstance(metadata, dict):
-        return manifest.problem(("metadata",), f"expected a map, got {described(metadata)}")
+        return manifest.problem(("metadata",), f"expected a map, got {_described(metadata)}")
     for key in ("name", "generateName", "namespace"):
         if not isinstance(metadata.get(key), str | None):
-            text = f"expected text, got {described(metadata[key])}; write it in quotes"
-            return manifest.problem(("metadata", key), text)
+            return _expected_text(manifest, ("metadata", key), metadata[key])
     for key in ("labels", "annotations"):
         entries = metadata.get(key)
         if not isinstance(entries, dict | None):
-            return manifest.problem(("metadata", key), f"expected a map, got {described(entries)}")
+            return manifest.problem(("metadata", key), f"expected a map, got {_described(entries)}")
         for name, text in (entries or {}).items():
             if not isinstance(text, str | None):
-                return manifest.problem(
-                    ("metadata", key, name), f"expected text, got {described(text)}; write it in quotes"
-                )
+                return _expected_text(manifest, ("metadata", key, name), text)
     return None
 
 
+def _expected_text(manifest: Manifest, path: FieldPath, value: Any) -> Problem:  # noqa: ANN401 - JSON
+    return manifest.problem(path, f"expected text, got {described(value)}; write it in quotes")
+
+
+def _described(value: Any) -> str:  # noqa: ANN401 - JSON
+    """Return what stands in place of a map, and how to fill in a placeholder."""
+    placeholder = placeholder_in(value)
+    return f"the placeholder {placeholder}: {RENDER}" if placeholder else described(value)
+
+
 _TYPE: Final = ("apiVersion", "kind")
+_KIND: Final = re.compile(r"""\bkind["']?[ \t]*:[ \t]*["']?([A-Za-z]*)""")
+"""A kind as a file writes it, whatever else is wrong there; without letters it is a placeholder, or in another line."""

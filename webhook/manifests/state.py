@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.capacity.providers.clusters import assume_here
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.sizes import join_sizes, sizes_in
@@ -66,7 +67,9 @@ class FileState:
         return self._view
 
 
-def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *, complete: bool) -> ClusterView:
+def view_of(
+    manifests: Iterable[Manifest], providers: Mapping[str, Provider], *, complete: bool, offline: bool = True
+) -> ClusterView:
     """Return the view of a cluster that has these objects.
 
     Args:
@@ -74,6 +77,8 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
         providers: by name; they say how pools are read, and what their Nodes look like.
         complete: the cluster has no other node pools and PodDisruptionBudgets; else that holds only if there is one
             among them.
+        offline: they are all that is known of it. Pools that describe one cluster describe this one then, unless
+            there are Nodes or a provider says which cluster this is.
     """
     readers = {(each.any.group, each.any.kind): each for each in readers_by_resource(providers.values()).values()}
     sizers = {(each[0].group, each[0].kind): each for each in sizers_by_resource(providers.values()).values()}
@@ -90,14 +95,19 @@ def view_of(manifests: Iterable[Manifest], providers: Mapping[str, Provider], *,
             value = _with_namespace(manifest)
             sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, given)
         elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
-            namespaces[manifest.name] = namespace_labels(manifest.name, manifest.labels)
+            # Applying a Namespace leaves the labels that its manifest does not name.
+            there = namespaces.get(manifest.name, {})
+            namespaces[manifest.name] = namespace_labels(manifest.name, {**there, **manifest.labels})
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
             nodes.append(node_facts(manifest.labels, _node(manifest), providers.values()))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+    joined = join_sizes((*pools.values(), *sizes.values()))
+    if offline and not nodes and not any(reader.any.this_cluster for reader in readers.values()):
+        joined = assume_here(joined)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
     return cluster_view(
-        pools=join_sizes((*pools.values(), *sizes.values())) if complete or pools else None,
+        pools=joined if complete or pools else None,
         namespaces=namespaces,
         nodes=summary_of(nodes),
         why_unknown="No node pool is among the files.",

@@ -73,7 +73,7 @@ def load_documents(
             problems.append(Problem(str(file), 0, 0, "", "holds no policy; remove the file if there is to be none"))
         validated = (validate_document(document, kinds, problems) for document in documents)
         loaded.extend(policy for policy in validated if policy is not None)
-    problems.extend(_duplicates(loaded))
+    problems.extend(duplicates(loaded))
     return loaded
 
 
@@ -246,7 +246,8 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - 
             yield from _models_in(argument)
 
 
-def _duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
+def duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
+    """Yield a problem for each document that has the name of another one."""
     first: dict[str, PolicyDocument] = {}
     for policy in loaded:
         if not policy.name:

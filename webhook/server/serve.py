@@ -84,6 +84,7 @@ class ServeOptions:
         state: folders and files with the cluster's objects; none: the cluster is unknown, if it is not a live one.
         in_cluster: the state is that of the cluster this process runs in.
         kubeconfig: the state is that of this file's cluster.
+        cluster: the name of this cluster, as node pools name theirs; empty: as the providers say.
         record: a folder for what is decided; None: nothing is recorded.
         limits: bounds and durations.
     """
@@ -101,6 +102,7 @@ class ServeOptions:
     state: tuple[Path, ...] = ()
     in_cluster: bool = False
     kubeconfig: Path | None = None
+    cluster: str = ""
     record: Path | None = None
     limits: Limits = LIMITS
 
@@ -157,7 +159,7 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
     """Read policies and state. Raise PolicyErrors or StateErrors if they can't be used."""
-    bundle = load_bundle(options.policies)
+    bundle = load_bundle(options.policies, cluster=options.cluster)
     state = FileState(options.state, bundle.providers) if options.state else _UnknownCluster(options)
     return Snapshot(bundle, state)
 

@@ -99,7 +99,10 @@ def test_a_pool_of_GKE_with_accelerators_a_cluster_and_a_window_of_its_own(run: 
     facts = reading(run, write("pool.yaml", GKE))
     assert facts["GPUs"].startswith("yes, 2 in each node (nvidia-tesla-t4)  (spec.nodeConfig.guestAccelerator")
     assert facts["size"] == "3 nodes  (spec.initialNodeCount)"
-    assert facts["cluster"] == "infra/prod  (spec.clusterRef.name)"
+    assert (
+        facts["cluster"]
+        == "infra/prod (taken for this one: the files describe no other, and no Nodes)  (spec.clusterRef.name)"
+    )
     assert facts["zones"] == "us-east1-b, us-east1-c  (spec.nodeLocations)"
     assert facts["time to stop"] == "75 s  (the pool's own)"
 

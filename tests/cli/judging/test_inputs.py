@@ -138,9 +138,41 @@ def test_all_problems_are_reported_together_in_order(check: Check, write: Write)
 
 
 def test_pools_are_unknown_where_a_file_that_may_hold_some_cannot_be_read(check: Check, write: Write) -> None:
-    done = check(write("pool.yaml", SPOT_POOL), write("bad.yaml", "a: {"))
+    done = check(write("pool.yaml", SPOT_POOL), write("bad.yaml", "kind: NodePool\na: {"))
     assert done.outcomes == [("fallback", "indeterminate")]
-    assert "can't be read" in done.json["results"][0]["detail"]
+    assert "bad.yaml can't be read" in done.json["results"][0]["detail"]
+    assert "--ignore" in done.json["results"][0]["fix"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "a: {",
+        "apiVersion: v1\nkind: ConfigMap\ndata: {",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 1}\n",
+        "kind: ConfigMap\nmetadata: {name: a}\n",
+        "a: 1\n",
+    ],
+)
+def test_pools_are_known_where_what_cannot_be_read_is_none(check: Check, write: Write, other: str) -> None:
+    done = check(write("pool.yaml", SPOT_POOL), write("bad.yaml", other))
+    assert (done.code, done.outcomes) == (2, [("fallback", "deny")])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b"kind: {{ .Values.kind }}\na: {",
+        b"kind: >-\n  NodePool\na: {",
+        b"\xff\xfek\0i\0n\0d\0",
+        b"apiVersion: compute.coreweave.com/v1alpha1\nkind: NodePool\nmetadata: {name: 1}\n",
+        b"apiVersion: compute.coreweave.com/v1alpha1\nmetadata: {name: a}\n",
+    ],
+)
+def test_pools_are_unknown_where_what_cannot_be_read_may_be_one(check: Check, write: Write, other: bytes) -> None:
+    Path("bad.yaml").write_bytes(other)
+    done = check(write("pool.yaml", SPOT_POOL), "bad.yaml")
+    assert (done.code, done.outcomes) == (2, [("fallback", "indeterminate")])
 
 
 def test_missing_file_is_an_error(check: Check) -> None:
@@ -461,7 +493,10 @@ def test_file_that_vanishes_is_an_error_and_the_rest_is_judged(
 
     monkeypatch.setattr("webhook.cli.judging.inputs.read_manifest_files", late)
     done = check("d")
-    assert (done.code, done.err) == (2, "d/gone.yaml: can't be read: No such file or directory\n")
+    assert (done.code, done.err) == (
+        2,
+        "d/gone.yaml: can't be read: No such file or directory; or leave the file out with --ignore\n",
+    )
     assert done.outcomes == [("labels", "deny")]
 
 
@@ -470,7 +505,8 @@ def test_file_of_200_megabytes_is_refused_before_it_is_read(check: Check, write:
         opened.truncate(200 * 1024 * 1024)
     write("d/pod.yaml", POD)
     done = check("d")
-    assert done.err == "d/huge.yaml:1:1: the file has more than 67108864 bytes; split it into several files\n"
+    text = "the file has more than 67108864 bytes; split it into several files; or leave the file out with --ignore"
+    assert done.err == f"d/huge.yaml:1:1: {text}\n"
     assert (done.code, done.outcomes) == (2, [("labels", "deny")])
 
 

@@ -124,6 +124,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         known: whether the node pools are known.
         pools: all node pools; of providers that declare none here, those that Nodes stand for.
         providers: the names of the providers that declare pools.
+        assumed: the cluster that the pools name, if it is taken for this one because files show no other; else empty.
         spot: the spot nodes of each pool, if Pods can be kept to them.
         unseen: the spot nodes of providers that label them and declare no pool here. If the pools are unknown, only of
             providers whose pools are never objects of the cluster: the taints of other pools can't be known.
@@ -136,6 +137,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     known: bool
     pools: tuple[Pool, ...]
     providers: frozenset[str]
+    assumed: str
     spot: tuple[SpotNodes, ...]
     unseen: tuple[SpotNodes, ...]
     other: tuple[Nodes, ...]
@@ -158,7 +160,7 @@ def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[s
 def _supply(
     all_pools: tuple[Pool, ...] | None, node_groups: tuple[Pool, ...], providers: Mapping[str, Provider]
 ) -> Supply:
-    declared = tuple(pool for pool in all_pools or () if not pool.cluster and pool.provider in providers)
+    declared = tuple(pool for pool in all_pools or () if not pool.elsewhere and pool.provider in providers)
     seen = {pool.provider for pool in declared}
     groups = (pool for pool in node_groups if pool.provider not in seen and pool.provider in providers)
     pools = (*declared, *groups)
@@ -179,6 +181,7 @@ def _supply(
         known=known,
         pools=pools,
         providers=frozenset(seen),
+        assumed=next((pool.cluster_id for pool in pools if pool.assumed_here), ""),
         spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=_identity)),
         unseen=tuple(
             nodes(provider, None)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
 
@@ -34,6 +36,19 @@ def same_cluster(pool: Pool, other: Pool) -> bool:
     if pool.cluster_path and other.cluster_path:
         return _same_path(pool.cluster_path, other.cluster_path)
     return pool.cluster == other.cluster
+
+
+def assume_here(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
+    """Return the pools as those of this cluster if all of them describe one and the same cluster.
+
+    Files that describe one cluster, and are used to judge objects, describe the cluster of these objects.
+    """
+    if not pools or not all(each.cluster and each.provider == pools[0].provider for each in pools):
+        return pools
+    named = max(pools, key=lambda each: bool(each.cluster_path))
+    if not all(same_cluster(named, each) for each in pools):
+        return pools
+    return tuple(replace(each, assumed_here=True) for each in pools)
 
 
 def _path(written: str) -> str:

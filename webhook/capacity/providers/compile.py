@@ -34,14 +34,19 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.schema import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
 
 
-def compile_provider(name: str, spec: CapacityProviderSpec, spot_taints: Sequence[TaintPatternSpec] = ()) -> Provider:
+def compile_provider(
+    name: str, spec: CapacityProviderSpec, spot_taints: Sequence[TaintPatternSpec] = (), cluster: str = ""
+) -> Provider:
     """Compile a provider and its readers.
 
     Args:
         name: the name of its document.
         spec: the spec of its document.
         spot_taints: the taints that mean spot, as the policies name them.
+        cluster: the name of this cluster, in place of the ``thisCluster`` of the spec.
     """
+    if cluster:
+        spec = spec.model_copy(update={"this_cluster": cluster})
     machines = _machines(spec)
     return Provider(
         name=name,

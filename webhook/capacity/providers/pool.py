@@ -93,6 +93,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         safety_margin_seconds: the seconds to subtract from that; None for the provider's margin.
         cluster: the cluster that the pool describes, if that is not the one it is stored in; else empty.
         cluster_path: the provider's path of that cluster, if the pool names it so; see `clusters`.
+        assumed_here: that cluster is taken for this one: files show no other, and no Nodes.
         is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.
         deleting: the pool, or the cluster or object that it is deleted with, has a deletionTimestamp.
         problems: what could not be read in it, each with its field.
@@ -127,6 +128,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     safety_margin_seconds: int | None = None
     cluster: str = ""
     cluster_path: str = ""
+    assumed_here: bool = False
     is_cluster: bool = False
     deleting: bool = False
     problems: tuple[str, ...] = ()
@@ -135,6 +137,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> tuple[str, str, str, str]:
         """Return the values that identify the pool among all pools."""
         return (self.provider, self.kind, self.namespace, self.name)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Return whether the pool's nodes are in another cluster."""
+        return bool(self.cluster) and not self.assumed_here
 
     @property
     def cluster_id(self) -> str:

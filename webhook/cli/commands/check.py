@@ -51,7 +51,7 @@ what is skipped:
   that can't be parsed is an error; the rest is judged all the same.
 
 project file:
-  policies, state, partial, ignore, failOn and kubernetesVersion can be said once, in a
+  policies, state, cluster, partial, ignore, failOn and kubernetesVersion can be said once, in a
   .spotgate.yaml in the folder of the first PATH or above it. Flags win.
 
 examples:

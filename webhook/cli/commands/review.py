@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.judging.review_errors import position_of
-from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
+from webhook.cli.options import add_cluster, add_kubernetes_version, add_policies, read_policies
 from webhook.context import UNKNOWN, Context, Phase, utc_now
 from webhook.engine import decide
 from webhook.manifests.state import FileState, StateErrors
@@ -59,6 +59,7 @@ def configure(parser: ArgumentParser) -> None:
         help="manifests of the cluster: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
         "given again; default: the cluster is unknown, as to a webhook that can't reach it",
     )
+    add_cluster(parser)
     add_kubernetes_version(parser)
 
 
@@ -70,7 +71,7 @@ def run(options: Namespace) -> int:
     except BadReviewError as error:
         line, column = position_of(data, str(error))
         raise CannotJudgeError(f"{options.file}:{line}:{column}: {error}") from None
-    bundle = read_policies(options.policies)
+    bundle = read_policies(options.policies, cluster=options.cluster)
     view = _view(options.state, bundle)
     phase = Phase(options.phase)
     context = Context(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.options import add_policies, secret_name
+from webhook.cli.options import add_cluster, add_policies, secret_name
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def configure(parser: ArgumentParser) -> None:
         default=[],
         help="what manifests show: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders",
     )
+    add_cluster(state)
     parser.add_argument(
         "--record",
         metavar="DIR",
@@ -141,6 +142,7 @@ def run(options: Namespace) -> int:
             state=tuple(options.state),
             in_cluster=options.in_cluster,
             kubeconfig=options.kubeconfig,
+            cluster=options.cluster,
             record=options.record,
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
@@ -60,8 +61,9 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
     reader = found.of(value)
     pool = reader.read(value)
     known = next((each for each in view.pools or () if each.identity == pool.identity), None)
-    if known is not None and known.size is not None:
-        pool = with_size(pool, known.size)
+    if known is not None:
+        pool = replace(pool, assumed_here=known.assumed_here)
+        pool = pool if known.size is None else with_size(pool, known.size)
     which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
     return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
 
@@ -88,7 +90,8 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     else:
         yield PoolFact("autoscaled", "no", source(reader.autoscaling))
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
-    yield PoolFact("cluster", pool.cluster_id or "this one", source(reader.cluster))
+    here = " (taken for this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
+    yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{here}", source(reader.cluster))
     yield PoolFact("taints", _listed(map(str, pool.taints)), source(reader.taints))
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
     yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))

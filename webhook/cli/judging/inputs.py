@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.cli.judging.judge import written_identity
 from webhook.cli.judging.parallel import chunks_of, in_processes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from webhook.cli.judging.changes import Changes
     from webhook.manifests.files import ManifestFile
     from webhook.manifests.objects import Manifest
+    from webhook.policy.errors import Problem
 
 
 class Requests(msgspec.Struct, frozen=True):
@@ -98,7 +100,10 @@ class Inputs:
         for chunk in filter(None, chunks):
             found.objects += chunk.objects
             found.problems += chunk.problems
+            found.unread += chunk.unread
             found.skipped += chunk.skipped
+        in_folders = {printable(each.file) for each in self.sources if each.in_folder}
+        found.problems = [_or_ignored(each) if each.file in in_folders else each for each in found.problems]
         return found
 
     def requests(self, found: Manifests) -> Requests:
@@ -127,6 +132,13 @@ class Inputs:
     def is_removed(self, operation: str) -> bool:
         """Return whether an object is deleted because the files no longer have it."""
         return self._base is not None and operation == "DELETE"
+
+
+def _or_ignored(problem: Problem) -> Problem:
+    """Return the problem of a whole document in a folder, and say how to leave its file out."""
+    if problem.field:
+        return problem
+    return replace(problem, text=f"{problem.text}; or leave the file out with --ignore")
 
 
 def read_objects(sources: Iterable[ManifestFile], found: Manifests) -> None:

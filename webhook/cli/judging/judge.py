@@ -16,6 +16,7 @@ from webhook.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
+from webhook.manifests.placeholders import RENDER, placeholder_in
 from webhook.manifests.state import DEFAULT_NAMESPACE
 from webhook.patch import apply_all, pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
@@ -350,4 +351,10 @@ def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN40
 
 def _malformed(manifest: Manifest, finding: Finding) -> Problem:
     path = path_of(finding.field)
-    return replace(manifest.problem(path, f"{finding.reason}; {finding.fix}"), field=finding.field)
+    value: Any = manifest.value
+    for step in path:
+        known = isinstance(value, dict) or (isinstance(value, list) and step in range(len(value)))
+        value = (value.get(step) if isinstance(value, dict) else value[step]) if known else None
+    placeholder = placeholder_in(value)
+    fix = f"{placeholder} is a placeholder: {RENDER}" if placeholder else finding.fix
+    return replace(manifest.problem(path, f"{finding.reason}; {fix}"), field=finding.field)

@@ -94,7 +94,7 @@ def read_live(
 
 def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:
     """Return the cluster after these objects have been applied to it."""
-    given = view_of(objects, providers, complete=True)
+    given = view_of(objects, providers, complete=True, offline=False)
     kubelets = [each for each in (view.oldest_kubelet, given.oldest_kubelet) if each is not None]
     return replace(
         view,

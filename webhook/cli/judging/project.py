@@ -7,6 +7,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
+from webhook.cli.options import SHIPPED_WORD, policies_path
 from webhook.context import ASSUMED_VERSION
 from webhook.manifests.files import STDIN
 
@@ -28,9 +29,10 @@ def take_project_file(options: Namespace) -> None:
 
         project = read_project_file(file)
         options.project = str(file.parent)
-        options.policies = options.policies or [Path(_from_here(file, each)) for each in project.policies]
+        options.policies = options.policies or [_policies_from_here(file, each) for each in project.policies]
         options.state = options.state or [_from_here(file, each) for each in project.state]
         options.ignore = options.ignore or [normpath(each) for each in project.ignore]
+        options.cluster = options.cluster or project.cluster
         options.partial = options.partial or project.partial
         options.kubernetes_version = options.kubernetes_version or project.kubernetes_version
         if "fail_on" in options:
@@ -55,6 +57,10 @@ def _find(folder: Path) -> Path | None:
         if (each / ".git").exists():
             break
     return None
+
+
+def _policies_from_here(file: Path, path: str) -> Path:
+    return policies_path(path if path == SHIPPED_WORD else _from_here(file, path))
 
 
 def _from_here(file: Path, path: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from webhook.cli.exits import CannotJudgeError
+from webhook.cli.options import SHIPPED_WORD
 from webhook.context import ASSUMED_VERSION
 from webhook.documents import DocumentError, field_path, read_documents
 from webhook.manifests.files import ManifestFile
@@ -27,10 +28,14 @@ class ProjectFile(Model):
 
     policies: tuple[NonEmpty, ...] = Field(
         default=(),
-        description="Policy files and folders, relative to this file; default: those that ship with spotgate.",
+        description="Policy files and folders, relative to this file; `shipped`, the default, names those that come "
+        "with spotgate.",
     )
     state: tuple[NonEmpty, ...] = Field(
         default=(), description="Manifests of what the cluster has: files and folders, relative to this file."
+    )
+    cluster: str = Field(
+        default="", description="Name of the cluster that the objects are meant for, as node pools name theirs."
     )
     partial: Flag = Field(default=False, description="The cluster has more node pools than the files show.")
     ignore: tuple[Glob, ...] = Field(
@@ -82,6 +87,6 @@ def _project(documents: Sequence[Document], file: Path, problems: list[Problem])
     project = validate_model(ProjectFile, document.value, (), problem)
     for field in ("policies", "state"):
         for number, path in enumerate(getattr(project, field, ())):
-            if not (file.parent / path).exists():
+            if not (field == "policies" and path == SHIPPED_WORD) and not (file.parent / path).exists():
                 problem((field, number), f"there is no {path!r} beside this file; paths are relative to it")
     return project

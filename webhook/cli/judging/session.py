@@ -16,13 +16,14 @@ from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.judging.parallel import in_processes
 from webhook.cli.options import read_policies
 from webhook.context import Context, Phase, utc_now
-from webhook.manifests.objects import read_manifests
+from webhook.kube import disruption
+from webhook.manifests.objects import Unread, read_manifests
 from webhook.manifests.state import view_of
 from webhook.review import UserInfo
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from webhook.bundle import Bundle
     from webhook.cli.judging.judge import Judgement
@@ -129,7 +130,7 @@ class Session:
         self._options = options
         self._context = Context(phase=Phase.VALIDATE, now=utc_now(), api_server=options.kubernetes_version, trace=trace)
         self._user = UserInfo(options.user, tuple(options.group))
-        self.bundle = read_policies(options.policies)
+        self.bundle = read_policies(options.policies, cluster=options.cluster)
         self.inputs = Inputs(options)
         self._state = read_manifests(options.state)
 
@@ -137,7 +138,7 @@ class Session:
         """Return the objects that were read, with what it takes to judge them."""
         options, state = self._options, self._state.objects
         problems = [*self.inputs.problems, *self._state.problems, *found.problems]
-        unread = bool(problems)
+        unread = [*(Unread(each.file) for each in self.inputs.problems), *found.unread, *self._state.unread]
         kinds = ResourceKinds(self.bundle, [*state, *found.objects])
         pool_kinds = {(each.group, each.kind) for each in pool_resources(self.bundle.providers.values())}
         places = Places(found.objects, pool_kinds)
@@ -152,6 +153,9 @@ class Session:
             problems += live.problems
             objects, operations, before = live.objects, live.operations, [*live.stored, *before]
             view = applied(live.view, [*state, *objects], self.bundle.providers)
+        if any(each.may_hold({disruption.KIND}) for each in unread):
+            view = replace(view, budgets=None)
+        unread = [each for each in unread if each.may_hold(kind for _, kind in pool_kinds)]
         view = _with_unknown_pools(view, partial=options.partial, unread=unread)
         context = replace(
             self._context,
@@ -253,12 +257,14 @@ def _contradiction(options: Namespace) -> str:
     return ""
 
 
-def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: bool) -> ClusterView:
+def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: Sequence[Unread]) -> ClusterView:
     """Return the cluster with unknown node pools if there may be others than those that were read."""
     if partial:
         why = "--partial says that the cluster has more node pools than the files show."
         return replace(view, pools=None, why_unknown=why, remedy="pass all of them with --state, without --partial")
     if unread:
-        why = "Some of the files can't be read, and there may be node pools in them."
-        return replace(view, pools=None, why_unknown=why, remedy="mend those files first")
+        more = f" and {len(unread) - 1} more files" if len(unread) > 1 else ""
+        why = f"{unread[0].file}{more} can't be read, and there may be node pools there."
+        remedy = "mend what can't be read, or leave it out (--ignore), if it describes no node pools"
+        return replace(view, pools=None, why_unknown=why, remedy=remedy)
     return view

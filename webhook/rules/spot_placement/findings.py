@@ -154,10 +154,12 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     if unseen and named is None and elsewhere is None:
         yield _unseen_pool(name[:_LONGEST], unseen)
         return
+    mend = "name one of these pools, or remove the annotation" if usable else "remove the annotation"
     if named is not None:
         reason = f"{named} is not a spot pool: its capacity is {named.capacity}"
     elif elsewhere is not None:
-        reason = f"{elsewhere} belongs to another cluster, {elsewhere.cluster}"
+        reason = f"{elsewhere} belongs to another cluster, {elsewhere.cluster_id}"
+        mend = f"if that is this cluster, {this_cluster([elsewhere.cluster_id])}; else {mend}"
     else:
         reason = f"there is no node pool `{name[:_LONGEST]}`{did_you_mean(name[:_LONGEST], names)}"
     known = (
@@ -170,8 +172,19 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         reason,
         _ANNOTATION,
         f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
-        "name one of these pools, or remove the annotation" if usable else "remove the annotation",
+        mend,
     )
+
+
+def other_clusters(view: ClusterView) -> list[str]:
+    """Return the other clusters whose spot pools are known, as the pools name them."""
+    return sorted({pool.cluster_id for pool in view.pools or () if pool.elsewhere and pool.spot})
+
+
+def this_cluster(names: list[str]) -> str:
+    """Return how to say which cluster this is, as an instruction."""
+    name = names[0] if len(names) == 1 else "NAME"
+    return f"say so: `--cluster {name}`, or `thisCluster: {name}` in the CapacityProvider"
 
 
 def _unseen_pool(name: str, providers: list[Provider]) -> Violation:

@@ -18,7 +18,9 @@ from webhook.rules.spot_placement.findings import (
     finding,
     listed,
     no_such_spot_pool,
+    other_clusters,
     quoted,
+    this_cluster,
 )
 
 if TYPE_CHECKING:
@@ -52,13 +54,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.rejected:
-        return finding(
-            "no-spot-pool",
-            "the Pod targets spot, and the cluster has no spot pool",
-            asked_at(pod),
-            f"It targets spot by {target.because}. {UNCHANGED}",
-            f"create a spot pool, or {on_demand}",
-        )
+        return _no_spot_pool(pod, target, view, on_demand)
     return finding(
         "no-pool-fits",
         "the Pod targets spot, and there is no spot pool that it can land on",
@@ -78,6 +74,17 @@ def _one_unfit(pod: Pod, target: Target, supply: Supply) -> Violation | None:
     if not target.gpu and (taint := guarding_taint(pod, nodes, target.requested)) is not None:
         return _for_gpus_only(pod, nodes, taint)
     return None
+
+
+def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, on_demand: str) -> Violation:
+    """Return the violation for a Pod that targets spot in a cluster without spot pools."""
+    because = f"It targets spot by {target.because}. {UNCHANGED}"
+    reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
+    if others := other_clusters(view):
+        because = f"There are spot pools of {listed(others)}. {because}"
+        reason = "the Pod targets spot, and all spot pools belong to other clusters"
+        fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
+    return finding("no-spot-pool", reason, asked_at(pod), because, fix)
 
 
 def _suits(nodes: SpotNodes, term: Term) -> bool:

@@ -129,9 +129,11 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
                 silent = findings.bound_by_hand(view, supply_of(view, self.providers))
             return PlacementPlan(violations=tuple(silent))
         trace.say("targets spot: %s", target.because)
+        supply = supply_of(view, self.providers)
+        if supply.assumed:
+            trace.say("cluster %s is taken for this one: the files describe no other, and no Nodes", supply.assumed)
         for pool, because in target.rejected:
             trace.say("%s: %s", pool, because)
-        supply = supply_of(view, self.providers)
         if not target.nodes:
             known = target.pools is not None
             why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
