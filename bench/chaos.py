@@ -12,6 +12,7 @@ import platform
 import re
 import resource
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -41,7 +42,9 @@ _OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=
 """What the API server logs where it admits a write without an answer."""
 
 
-async def measure(cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault]) -> dict[str, Tally]:
+async def measure(
+    cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], *, self_managed: bool
+) -> dict[str, Tally]:
     """Run the faults one after another, under load. Returns what came of the writes of each."""
     service, load = Service(directory, flags), Load(cluster)
     kubeconfig = next(each for each in flags if each.startswith("--kubeconfig=")).partition("=")[2]
@@ -49,7 +52,8 @@ async def measure(cluster: Cluster, directory: Path, flags: list[str], faults: l
     tallies: dict[str, Tally] = {}
     log = cluster.processes["kube-apiserver"].log
     async with service.running():
-        await asyncio.to_thread(apply_configurations, cluster, directory, service.port)
+        apply = partial(apply_configurations, self_managed=self_managed)
+        await asyncio.to_thread(apply, cluster, directory, service.port)
         writing = asyncio.create_task(load.run())
         try:
             await _until_all_is_right(load)
@@ -128,9 +132,14 @@ def main() -> None:
             cluster.kubectl("apply", f"--filename={POOLS}")
             everything = ("platform", "--clusterrole=cluster-admin", "--group=platform")
             cluster.kubectl("create", "clusterrolebinding", *everything)
-            directory = cluster.directory / "webhook"
-            with apply_base(cluster, directory) as flags:
-                tallies = uvloop.run(measure(cluster, directory, flags, faults))
+            tallies: dict[str, Tally] = {}
+            for self_managed in (False, True):
+                chosen = [fault for fault in faults if fault.self_managed == self_managed]
+                directory = cluster.directory / ("self-managed" if self_managed else "webhook")
+                if chosen:
+                    with apply_base(cluster, directory, self_managed=self_managed) as flags:
+                        run = measure(cluster, directory, flags, chosen, self_managed=self_managed)
+                        tallies |= uvloop.run(run)
     except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
     console.print(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -14,8 +16,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from bench.chaos_load import HUGE, Outcome
 from certs.authority import KeyPair, create_authority, issue_leaf
+from certs.rotation import identifier_of, issue
 from tests.controlplane.process import Process
-from tests.controlplane.webhook import NAMESPACE, SERVICE
+from tests.controlplane.webhook import CERTIFICATES, NAMESPACE, SERVICE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 _LOOKED: Final = 7.0
 """Seconds within which every replica looks at its certificate's files, every 5 s."""
+
+_ROTATED: Final = 90.0
+"""Seconds within which replicas serve what a new CA signed: two looks of 5 s, and 10 s between them."""
 
 _HEARD: Final = 4.0
 """Seconds within which every replica hears of changed policies, and compiles them."""
@@ -57,11 +63,13 @@ class Fault:
         name: what is printed.
         act: does it, and puts back what it has changed.
         may: outcomes that are not promised to be absent while it lasts, beside denials as unknown.
+        self_managed: of an installation that manages its certificates itself.
     """
 
     name: str
     act: Act
     may: frozenset[Outcome] = frozenset()
+    self_managed: bool = False
 
 
 async def nothing(_: Scene) -> None:
@@ -175,6 +183,77 @@ def _not_in_force(_: KeyPair) -> KeyPair:
     return _leaf(create_authority(datetime.now(UTC)))
 
 
+async def _until_served(scene: Scene) -> None:
+    """Wait until all replicas say that they serve what the Secret's CA signed."""
+    async with asyncio.timeout(_ROTATED):
+        while True:
+            data = await asyncio.to_thread(_secret, scene)
+            signer = identifier_of(KeyPair(data["ca.crt"], data["ca.key"])) if "ca.key" in data else "none"
+            serving = [value.decode().partition(" ")[0] for key, value in data.items() if key.startswith("serving.")]
+            if serving.count(signer) >= len(scene.service.replicas):
+                return
+            await asyncio.sleep(1)
+
+
+def _secret(scene: Scene) -> dict[str, bytes]:
+    found = scene.cluster.kubectl.get("secret", CERTIFICATES, f"--namespace={NAMESPACE}")
+    return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+
+
+async def _store(scene: Scene, data: dict[str, bytes]) -> None:
+    """Put these entries into the Secret."""
+    entries = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    patch = f"--patch={json.dumps({'data': entries})}"
+    await asyncio.to_thread(scene.cluster.kubectl, "patch", "secret", CERTIFICATES, f"--namespace={NAMESPACE}", patch)
+
+
+def _issued() -> dict[str, bytes]:
+    return issue((f"{SERVICE}.{NAMESPACE}.svc",), now=datetime.now(UTC)).to_data()
+
+
+async def rotations(scene: Scene) -> None:
+    """Replace the CA five times in a row."""
+    for _ in range(5):
+        await _store(scene, _issued())
+        await _until_served(scene)
+
+
+async def rotation_and_kills(scene: Scene) -> None:
+    """Replace the CA, and kill a replica every 4 s until another CA is served; a new one comes at once."""
+    await _store(scene, _issued())
+    for _ in range(4):
+        await asyncio.sleep(4)
+        replica = scene.service.replicas[0]
+        replica.process.kill()
+        scene.service.replicas.remove(replica)
+        await scene.service.add()
+    await _until_served(scene)
+
+
+async def secret_deleted(scene: Scene) -> None:
+    """Delete the Secret."""
+    await asyncio.to_thread(scene.cluster.kubectl, "delete", "secret", CERTIFICATES, f"--namespace={NAMESPACE}")
+    await asyncio.sleep(_LOOKED)
+    await _until_served(scene)
+
+
+async def secret_truncated(scene: Scene) -> None:
+    """Cut the keys in the Secret off."""
+    await _store(scene, {key: value[:60] for key, value in _issued().items()})
+    await asyncio.sleep(_LOOKED)
+    await _until_served(scene)
+
+
+async def ca_bundles_emptied(scene: Scene) -> None:
+    """Empty all caBundles."""
+    for resource in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+        found = scene.cluster.kubectl.get(resource, SERVICE)
+        paths = [f"/webhooks/{number}/clientConfig/caBundle" for number in range(len(found["webhooks"]))]
+        patch = json.dumps([{"op": "remove", "path": path} for path in paths])
+        await asyncio.to_thread(scene.cluster.kubectl, "patch", resource, SERVICE, "--type=json", f"--patch={patch}")
+    await asyncio.sleep(_LOOKED)
+
+
 async def etcd_stopped(scene: Scene) -> None:
     """Stop etcd for 10 s."""
     pid = scene.cluster.processes["etcd"].pid
@@ -258,5 +337,12 @@ FAULTS: Final = tuple(
         ("hostile: 8 clients with reviews of 282 KiB", _hostile("reviews")),
         ("hostile: handshakes", _hostile("handshakes")),
         ("a tenant's Pods of 1.3 MiB", huge_objects),
+        ("self-managed: rollout", rollout, frozenset(), True),
+        ("self-managed: five rotations in a row", rotations, frozenset(), True),
+        ("self-managed: a rotation, and four replicas killed", rotation_and_kills, _UNANSWERED, True),
+        ("self-managed: Secret deleted", secret_deleted, frozenset(), True),
+        ("self-managed: Secret truncated", secret_truncated, frozenset(), True),
+        ("self-managed: caBundles emptied", ca_bundles_emptied, _UNANSWERED, True),
+        ("self-managed: etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED}), True),
     )
 )

@@ -18,14 +18,17 @@ from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.objects import pod, saying
 from tests.controlplane.populate import populate
+from tests.controlplane.process import Process
 from tests.controlplane.webhook import (
     BASE,
+    CERTIFICATES,
     CONFIGURATIONS,
     NAMESPACE,
     OF_CA,
     OF_RULES,
     apply_configurations,
     render_configurations,
+    start_on_free_ports,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "install.md").read_text()
+CERTIFICATES_PAGE = (ROOT / "docs" / "certificates.md").read_text()
 KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
 WEBHOOKS = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
@@ -67,31 +71,60 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_command_of_the_page_does_what_it_says(own: Cluster, folder: Path) -> None:
+def commands(page: str) -> list[str]:
+    return re.findall(r"^ *\$ (.*)$", page, re.MULTILINE)
+
+
+def carry_out(command: str, own: Cluster, folder: Path) -> int:
+    """Run a command of a page. Return how many webhooks have rules then; each of them must have a CA."""
     path = f"{folder / 'bin'}:{own.kubectl.program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = os.environ | {"PATH": path, "KUBECONFIG": str(own.kubectl.kubeconfig), "HOME": str(folder)}
-    configured: list[tuple[str, int]] = []
-    for command in re.findall(r"^ *\$ (.*)$", PAGE, re.MULTILINE):
-        done = subprocess.run(
-            ["/bin/bash", "-o", "pipefail", "-c", command],
-            cwd=folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        found = own.kubectl.get(KINDS)["items"]
-        webhooks = [webhook for each in found for webhook in each["webhooks"]]
-        # Whatever is called can be served: it has a CA from its first moment on.
-        assert all("caBundle" in webhook["clientConfig"] for webhook in webhooks), command
-        configured.append((command, sum("rules" in webhook for webhook in webhooks)))
+    done = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    found = own.kubectl.get(KINDS)["items"]
+    asking = [webhook for each in found for webhook in each["webhooks"] if "rules" in webhook]
+    # Whatever is called can be served: it has a CA from its first moment on.
+    assert all("caBundle" in webhook["clientConfig"] for webhook in asking), command
+    return len(asking)
+
+
+def test_every_command_of_the_page_does_what_it_says(own: Cluster, folder: Path) -> None:
+    configured = [(command, carry_out(command, own, folder)) for command in commands(PAGE)]
     rollout = next(number for number, (command, _) in enumerate(configured) if "rollout status" in command)
     assert {rules for _, rules in configured[: rollout + 1]} == {0}
     assert {rules for _, rules in configured[rollout:]} == {0, WEBHOOKS}
     assert configured[-1][1] == 0
     own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
+
+
+def test_self_managed_certificates_need_no_certificate(own: Cluster, folder: Path) -> None:
+    overlay = folder / "my-cluster" / "kustomization.yaml"
+    (component,) = re.findall(r"^components: .*$", CERTIFICATES_PAGE, re.MULTILINE)
+    overlay.write_text(f"{overlay.read_text()}{component}\n")
+    apply, rolled_out, *others = commands(CERTIFICATES_PAGE)
+    assert carry_out(apply, own, folder) == carry_out(rolled_out, own, folder) == 0
+    # Nothing runs in this cluster: one replica here stands for its Pods.
+    flags = (
+        f"--tls-secret={NAMESPACE}/{CERTIFICATES}",
+        f"--tls-name=spotgate.{NAMESPACE}.svc",
+        f"--kubeconfig={own.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
+    )
+    replica = Process("spotgate", (), folder / "spotgate.log")
+    try:
+        start_on_free_ports(replica, [*flags])
+        assert [carry_out(command, own, folder) for command in others] == [0, 0, WEBHOOKS, WEBHOOKS]
+    finally:
+        replica.kill()
+        own.kubectl("delete", KINDS, "spotgate", "--ignore-not-found")
+        own.kubectl("delete", f"--kustomize={overlay.parent}")
 
 
 def test_the_base_without_an_image_is_refused_aloud(own: Cluster) -> None:

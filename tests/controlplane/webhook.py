@@ -44,6 +44,8 @@ OF_CA = ("--server-side", "--field-manager=spotgate-ca")
 OF_RULES = ("--server-side",)
 NAMESPACE = "spotgate-system"
 SERVICE = "spotgate"
+CERTIFICATES = "spotgate-certificates"
+"""The Secret of the component `self-managed`."""
 
 
 class WebhookError(Exception):
@@ -159,23 +161,25 @@ def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
 
 
 @contextlib.contextmanager
-def apply_base(cluster: Cluster, directory: Path) -> Iterator[list[str]]:
+def apply_base(cluster: Cluster, directory: Path, *, self_managed: bool = False) -> Iterator[list[str]]:
     """Apply the base, and delete it at the end. Yields the flags of `spotgate serve`, whose files are in `directory`."""
     kubectl = cluster.kubectl
     create_certificates(directory)
-    overlay = write_overlay(directory / "overlay")
+    overlay = write_overlay(directory / "overlay", self_managed=self_managed)
     kubectl("apply", f"--kustomize={overlay}", "--warnings-as-errors")
-    kubectl(
-        *("create", "secret", "tls", "spotgate-tls", f"--namespace={NAMESPACE}"),
-        *(f"--cert={directory / 'tls.crt'}", f"--key={directory / 'tls.key'}"),
-    )
+    files = (f"--cert={directory / 'tls.crt'}", f"--key={directory / 'tls.key'}")
+    if not self_managed:
+        kubectl("create", "secret", "tls", "spotgate-tls", f"--namespace={NAMESPACE}", *files)
     external = {"type": "ExternalName", "externalName": "localhost"}
     kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
     try:
         yield [
             f"--policies={write_policies(cluster, directory / 'policies')}",
-            f"--tls-cert={directory / 'tls.crt'}",
-            f"--tls-key={directory / 'tls.key'}",
+            *(
+                [f"--tls-secret={NAMESPACE}/{CERTIFICATES}"]
+                if self_managed
+                else [f"--tls-cert={directory / 'tls.crt'}", f"--tls-key={directory / 'tls.key'}"]
+            ),
             f"--tls-name={SERVICE}.{NAMESPACE}.svc",
             f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
         ]
@@ -183,24 +187,27 @@ def apply_base(cluster: Cluster, directory: Path) -> Iterator[list[str]]:
         kubectl("delete", f"--kustomize={overlay}", "--wait=false")
 
 
-def write_overlay(directory: Path) -> Path:
+def write_overlay(directory: Path, *, self_managed: bool = False) -> Path:
     """Write a kustomization of the base that names an image; nothing pulls it."""
     directory.mkdir()
+    components = [MANIFESTS / "components" / "self-managed"] if self_managed else []
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(BASE, directory.resolve())],
+        "components": [os.path.relpath(each, directory.resolve()) for each in components],
         "images": [{"name": "", "newName": "registry.example.com/spotgate", "digest": f"sha256:{64 * '0'}"}],
     }
     (directory / "kustomization.yaml").write_text(json.dumps(kustomization))
     return directory
 
 
-def apply_configurations(cluster: Cluster, directory: Path, port: int) -> None:
+def apply_configurations(cluster: Cluster, directory: Path, port: int, *, self_managed: bool = False) -> None:
     """Apply the CA, then the rules, for a webhook that listens on this port."""
     policies, authority = directory / "policies", directory / "ca.crt"
-    of_ca = render_configurations(policies, port, f"--ca-file={authority}", "--ca-only")
-    cluster.kubectl("apply", *OF_CA, "--filename=-", documents=of_ca)
+    if not self_managed:
+        of_ca = render_configurations(policies, port, f"--ca-file={authority}", "--ca-only")
+        cluster.kubectl("apply", *OF_CA, "--filename=-", documents=of_ca)
     cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=render_configurations(policies, port))
 
 

@@ -68,7 +68,7 @@ def configure(parser: ArgumentParser) -> None:
         "--ca-only",
         action="store_true",
         help="print the caBundle without rules, so that applying the rules again never removes it: nothing is asked "
-        "until they are applied too",
+        "until they are applied too; without --ca-file, what replicas with --tls-secret put their CA into",
     )
     parser.add_argument(
         "--ignore-differences",
@@ -84,8 +84,6 @@ def run(options: Namespace) -> int:
         ignored = {"ignoreDifferences": ignore_differences(bundle)}
         print(dump(ignored, width=UNBROKEN))
         return FINE
-    if options.ca_only and options.ca_file is None:
-        raise CannotJudgeError("spotgate webhook-config: error: --ca-only needs --ca-file")
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
     client: dict[str, Any] = {"service": {"name": options.service_name, "namespace": options.namespace, "port": 443}}
