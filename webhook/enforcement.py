@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -103,7 +103,6 @@ class FindingBuilder:
         policy: Policy,
         violation: Violation,
         subject: RequestSubject,
-        where: str,
         *,
         unknown_match: UnknownMatch | None,
     ) -> Finding:
@@ -113,7 +112,6 @@ class FindingBuilder:
             policy: the policy whose rule found it.
             violation: the violation that the rule emitted.
             subject: the subject of the rule.
-            where: the field path of the subject in the object of the request.
             unknown_match: why it is unknown whether the policy matches, if it is.
         """
         outcome = min(violation.outcome, policy.enforcement)
@@ -136,8 +134,8 @@ class FindingBuilder:
             outcome=outcome,
             reason=_cut(violation.reason),
             detail=_cut(detail),
-            field=_cut(".".join(filter(None, (where, violation.field)))),
-            fix=_cut(_fix(violation, subject.path)),
+            field=_cut(subject.field(violation.field)),
+            fix=_cut(_fix(violation, subject)),
             lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
         )
 
@@ -238,16 +236,14 @@ def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, unknown
     )
 
 
-def _fix(violation: Violation, path: tuple[str | int, ...]) -> str:
-    """Return how to fix the violation; YAML to write is shown at its place in the object of the request.
-
-    Args:
-        violation: the violation that the rule emitted.
-        path: the path of the pod template in that object, empty for the object itself.
-    """
-    lead, yaml = violation.fix, violation.yaml
+def _fix(violation: Violation, subject: RequestSubject) -> str:
+    """Return how to fix the violation; YAML to write is shown at its place in the object of the request."""
+    lead, yaml, path = violation.fix, violation.yaml, subject.path
     if not yaml:
         return lead
+    root, colon, members = yaml.partition(":\n")
+    if subject.found is not None and subject.found.laid_out is not None and colon:
+        yaml, path = dedent(members), subject.found.laid_out.root(root)
     if not all(map(_is_plain, path)):
         return f"{lead} (at {field_path(path)}):\n{yaml}"
     for step in reversed(path):

@@ -22,7 +22,7 @@ from webhook.enforcement import FindingBuilder, UnknownMatch
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
-from webhook.patch import PatchRecorder, pointer
+from webhook.patch import PatchRecorder
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null, leaves_spec
 from webhook.rules.protocol import NO_NEEDS
@@ -147,7 +147,7 @@ class _Evaluation:
         if self.context.phase is Phase.MUTATE:
             return
         subject = self.subject = self.subject.with_labels_only()
-        self._validate(tuple(policy for policy in direct if policy.any_size), subject, "")
+        self._validate(tuple(policy for policy in direct if policy.any_size), subject)
         self.guard_break_glass(self.route.guards)
         over = Violation(
             id="too-large",
@@ -162,7 +162,7 @@ class _Evaluation:
             *((each, min(most, each.template_outcome)) for each in projected),
         ]
         found = [
-            self._builder.finding(policy, replace(over, outcome=outcome), subject, "", unknown_match=None)
+            self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
             for policy, outcome in outcomes
             if policy.validator is not None and not (self._is_foreign(policy) or self._is_exempt(policy, subject))
         ]
@@ -203,7 +203,7 @@ class _Evaluation:
         self.operations += recorder.operations
 
     def validate(self, policies: tuple[Policy, ...]) -> None:
-        self._validate(policies, self.subject, "")
+        self._validate(policies, self.subject)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
         """Find a break-glass annotation that the user may not write under any policy on the object."""
@@ -217,9 +217,9 @@ class _Evaluation:
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         for found, subject in self._templates(workload, ()):
-            recorder = PatchRecorder(pointer(found.path))
+            recorder = PatchRecorder()
             self._mutate(policies, subject, recorder)
-            self.operations += recorder.operations
+            self.operations += found.operations(recorder.operations)
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.counts_replicas)
@@ -230,7 +230,7 @@ class _Evaluation:
             if subject.unchanged and self.recording is not None:
                 del self.recording.steps[said:]  # nothing comes of it: it stays as it is
             subject.changes = recorder.operations
-            self._validate(counting if subject.unchanged else policies, subject, field_path(found.path))
+            self._validate(counting if subject.unchanged else policies, subject)
             if self.request.kind.kind in LABELLED_BY_TEMPLATE:
                 self._leave_out_copied(subject.pod.labels, found.path)
 
@@ -300,16 +300,16 @@ class _Evaluation:
             recorder.policy = policy.name
             policy.mutator.mutate(subject, editor, self.context)
 
-    def _validate(self, policies: tuple[Policy, ...], subject: RequestSubject, where: str) -> None:
+    def _validate(self, policies: tuple[Policy, ...], subject: RequestSubject) -> None:
         for policy in policies:
             if policy.validator is None or not self._applies(policy, subject):
                 continue
             for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
                 unknown_match = self._unknown_match(policy)
                 self.unknown += violation.unknown or unknown_match is not None
-                self.findings.append(
-                    self._builder.finding(policy, violation, subject, where, unknown_match=unknown_match)
-                )
+                finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
+                if not subject.template or finding not in self.findings:  # templates share what the object gives all
+                    self.findings.append(finding)
 
     def _applies(self, policy: Policy, subject: RequestSubject) -> bool:
         """Return whether the policy matches the subject and does not exempt it."""

@@ -53,20 +53,19 @@ def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:  # noqa: ANN
 
 
 class PatchRecorder:
-    """The recorder of operations at one place in an object: its root, or a pod template.
+    """The recorder of operations on an object, or on the Pod of a pod template.
 
     Attributes:
         policy: the policy at work; the engine sets it.
         operations: what was recorded, in order.
     """
 
-    __slots__ = ("operations", "policy", "prefix")
+    __slots__ = ("operations", "policy")
 
-    def __init__(self, prefix: str = "") -> None:
-        self.prefix = prefix
+    def __init__(self) -> None:
         self.policy = ""
         self.operations: list[Operation] = []
 
     def add(self, path: str, value: Any) -> None:  # noqa: ANN401 - JSON
-        """Record ``add`` of ``value`` at ``path``, a JSON pointer below the prefix."""
-        self.operations.append(Operation(self.prefix + path, value, self.policy))
+        """Record ``add`` of ``value`` at ``path``, a JSON pointer."""
+        self.operations.append(Operation(path, value, self.policy))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Trace
+    from webhook.kube.templates import FoundTemplate
     from webhook.patch import Operation
     from webhook.review import Request
 
@@ -32,6 +33,7 @@ class RequestSubject:
 
     Attributes:
         path: the path of the pod template in the object.
+        found: the pod template, if it is one.
         unchanged: the UPDATE does not change the pod template.
         changes: the changes of mutating policies to the pod template, for `shown`.
     """
@@ -39,7 +41,7 @@ class RequestSubject:
     __slots__ = (
         *("_object", "_old_object", "_old_pod", "_pod", "changes"),
         *("_at_most", "_metadata", "_targets", "_whole", "labels_only"),
-        *("unchanged", "memo", "operation", "path", "request", "template", "trace"),
+        *("unchanged", "found", "memo", "operation", "path", "request", "template", "trace"),
     )
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
@@ -52,6 +54,7 @@ class RequestSubject:
         self.unchanged = False
         self.labels_only = False
         self.path: tuple[str | int, ...] = ()
+        self.found: FoundTemplate | None = None
         self.memo: dict[str, Any] = {}
         self.changes: list[Operation] = []
         self._pod: Pod | None = None
@@ -63,17 +66,16 @@ class RequestSubject:
         self._whole: RequestSubject | None = None  # not itself: the body would wait for the garbage collector
 
     @classmethod
-    def of_template(
-        cls, whole: RequestSubject, pod: Pod, old_pod: Pod | None, *, path: tuple[str | int, ...]
-    ) -> RequestSubject:
-        """Return the subject for the Pod that the template at ``path`` of ``whole`` will become."""
+    def of_template(cls, whole: RequestSubject, pod: Pod, old_pod: Pod | None, found: FoundTemplate) -> RequestSubject:
+        """Return the subject for the Pod that a template of ``whole`` will become."""
         subject = cls(whole.request, whole.trace)
         subject._object = whole.object
         subject._old_object = whole.old_object
         subject._whole = whole
         subject.operation = "CREATE"
         subject.template = True
-        subject.path = path
+        subject.path = found.path
+        subject.found = found
         subject._pod = pod
         subject._old_pod = old_pod
         return subject
@@ -171,12 +173,9 @@ class RequestSubject:
     @property
     def shown(self) -> dict[str, Any] | None:
         """The object, or the template as a Pod with its defaults and all injected changes, as plain JSON."""
-        if not self.template:
+        if self.found is None:
             return self.object
-        value: Any = self.object
-        for part in self.path:
-            value = value[part]
-        value = msgspec.to_builtins(value)  # a copy: the object is shown to others, too
+        value = msgspec.to_builtins(self.found.value)  # a copy: the object is shown to others, too
         metadata = self.pod.metadata
         owners = msgspec.to_builtins(metadata.ownerReferences)
         own = {"namespace": metadata.namespace, "ownerReferences": owners}
@@ -184,6 +183,10 @@ class RequestSubject:
         pod = apply_all(self.changes, pod)
         complete_pod(pod)
         return pod
+
+    def field(self, text: str) -> str:
+        """Return the field path in the object of the request of a field path in the subject."""
+        return text if self.found is None else self.found.field(text)
 
     def labels(self) -> Iterator[Mapping[str, str]]:
         """Yield the labels of the object and of the old object for object selectors; none on CONNECT."""

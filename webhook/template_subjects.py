@@ -55,7 +55,7 @@ def template_subjects(
             yield found, error
             continue
         old_pod = _parse_old_template(before.get(found.identity))
-        subject = RequestSubject.of_template(whole, pod, old_pod, path=found.path)
+        subject = RequestSubject.of_template(whole, pod, old_pod, found)
         subject.unchanged = unchanged
         yield found, subject
 

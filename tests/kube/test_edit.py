@@ -104,12 +104,12 @@ def test_an_empty_affinity_term_matches_no_node_and_keeps_doing_so() -> None:
     assert paths == [f"{base}/0/matchExpressions/-", f"{base}/1/matchExpressions"]
 
 
-def test_a_patch_of_a_template_carries_its_path_and_its_policy() -> None:
-    recorder = PatchRecorder("/spec/template")
+def test_a_patch_carries_its_policy() -> None:
+    recorder = PatchRecorder()
     recorder.policy = "placement"
     PodEditor(read(PODS["bare"]), recorder).add_node_selector("a/b~c", "d")
     (operation,) = recorder.operations
-    assert operation.path == "/spec/template/spec/nodeSelector"
+    assert operation.path == "/spec/nodeSelector"
     assert operation.policy == "placement"
 
 

@@ -289,7 +289,7 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     [
         ("templates: ['spec..template']", "is not a template path"),
         ("templates: ['spec.items[0].template']", "is not a template path"),
-        ("templates: []", "templates: "),
+        ("templates: []", "say where the Pods are"),
     ],
 )
 def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, said: str) -> None:

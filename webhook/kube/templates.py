@@ -10,12 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.documents import field_path
+from webhook.kube.layouts import Layout
 from webhook.kube.pod import OwnerReference, pod_from_template
+from webhook.patch import Operation, pointer
+from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.bounds import Counts
+    from webhook.kube.layouts import LaidOutPod
     from webhook.kube.pod import Pod
     from webhook.review import Request
 
@@ -29,13 +33,17 @@ _SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
 class TemplatePath:
     """Find the templates at a field path such as ``spec.workerGroupSpecs[*].template``.
 
+    Attributes:
+        text: the path as it is written.
+        layout: where the Pod's fields stand there, if it is not a pod template.
+
     Raises:
         ValueError: the text is not a template path.
     """
 
-    __slots__ = ("_segments", "text")
+    __slots__ = ("_segments", "layout", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, layout: Layout | None = None) -> None:
         segments: list[str] = []
         for part in text.split("."):
             found = _SEGMENT.fullmatch(part)
@@ -45,6 +53,7 @@ class TemplatePath:
             if found[2]:
                 segments.append("[*]")
         self.text = text
+        self.layout = layout
         self._segments = tuple(segments)
 
     @property
@@ -52,9 +61,25 @@ class TemplatePath:
         """Return the fields that the path names."""
         return (each for each in self._segments if each not in {"*", "[*]"})
 
+    @property
+    def lists(self) -> int:
+        """Return how many lists and maps the path leads through."""
+        return sum(each in {"*", "[*]"} for each in self._segments)
+
+    @property
+    def metadata(self) -> str:
+        """Return the path of the Pods' labels and annotations, as it is written."""
+        return ".".join(map(str, (self.layout or Layout()).metadata_of((self.text,))))
+
     def find(self, value: object) -> Iterator[FoundTemplate]:
         """Yield every template in an object, with its path and its identity."""
-        yield from self._walk(value, 0, (), ())
+        found = self._walk(value, 0, (), ())
+        if self.layout is None:
+            yield from found
+            return
+        for each in found:
+            if (pod := self.layout.pod(value, each.path, each.value)) is not None:
+                yield FoundTemplate(each.path, each.identity, pod.value, pod)
 
     def _walk(
         self, value: object, depth: int, path: tuple[str | int, ...], identity: tuple[str | int, ...]
@@ -84,11 +109,32 @@ def _name_of(item: object, index: int) -> str | int:
 
 
 class FoundTemplate(msgspec.Struct, frozen=True):
-    """Hold a pod template of an object: its path, its identity among the templates, and its plain value."""
+    """Hold a pod template of an object.
+
+    Attributes:
+        path: its path in the object.
+        identity: what tells it from the other templates.
+        value: its plain value, with ``metadata`` and ``spec``.
+        laid_out: where these stand in the object, if it is not a pod template.
+    """
 
     path: tuple[str | int, ...]
     identity: tuple[str | int, ...]
     value: dict[str, Any]
+    laid_out: LaidOutPod | None = None
+
+    def field(self, text: str) -> str:
+        """Return the field path in the object of a field path in the Pod."""
+        if self.laid_out is not None:
+            return self.laid_out.field(text)
+        return ".".join(filter(None, (field_path(self.path), text)))
+
+    def operations(self, operations: Iterable[Operation]) -> Iterable[Operation]:
+        """Return the operations on the Pod as operations on the object."""
+        if self.laid_out is not None:
+            return self.laid_out.operations(operations)
+        prefix = pointer(self.path)
+        return [replace(each, path=prefix + each.path) for each in operations]
 
 
 class CarriedLabels(msgspec.Struct, frozen=True):
@@ -104,6 +150,7 @@ class Workload(msgspec.Struct, frozen=True):
     Attributes:
         pod_owner: the controller of its Pods, if that is not the workload itself.
         labels: the labels that its Pods get beside those of its templates.
+        namespaced: its objects are in namespaces.
     """
 
     group: str
@@ -112,6 +159,7 @@ class Workload(msgspec.Struct, frozen=True):
     paths: tuple[TemplatePath, ...]
     pod_owner: OwnerReference | None = None
     labels: tuple[CarriedLabels, ...] = ()
+    namespaced: bool = True
 
     def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
         """Yield every pod template in an object of this kind, once."""
@@ -146,7 +194,10 @@ def pod_of(found: FoundTemplate, workload: Workload, request: Request, counts: C
         MalformedObjectError: the template can't be read as a Pod.
         OverBoundError: the Pod is larger than a bound.
     """
-    pod = pod_from_template(found.value, field_path(found.path), counts)
+    try:
+        pod = pod_from_template(found.value, "" if found.laid_out else field_path(found.path), counts)
+    except MalformedObjectError as error:
+        raise MalformedObjectError(error.problem, found.field(error.field)) if found.laid_out else error from None
     pod.metadata.namespace = request.namespace
     itself = OwnerReference(kind=request.kind.kind, apiVersion=request.kind.api_version)
     pod.metadata.ownerReferences = [replace(workload.pod_owner or itself, name=request.name, controller=True)]

@@ -5,13 +5,14 @@ A team corrects or adds a workload kind by editing YAML; no Python knows one by 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from webhook.kube.layouts import steps_of
 from webhook.kube.resources import resource_of
 from webhook.kube.templates import TemplatePath
-from webhook.policy.common import Model, NonEmpty
+from webhook.policy.common import Flag, Model, NonEmpty
 from webhook.policy.fields import ApiGroup, KindName, ResourceName, check_kind
 
 
@@ -37,21 +38,78 @@ class CarriedLabelsSpec(Model):
     of: ResourceName = Field(default="pods", description="Plural resource name of what gets them.")
 
 
+def _check_steps(text: str) -> str:
+    steps_of(text)
+    return text
+
+
+RelativePath = Annotated[str, AfterValidator(_check_steps)]
+"""Field names joined by dots; ``.`` is the place itself."""
+
+
+class InheritedSpec(Model):
+    """What a workload gives to all its Pods, where these do not say otherwise."""
+
+    metadata: RelativePath = Field(default="", description="Field path of what holds labels and annotations.")
+    spec: RelativePath = Field(
+        default="", description="Field path of what holds nodeSelector, tolerations, affinity and schedulerName."
+    )
+
+
+class PodPlaceSpec(Model):
+    """Where the fields of a Pod stand, if not in a pod template."""
+
+    path: TemplatePathText = Field(description="Field path of the place, as in `templates`.")
+    metadata: RelativePath = Field(
+        default="metadata",
+        description="What holds labels and annotations, seen from there; '.' is the place itself, '' nothing.",
+    )
+    spec: RelativePath = Field(
+        default="spec", description="What holds the fields of the Pod's spec, seen from there; '.' is the place itself."
+    )
+    containers: tuple[RelativePath, ...] = Field(
+        default=(),
+        description="Fields of the spec that hold a container, or a list of them, beside `containers`. Without any "
+        "container the place makes no Pods.",
+    )
+    gpus: RelativePath = Field(
+        default="",
+        description="Field with the number of NVIDIA GPUs, seen from there, where no container requests them.",
+    )
+    inherits: tuple[InheritedSpec, ...] = Field(
+        default=(), description="What the object gives to all its Pods, the more particular first."
+    )
+    written: tuple[NonEmpty, ...] | None = Field(
+        default=None,
+        description="Fields of the Pod's spec that `fix` may write there; default: all. The webhook injects into Pods.",
+    )
+
+
 class WorkloadSpec(Model):
     """Where the pod templates of one kind of workload are."""
 
     group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
     kind: KindName = Field(examples=["Training"], description="Kind.")
     resource: ResourceName = Field(examples=["trainings"], description="Plural resource name.")
+    namespaced: Flag = Field(default=True, description="Its objects are in namespaces.")
     templates: tuple[TemplatePathText, ...] = Field(
+        default=(),
         examples=[["spec.template"]],
-        min_length=1,
         description="Field paths; '[*]' is every item of a list, '.*' every member of a map.",
+    )
+    pods: tuple[PodPlaceSpec, ...] = Field(
+        default=(), description="Places of Pods whose fields stand otherwise than in a pod template."
     )
     labels: tuple[CarriedLabelsSpec, ...] = Field(
         default=(), description="Further labels that it gives to Pods, or to the Jobs that it makes."
     )
     pod_owner: PodOwnerSpec | None = Field(default=None, description="Who owns the Pods; default: the workload itself.")
+
+    @model_validator(mode="after")
+    def _has_pods(self) -> Self:
+        if not (self.templates or self.pods):
+            raise ValueError("say where the Pods are: `templates`, or `pods` where they are no pod templates")
+        return self
 
     @field_validator("kind")
     @classmethod

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from webhook.kube.layouts import Layout, Source, steps_of
 from webhook.kube.pod import OwnerReference
 from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from webhook.kube.layouts import Steps
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-    from webhook.policy.workload_schema import WorkloadSpec
+    from webhook.policy.workload_schema import PodPlaceSpec, WorkloadSpec
 
 WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
 
@@ -57,7 +59,24 @@ def _workload(item: WorkloadSpec) -> Workload:
         group=item.group,
         kind=item.kind,
         resource=item.resource,
-        paths=tuple(map(TemplatePath, item.templates)),
+        paths=(*map(TemplatePath, item.templates), *map(_laid_out, item.pods)),
         pod_owner=OwnerReference(kind=owner.kind, apiVersion=owner.api_version) if owner is not None else None,
         labels=tuple(CarriedLabels(TemplatePath(each.path), each.of) for each in item.labels),
+        namespaced=item.namespaced,
     )
+
+
+def _laid_out(item: PodPlaceSpec) -> TemplatePath:
+    layout = Layout(
+        metadata=_given(item.metadata),
+        spec=steps_of(item.spec),
+        containers=tuple(map(steps_of, item.containers)),
+        gpus=steps_of(item.gpus),
+        inherits=tuple(Source(metadata=_given(each.metadata), spec=_given(each.spec)) for each in item.inherits),
+        written=None if item.written is None else frozenset(item.written),
+    )
+    return TemplatePath(item.path, layout)
+
+
+def _given(path: str) -> Steps | None:
+    return steps_of(path) if path else None

@@ -87,6 +87,9 @@ class Subject(Protocol):
     def old_workload(self) -> WorkloadFields:
         """The parts of the workload around its pod templates before the request."""
 
+    def field(self, text: str) -> str:
+        """Return the field path in the object of the request of a field path in the subject."""
+
     @property
     def shown(self) -> dict[str, Any] | None:
         """The object, or the template as the Pod it will become, with all changes, as plain JSON."""

@@ -37,6 +37,9 @@ TEXT_LENGTH_AT_MOST: Final = 256
 BUILT_IN: Final = frozenset({"", "apps", "batch"})
 """API groups whose objects have the types of their fields: the API server rejects others before it calls a webhook."""
 
+ALONE_AT_MOST: Final = 11
+"""Paths of templates that stand alone, beside those in lists: see `ITEMS_AT_MOST`."""
+
 _WILDCARDS: Final = frozenset({"*", "[*]"})
 _OUTDATED: Final = ("beta.", "failure-domain.", "node.kubernetes.io/windows")
 _BY_DEFAULT: Final = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
@@ -122,12 +125,15 @@ class ConcernExpressions:
     def templates(self, workloads: Sequence[Workload]) -> Iterator[str]:
         """Yield expressions about the templates, and about the labels that workloads give to other objects.
 
-        Every path is tested, whatever the kind of the object.
+        Every path is tested, whatever the kind of the object. Kinds of which that can't be told cheaply are sent.
         """
-        templates = [path for each in workloads for path in each.paths]
+        tested, sent = _tested(workloads)
+        if sent:
+            yield f"request.resource.group + '/' + request.resource.resource in {literal(sent)}"
+        templates = [path for each in tested for path in each.paths]
         yield from dict.fromkeys(self._each(templates, "pod", list(self.pod("pod"))))
         if self._concern.labels:
-            carried = [labels.path for each in workloads for labels in each.labels]
+            carried = [labels.path for each in tested for labels in each.labels]
             yield from dict.fromkeys(self._each(carried, "labels", list(keys_in("labels", self._concern.labels))))
 
     def _each(self, paths: Sequence[TemplatePath], name: str, lines: Sequence[str]) -> Iterator[str]:
@@ -145,9 +151,6 @@ class ConcernExpressions:
         lists: list[str] = []
         for path in map(segments, dict.fromkeys(each.text for each in paths)):
             wild = [number for number, each in enumerate(path) if each in _WILDCARDS]
-            if len(wild) > 1:  # a list of lists, which is not searched
-                yield "true"
-                return
             names, inner = (path, ()) if not wild else (path[: wild[0]], path[wild[0] + 1 :])
             place = "object" + "".join(f".?{each}" for each in names)
             if not wild:
@@ -269,6 +272,26 @@ def changed_templates(workloads: Sequence[Workload], *, counting: bool) -> Itera
         lines += [f"{new} < {old}", f"{old} == 0 && {new} != 0"]
     if lines:
         yield block(f"{is_built_in} && (", dict.fromkeys(lines))
+
+
+def _tested(workloads: Sequence[Workload]) -> tuple[list[Workload], list[str]]:
+    """Return the kinds whose templates are tested, and the resources of the others: all of these are sent.
+
+    Not tested are Pods whose fields stand elsewhere than in a template, lists of lists, and kinds for whose paths there
+    is no time left.
+    """
+    tested: list[Workload] = []
+    sent: list[str] = []
+    alone: set[str] = set()
+    for each in workloads:
+        paths = list(_paths(each))
+        more = alone | {path.text for path in each.paths if not path.lists}
+        if len(more) <= ALONE_AT_MOST and all(path.layout is None and path.lists <= 1 for path in paths):
+            tested.append(each)
+            alone = more
+        else:
+            sent.append(f"{each.group}/{each.resource}")
+    return tested, sorted(sent)
 
 
 def _paths(workload: Workload) -> Iterator[TemplatePath]:

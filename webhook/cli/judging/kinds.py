@@ -31,7 +31,7 @@ class ResourceKinds:
             (each.group, each.kind): each
             for each in (
                 *pool_resources(bundle.providers.values()),
-                *(Resource(each.group, each.kind, each.resource, namespaced=True) for each in workloads),
+                *(Resource(each.group, each.kind, each.resource, namespaced=each.namespaced) for each in workloads),
                 *filter(None, map(resource_of_crd, crds)),
             )
         }

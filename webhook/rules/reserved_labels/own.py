@@ -79,7 +79,7 @@ def _template(*pods: str) -> _Place:
 
 def own_keys_of_pod(subject: Subject) -> Iterator[Violation]:
     """Yield a violation for each key that the request adds to a Pod or template without effect."""
-    place = _template(f"{field_path(subject.path)}.metadata") if subject.template else _POD
+    place = _template(subject.field("metadata")) if subject.template else _POD
     pod, old = subject.pod, subject.old_pod or _NOTHING
     yield from _without_effect(place, "labels", pod.labels, old.labels)
     yield from _without_effect(place, "annotations", pod.annotations, old.annotations)
@@ -95,7 +95,7 @@ def own_keys_of_object(
     on_pods: Collection[str] = ()
     if workload is not None:
         yield from _carried(workload, value, old)
-        pods = tuple(f"{path.text}.metadata" for path in workload.paths)
+        pods = tuple(path.metadata for path in workload.paths)
         if any(key.startswith(PREFIX) for keys in there.values() for key in keys):
             on_pods = _keys_of_pods(workload, value)
     place = _Place(name=f"the {kind} itself", pods=pods, applied=True)
@@ -110,7 +110,7 @@ def mapping(value: object) -> dict[str, Any]:
 
 def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
     """Return the keys in labels that the workload gives to Pods or to other objects it makes."""
-    pods = tuple(f"{path.text}.metadata" for path in workload.paths)
+    pods = tuple(path.metadata for path in workload.paths)
     for carried in workload.labels:
         place = _template(*pods) if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)
         before = {each.identity: each.value for each in carried.path.find(old)}

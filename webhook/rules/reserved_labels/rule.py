@@ -175,7 +175,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             if not self._reserved(labels) or not (subject.labels_only or _is_unread(found.value)):
                 continue
             there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
-            yield from self._added(subject, PODS, f"{field_path(found.path)}.{_LABELS}", labels, _labels(there))
+            yield from self._added(subject, PODS, found.field(_LABELS), labels, _labels(there))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """Return the keys in reserved domains."""

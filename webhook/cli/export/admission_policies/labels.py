@@ -58,7 +58,7 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
     templates: _Group = {}
     allowed = _allowed(exported, PODS)
     for workload in exported.bundle.index.workloads.values():
-        of_it = tuple(_Place(f"{path.text}.{_OWN_LABELS}", allowed) for path in workload.paths)
+        of_it = tuple(_Place(f"{path.metadata}.labels", allowed) for path in workload.paths)
         name = f"templates.{workload.resource}" + (f".{workload.group}" if workload.group else "")
         written = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=_WRITES)
         templates.setdefault(of_it, []).append((name, as_rule(written)))

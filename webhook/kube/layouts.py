@@ -1,0 +1,198 @@
+"""Put a Pod together whose fields stand elsewhere in a workload than in a pod template, as the documents say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.documents import field_path, parse_pointer
+from webhook.patch import Operation, pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Steps = tuple[str | int, ...]
+"""A field path: the names of members, and the indexes of items."""
+
+_MEMBERS: Final = ("labels", "annotations")
+_INHERITED: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName")
+"""Fields of a Pod's spec that a workload gives to all its Pods that do not say otherwise: where to run."""
+_GPU: Final = "nvidia.com/gpu"
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Say where an object has labels, annotations and fields of the spec for all its Pods."""
+
+    metadata: Steps | None = None
+    spec: Steps | None = None
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Say where the fields of a Pod stand. Paths are relative to the place that the template path names.
+
+    Attributes:
+        metadata: what holds labels and annotations; None if they are only inherited.
+        spec: what holds the fields of the Pod's spec.
+        containers: fields of the spec that hold a container, or a list of them, beside ``containers``.
+        gpus: the field with the number of GPUs that the Pod requests, if it is not among its containers' resources.
+        inherits: what holds for all Pods of the object, the more particular first.
+        written: the fields of the spec that can be written there; None for all.
+    """
+
+    metadata: Steps | None = ("metadata",)
+    spec: Steps = ("spec",)
+    containers: tuple[Steps, ...] = ()
+    gpus: Steps = ()
+    inherits: tuple[Source, ...] = ()
+    written: frozenset[str] | None = None
+
+    def metadata_of(self, path: Steps) -> Steps:
+        """Return the path of what holds labels and annotations, for the Pod at a path."""
+        if self.metadata is not None:
+            return (*path, *self.metadata)
+        return next((each.metadata for each in self.inherits if each.metadata is not None), path)
+
+    def pod(self, root: object, path: Steps, holder: dict[str, Any]) -> LaidOutPod | None:
+        """Return the Pod at a path of the object ``root``, or None if there is no container: it makes no Pods."""
+        metadata, inherited = self._metadata(root, holder)
+        spec = member(holder, self.spec)
+        if spec is not None and not isinstance(spec, dict):
+            return LaidOutPod({"metadata": metadata, "spec": spec}, self, path, {}, inherited, {})
+        spec = dict(spec or {})
+        containers = list(spec["containers"]) if isinstance(spec.get("containers"), list) else []
+        moved: dict[Steps, Steps] = {}
+        for each in self.containers:
+            for place, container in _containers(member(spec, each), each):
+                moved["spec", "containers", len(containers)] = (*path, *self.spec, *place)
+                containers.append(container)
+        if self.containers and not containers:
+            return None
+        if self.gpus and containers and (count := member(holder, self.gpus)):
+            containers[0] = _with_gpus(containers[0], count)
+        if containers:
+            spec["containers"] = containers
+        copied: dict[str, Any] = {}
+        for source in self.inherits:
+            there = member(root, source.spec) if source.spec is not None else None
+            for field in _INHERITED:
+                if spec.get(field) is None and (given := member(there, (field,))) is not None:
+                    spec[field] = copied[field] = given
+                    inherited["spec", field] = (*(source.spec or ()), field)
+        return LaidOutPod({"metadata": metadata, "spec": spec}, self, path, moved, inherited, copied)
+
+    def _metadata(self, root: object, holder: dict[str, Any]) -> tuple[dict[str, Any], dict[Steps, Steps]]:
+        """Return labels and annotations of the Pod, and the places of those that it inherits."""
+        own = member(holder, self.metadata) if self.metadata is not None else None
+        found = {each: own[each] for each in _MEMBERS if each in own} if isinstance(own, dict) else {}
+        places: dict[Steps, Steps] = {}
+        for source in self.inherits:
+            if source.metadata is None or not isinstance(there := member(root, source.metadata), dict):
+                continue
+            for each in _MEMBERS:
+                given, known = there.get(each), found.get(each) or {}
+                if not isinstance(given, dict) or not isinstance(known, dict):
+                    continue
+                places |= {("metadata", each, key): (*source.metadata, each, key) for key in given if key not in known}
+                found[each] = {**given, **known}
+        return found, places
+
+
+class LaidOutPod(msgspec.Struct, frozen=True):
+    """Hold a Pod that is put together from an object, and where in the object its fields stand.
+
+    Attributes:
+        value: the Pod, with ``metadata`` and ``spec``.
+        layout: where its fields stand below ``path``.
+        path: the place in the object.
+        moved: containers, by their path in the Pod.
+        inherited: labels, annotations and fields of the spec, by their path in the Pod, that the object gives all Pods.
+        copied: those fields of the spec.
+    """
+
+    value: dict[str, Any]
+    layout: Layout
+    path: Steps
+    moved: Mapping[Steps, Steps]
+    inherited: Mapping[Steps, Steps]
+    copied: Mapping[str, Any]
+
+    def field(self, text: str) -> str:
+        """Return the field path in the object of a field path in the Pod."""
+        for inside, place in (*self.moved.items(), *self.inherited.items(), *self._roots()):
+            before = field_path(inside)
+            if text == before or (text.startswith(before) and text[len(before)] in ".["):
+                return field_path(place) + text[len(before) :]
+        return ".".join(filter(None, (field_path(self.path), text)))
+
+    def root(self, member: str) -> Steps:
+        """Return the path of the Pod's ``metadata`` or ``spec``."""
+        return self._place((member,))
+
+    def operations(self, operations: Iterable[Operation]) -> Iterator[Operation]:
+        """Yield the operations on the Pod as operations on the object. Leave out those that it has no field for.
+
+        A field of its own replaces what all Pods get: that is copied first.
+        """
+        copied = dict(self.copied)
+        for each in operations:
+            steps = parse_pointer(each.path)
+            field = str(steps[1])
+            if self.layout.written is not None and field not in self.layout.written:
+                continue
+            if field in copied:
+                value = msgspec.to_builtins(copied.pop(field))  # a copy: what is added to it must not change the object
+                yield replace(each, path=pointer((*self.path, *self.layout.spec, field)), value=value)
+            yield replace(each, path=pointer(self._place(steps)))
+
+    def _place(self, steps: Steps) -> Steps:
+        for inside, place in (*self.moved.items(), *self._roots()):
+            if steps[: len(inside)] == inside:
+                return (*place, *steps[len(inside) :])
+        return (*self.path, *steps)
+
+    def _roots(self) -> Iterator[tuple[Steps, Steps]]:
+        yield ("metadata",), self.layout.metadata_of(self.path)
+        yield ("spec",), (*self.path, *self.layout.spec)
+
+
+def steps_of(text: str) -> Steps:
+    """Return a path of member names; ``.`` and an empty text are the place itself.
+
+    Raises:
+        ValueError: the text is not such a path.
+    """
+    steps = tuple(text.split(".")) if text not in {"", "."} else ()
+    if not all(step.isalnum() for step in steps):
+        raise ValueError(f"{text!r} is not a path of field names, such as template.spec; '.' is the place itself")
+    return steps
+
+
+def member(value: object, path: Steps) -> object:
+    """Return the member of a JSON object at a path of names, or None."""
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _containers(value: object, path: Steps) -> Iterator[tuple[Steps, Any]]:
+    if isinstance(value, dict):
+        yield path, value
+    for index, each in enumerate(value if isinstance(value, list) else ()):
+        yield (*path, index), each
+
+
+def _with_gpus(container: object, count: object) -> object:
+    """Return the container with the GPUs among its limits."""
+    if not isinstance(container, dict):
+        return container
+    resources = container.get("resources")
+    limits = member(resources, ("limits",))
+    return {
+        **container,
+        "resources": {
+            **(resources if isinstance(resources, dict) else {}),
+            "limits": {_GPU: count, **(limits if isinstance(limits, dict) else {})},
+        },
+    }
