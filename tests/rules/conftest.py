@@ -14,6 +14,7 @@ from webhook.capacity.placement.target import target_of
 from webhook.capacity.providers.compile import compile_provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import NO_TRACE, Trace
+from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod, decode_pod
 from webhook.kube.workload import WorkloadFields, workload_fields_of
@@ -82,6 +83,10 @@ class FakeSubject:
     def old_workload(self) -> WorkloadFields:
         """The same before the request."""
         return workload_fields_of(self.request.old_object)
+
+    def field(self, text: str) -> str:
+        """The field path of the object."""
+        return ".".join(filter(None, (field_path(self.path), text)))
 
     @property
     def shown(self) -> dict[str, Any] | None:

@@ -127,7 +127,7 @@ class ConcernExpressions:
 
         Every path is tested, whatever the kind of the object. Kinds of which that can't be told cheaply are sent.
         """
-        tested, sent = _tested(workloads)
+        tested, sent = tested_kinds(workloads)
         if sent:
             yield f"request.resource.group + '/' + request.resource.resource in {literal(sent)}"
         templates = [path for each in tested for path in each.paths]
@@ -274,7 +274,7 @@ def changed_templates(workloads: Sequence[Workload], *, counting: bool) -> Itera
         yield block(f"{is_built_in} && (", dict.fromkeys(lines))
 
 
-def _tested(workloads: Sequence[Workload]) -> tuple[list[Workload], list[str]]:
+def tested_kinds(workloads: Sequence[Workload]) -> tuple[list[Workload], list[str]]:
     """Return the kinds whose templates are tested, and the resources of the others: all of these are sent.
 
     Not tested are Pods whose fields stand elsewhere than in a template, lists of lists, and kinds for whose paths there

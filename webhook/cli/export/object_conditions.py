@@ -50,7 +50,7 @@ class ObjectConditions:
         self._matched = matched
         self._pods = matched.get(PODS)
         self._others = {key: each for key, each in matched.items() if key != PODS}
-        self._workloads = [bundle.index.workloads[key] for key in self._others if key in bundle.index.workloads]
+        self._workloads = [each for key, each in bundle.index.workloads.items() if key in self._others]
         self._selectors = {each.name: each.spec.match.object_selector for each in bundle.documents if each.is_policy}
 
     def of(self, *, in_spot_namespace: bool = False) -> list[Condition]:
