@@ -160,7 +160,7 @@ KIND: Final = "matches nothing that is known, did you mean `%s`?"
         ("EvictionStrategy", "stateful: ['*.apps', Pytorchjob.kubeflow.org]", ("stateful[1]", KIND % "PyTorchJob.kubeflow.org")),
         ("SpotSuitability", "replicated: [RayClustr.ray.io]", ("replicated[0]", KIND % "RayCluster.ray.io")),
         ("GracefulTermination", "trainingOperators: [RayClusters.ray.io]", ("trainingOperators[0]", KIND % "RayCluster.ray.io")),
-        ("GracefulTermination", "trainingOperators: [TrainJob.trainer.kubeflow.org, Job.batch.acme.io, RayCron.ray.io, Rollout.kruise.io, '*s.ray.io']", None),
+        ("GracefulTermination", "trainingOperators: [TrainJob.trainer.kubeflow.org, Job.batch.acme.io, Tune.ray.io, Rollout.kruise.io, '*s.ray.io']", None),
         ("GracefulTermination", "classes: {statless: {graceSeconds: 90, preStopSeconds: 5}}", ("classes.statless", "makes a class of its own, did you mean `stateless`?")),
         ("GracefulTermination", "classes: {stateful: &own {graceSeconds: 90, preStopSeconds: 5}, stateless2: *own, stateless: *own}", None),
         ("SpotSuitability", "drivers: [{name: a, member: workerGroupSpec}]", ("drivers[0].member", "no template path that is known has such a member, did you mean `workerGroupSpecs`?")),
