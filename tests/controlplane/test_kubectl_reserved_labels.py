@@ -30,7 +30,7 @@ def denial(key: str, field: str, fix: str, webhook: str = "workloads") -> str:
     return (
         f'admission webhook "{webhook}.spotgate.dev" denied the request: [reserved-labels] label {key} is in the reserved '
         f'domain {domain} (at {field}["{key}"]) [reserved-labels/reserved]\n'
-        f"  Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.\n"
+        f"  The platform reserves labels in {domain} and its subdomains, and rejects those that users set.\n"
         f"  Fix: {fix}\n"
     )
 

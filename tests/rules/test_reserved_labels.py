@@ -126,7 +126,7 @@ def test_the_finding_names_the_key_the_field_and_the_way_out() -> None:
             id="reserved",
             reason="label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud",
             field='metadata.labels["foo.coreweave.cloud/bar"]',
-            detail="Labels in coreweave.cloud and its subdomains belong to the platform, which rejects those that users set.",
+            detail="The platform reserves labels in coreweave.cloud and its subdomains, and rejects those that users set.",
             fix="remove it, or use a domain of your own, e.g. example.com/bar",
             outcome=Outcome.DENY,
         )

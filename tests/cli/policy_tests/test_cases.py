@@ -123,7 +123,7 @@ def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Writ
         f'{file}:{lines["spec: 1"]}: object.spec: expected 1, got {{"containers": [{{"name": "main", "image": "busybox"}}]}}',
         "    What was found:",
         '      deny: [labels] label example.com/x is in the reserved domain example.com (at metadata.labels["example.com/x"]) [reserved-labels/reserved]',
-        "        Labels in example.com and its subdomains belong to the platform, which rejects those that users set.",
+        "        The platform reserves labels in example.com and its subdomains, and rejects those that users set.",
         "        Fix: remove it, or use a domain of your own, e.g. example.com/x",
         "",
         "1 case against policies: 1 failed",

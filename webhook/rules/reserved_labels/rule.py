@@ -217,7 +217,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             id="reserved",
             reason=f"label {found.key} is in the reserved domain {domain}",
             field=f'{found.field}["{found.key}"]',
-            detail=f"Labels in {domain} and its subdomains belong to the platform, which rejects those that users set.",
+            detail=f"The platform reserves labels in {domain} and its subdomains, and rejects those that users set.",
             fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
         )
 
