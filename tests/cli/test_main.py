@@ -58,9 +58,12 @@ def test_version_is_the_packages(run: Run) -> None:
         (["check", "x.yaml", "--operation", "create"], "invalid choice: 'create'"),
         (["review", "x.json", "y.json"], "unrecognized arguments: y.json"),
         (["serve", "--listen", "localhost:https"], "'localhost:https' is no address to listen on; write host:port"),
-        (["serve", "--self-signed", "--tls-cert", "x"], "give either --tls-cert and --tls-key, or --self-signed"),
-        (["serve", "--tls-cert", "x"], "give either --tls-cert and --tls-key, or --self-signed"),
-        (["serve"], "give either --tls-cert and --tls-key, or --self-signed"),
+        (
+            ["serve", "--self-signed", "--tls-cert", "x"],
+            "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed",
+        ),
+        (["serve", "--tls-cert", "x"], "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed"),
+        (["serve"], "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed"),
         (["webhook-config", "--service-name", "Spot Gate"], "'Spot Gate' is no name of a Service"),
     ],
 )

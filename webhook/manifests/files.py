@@ -18,7 +18,6 @@ from webhook.policy.errors import unreadable
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
-    from webhook.documents import Document
     from webhook.globs import Globs
     from webhook.policy.errors import Problem
 
@@ -39,7 +38,6 @@ class ManifestFile(msgspec.Struct, frozen=True):
         whole: it is a whole file.
         line: the number of lines of the file before ``data``.
         begin: the number of characters of the file before ``data``.
-        documents: its content, parsed already; ``data`` is empty then.
     """
 
     file: str
@@ -49,7 +47,6 @@ class ManifestFile(msgspec.Struct, frozen=True):
     whole: bool = True
     line: int = 0
     begin: int = 0
-    documents: tuple[Document, ...] | None = None
 
     def read(self) -> bytes:
         """Return the content, or as much of it as shows that it is too large."""
@@ -144,7 +141,7 @@ def _files(
             yield text, ManifestFile(text).taken_in()
         elif path.is_file():
             status = path.stat()
-            yield _identity(path, status), ManifestFile(text, size=status.st_size)
+            yield (status.st_dev, status.st_ino), ManifestFile(text, size=status.st_size)
         else:  # a pipe that somebody named is read: `check <(helm template chart/)`
             yield text, ManifestFile(text)
 
@@ -168,14 +165,9 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
             try:
                 status = file.stat()
                 if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                    yield _identity(file, status), ManifestFile(str(file), in_folder=True, size=status.st_size)
+                    yield (status.st_dev, status.st_ino), ManifestFile(str(file), in_folder=True, size=status.st_size)
             except OSError as error:
                 pass_over(error)
-
-
-def _identity(path: Path, status: os.stat_result) -> Hashable:
-    """Return a key that is equal for all paths to one file. Hard links are different files, as in Git."""
-    return (status.st_dev, status.st_ino) if status.st_nlink == 1 else os.path.realpath(path)
 
 
 def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:

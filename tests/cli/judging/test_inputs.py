@@ -441,14 +441,6 @@ def test_file_with_several_names_is_judged_once_by_its_own(check: Check, write: 
     assert [result["file"] for result in check("d/link.yaml").json["results"]] == ["d/link.yaml"]
 
 
-def test_every_hard_link_is_a_file_of_its_own(check: Check, write: Write) -> None:
-    file = write("d/pod.yaml", POD)
-    os.link(file, file.with_name("same.yaml"))
-    file.with_name("link.yaml").symlink_to("same.yaml")
-    done = check("d", "./d/pod.yaml", "d/../d/pod.yaml", file.absolute())
-    assert [result["file"] for result in done.json["results"]] == ["d/pod.yaml", "d/same.yaml"]
-
-
 def test_link_to_a_file_elsewhere_is_read(check: Check, write: Write) -> None:
     write("elsewhere/pod.yaml", POD)
     write("d/x.txt", "")

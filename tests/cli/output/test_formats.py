@@ -15,7 +15,6 @@ from tests.cli.conftest import POD, POLICIES, SPOT_POD, SPOT_POOL
 from tests.cli.output.test_output import FINDING, judged
 from webhook.cli.output import github as output_github
 from webhook.cli.output import policyreport as output_policyreport
-from webhook.cli.output import sarif as output_sarif
 from webhook.cli.report.build import team_of
 from webhook.cli.report.model import Report
 from webhook.documents import read_documents
@@ -110,15 +109,6 @@ def test_two_equal_findings_in_one_file_have_two_fingerprints(run: Run) -> None:
     (ran,) = check(run, "-o", "sarif").json["runs"]
     found = [result for result in ran["results"] if result["ruleId"] == "reserved-labels/reserved"]
     assert len({result["partialFingerprints"]["spotgate/v1"] for result in found}) == len(found) == 2
-
-
-def test_sarif_has_no_more_results_than_code_scanning_takes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_sarif, "_RESULTS_AT_MOST", 2)
-    results = [replace(FINDING, outcome=outcome) for outcome in ("audit", "warn", "deny")]
-    (ran,) = json.loads(output_sarif.render(Report.of([judged(*results)], [], skipped=0)))["runs"]
-    assert [result["level"] for result in ran["results"]] == ["warning", "error"]
-    (notification,) = ran["invocations"][0]["toolExecutionNotifications"]
-    assert notification["message"]["text"].startswith("1 of 3 results are left out, the lightest")
 
 
 # JUnit

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import select
-import signal
-import subprocess
-import sys
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -21,7 +15,6 @@ from tests.cli.policy_tests.documents import (
     expecting,
     policy_test,
 )
-from webhook.bundle import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,62 +80,3 @@ def test_junit_has_a_case_for_each(run: Run, write: Write) -> None:
     assert sum(times) == pytest.approx(float(suites.get("time", "")), abs=1e-5)
     assert [[part.tag for part in case] for case in suites[0]] == [[], ["failure"], ["error"]]
     assert [case.get("name") for case in suites[0]] == ["mine: case 0", "mine: case 1", "mine: case 2"]
-
-
-def _watching(stdout: Any) -> subprocess.Popen[str]:
-    program = "import sys; from webhook.cli import main; sys.exit(main())"
-    return subprocess.Popen(
-        [sys.executable, "-c", program, "test", "--watch", "policies"],
-        env={**os.environ, "PYTHONPATH": str(SHIPPED.parent)},
-        stdout=stdout,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def test_watching_runs_again_when_a_file_changes(write: Write) -> None:
-    write("policies/policy.yaml", POLICY)
-    test = write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed")}))
-    with _watching(subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "1 case against policies: 1 passed\n"
-            assert process.stdout.readline() == "Waiting for changes in policies ...\n"
-            # The watch begins after that line: the file is changed until it has been seen.
-            lines = _until_seen(process.stdout, test)
-        finally:
-            process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
-    assert lines[0].startswith("policies/tests/t.yaml:")
-    assert lines[-1] == "1 case against policies: 1 failed\n"
-
-
-def test_watching_does_not_see_what_it_prints_itself(write: Write) -> None:
-    write("policies/policy.yaml", POLICY)
-    test = write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed")}))
-    output = write("policies/tests/output.json", "")
-    changes = 0
-    with output.open("w") as file, _watching(file) as process:
-        try:
-            while output.read_text().count("Waiting") < 2 and changes < 60:
-                time.sleep(1)
-                changes += 1
-                test.write_text(policy_test({"name": f"change {changes}", "expect": expecting("allowed")}))
-            time.sleep(2)
-        finally:
-            process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
-    assert 2 <= output.read_text().count("Waiting") <= changes + 1
-
-
-def _until_seen(stream: Any, test: Path) -> list[str]:
-    """Change the test every second until something is said; what is."""
-    for number in range(60):
-        test.write_text(policy_test({"name": f"change {number}", "expect": expecting("denied")}))
-        if select.select([stream], [], [], 1.0)[0]:
-            break
-    lines = [stream.readline()]
-    while not lines[-1].startswith("1 case"):
-        lines.append(stream.readline())
-        assert lines[-1]
-    return lines

@@ -35,7 +35,7 @@ Findings are the business of `spotgate check`.
 EPILOG: Final = """\
 what is refused:
   A change inside of what a YAML alias repeats or `<<` merges in would show in another place, or
-  nowhere: write that part out first. A file with several names (hard links) is not written.
+  nowhere: write that part out first.
 
 examples:
   %(prog)s --diff deploy/

@@ -12,7 +12,6 @@ from webhook.cli.options import read_policies
 from webhook.cli.policy_tests.coverage import coverage
 from webhook.cli.policy_tests.output import FORMATS, PolicyTestReport, show
 from webhook.cli.policy_tests.run import Runner, read_tests
-from webhook.cli.policy_tests.watch import changes
 from webhook.cli.terminal import complain
 from webhook.context import utc_now
 
@@ -34,7 +33,6 @@ which policies:
 examples:
   %(prog)s policies/
   %(prog)s --coverage policies/
-  %(prog)s --watch policies/
   %(prog)s --policies policies/ -o junit team-a/tests/
 
 exit codes:
@@ -59,30 +57,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
     parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
     parser.add_argument("--update", action="store_true", help="write golden files instead of comparing with them")
-    parser.add_argument("--watch", action="store_true", help="again whenever a file changes, until Ctrl-C")
 
 
 def run(options: Namespace) -> int:
-    """Run the tests, once or until Ctrl-C."""
-    if not options.watch:
-        return _run(options)
-    if options.update:
-        raise CannotJudgeError("spotgate test: error: give either --watch or --update")
-    _run_and_wait(options)
-    for _ in changes((*options.paths, *options.policies)):
-        _run_and_wait(options)
-    return FINE
-
-
-def _run_and_wait(options: Namespace) -> None:
-    try:
-        _run(options)
-    except CannotJudgeError as error:
-        complain(*str(error).split("\n"))
-    print(f"Waiting for changes in {', '.join(map(str, options.paths))} ...", flush=True)
-
-
-def _run(options: Namespace) -> int:
+    """Run the tests."""
     tests = read_tests(options.paths)
     problems = sorted(tests.problems)
     paths = options.policies or (options.paths if tests.brings_policies else [])

@@ -12,13 +12,5 @@ _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
 def unified(file: str, before: str, after: str) -> str:
     """Return the diff between two contents of a file."""
-    lines = unified_diff(_LINE.findall(before), _LINE.findall(after), _quoted(f"a/{file}"), _quoted(f"b/{file}"))
+    lines = unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{file}", f"b/{file}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _quoted(name: str) -> str:
-    """Quote a name with quotes, backslashes or control characters as Git does."""
-    if name.isprintable() and '"' not in name and "\\" not in name:
-        return name
-    octal = {each: "".join(f"\\{byte:03o}" for byte in each.encode()) for each in name}
-    return '"' + "".join(each if each.isprintable() and each not in '"\\' else octal[each] for each in name) + '"'

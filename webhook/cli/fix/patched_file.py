@@ -25,7 +25,6 @@ _MISREAD: Final = (
     "can't be changed in place: with what would be added, the text would be read in another way; change it by hand, "
     "as check shows it"
 )
-_UNLINK: Final = "make it a file of its own: copy it, and move the copy over it"
 
 
 class ProblemError(Exception):
@@ -49,11 +48,6 @@ def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: 
         ProblemError: the file can't be read, changed in place or written.
     """
     try:
-        if Path(file).is_fifo():  # and empty by now
-            raise ProblemError(Problem(file, 0, 0, "", "can't be written: it is a pipe; save it as a file first"))
-        if writes and (names := Path(file).stat().st_nlink) > 1:
-            text = f"can't be written: it has {names} names (hard links), and the others may not be meant; {_UNLINK}"
-            raise ProblemError(Problem(file, 0, 0, "", text))
         before = Path(file).read_bytes()
         after = _patched(before, file, objects)
         if writes:

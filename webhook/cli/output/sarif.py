@@ -22,17 +22,12 @@ from webhook.findings import as_markdown, finding_texts, page_of
 from webhook.manifests.files import STDIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from webhook.cli.report.model import Report, Result, Unreadable
 
 JSON = dict[str, Any]
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS: Final = {"deny": "error", "warn": "warning", "indeterminate": "note", "audit": "note"}
-_RESULTS_AT_MOST: Final = 25_000
-"""Limit of GitHub; it rejects a file with more."""
-
 _FINGERPRINT: Final = "spotgate/v1"
 
 
@@ -57,11 +52,10 @@ def render(report: Report) -> str:
                 "toolExecutionNotifications": [
                     *(_unread(each, paths[each.file]) for each in report.unreadable),
                     *({**_unread(each, paths[each.file]), "level": "warning"} for each in report.warnings),
-                    *_left_out(len(results)),
                 ],
             }
         ],
-        "results": _gravest(results),
+        "results": results,
     }
     log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
@@ -88,24 +82,6 @@ def _unread(problem: Unreadable, path: str) -> JSON:
         "message": {"text": problem.message},
         "locations": [_location(path, problem.line, problem.column)],
     }
-
-
-def _left_out(count: int) -> Iterator[JSON]:
-    if count > _RESULTS_AT_MOST:
-        text = (
-            f"{count - _RESULTS_AT_MOST} of {count} results are left out, the lightest: "
-            f"code scanning takes {_RESULTS_AT_MOST}"
-        )
-        yield {"level": "warning", "message": {"text": text}}
-
-
-def _gravest(results: list[JSON]) -> list[JSON]:
-    """Return as many of the gravest results as code scanning takes, in their order."""
-    if len(results) <= _RESULTS_AT_MOST:
-        return results
-    levels = tuple(dict.fromkeys(_LEVELS.values()))
-    order = sorted(range(len(results)), key=lambda index: levels.index(results[index]["level"]))
-    return [results[index] for index in sorted(order[:_RESULTS_AT_MOST])]
 
 
 def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
