@@ -85,7 +85,7 @@ class FakeSubject:
         return workload_fields_of(self.request.old_object)
 
     def field(self, text: str) -> str:
-        """The field path of the object."""
+        """Return the path of a field of the object."""
         return ".".join(filter(None, (field_path(self.path), text)))
 
     @property
