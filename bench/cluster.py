@@ -119,69 +119,64 @@ def _load(cluster: Cluster, contender: Contender, creates: Creates, connections:
 
 def sections(cells: Cells, contenders: list[Contender]) -> Iterator[Section]:
     """Yield the sections to print."""
+    for connections in _COUNTS:
+        yield _of_creates(cells, contenders, connections)
+    yield _of_calls(cells, [each for each in contenders[1:] if not each.plain])
+    yield _against_go(cells)
 
-    def middle(name: str, connections: int, figure: Callable[[Cell], float]) -> float:
-        return median(figure(cell) for cell in cells[name, connections])
 
-    def added(name: str, connections: int, figure: Callable[[Cell], float]) -> float:
-        return middle(name, connections, figure) - middle(NOTHING.name, connections, figure)
+def _of_creates(cells: Cells, contenders: list[Contender], connections: int) -> Section:
+    figures: dict[str, Callable[[str], float]] = {
+        "median ms": lambda name: _middle(cells[name, connections], lambda cell: cell.median),
+        "added": lambda name: _added(cells, name, connections, lambda cell: cell.median),
+        "p99 ms": lambda name: _middle(cells[name, connections], lambda cell: cell.p99),
+        "creates/s": lambda name: _middle(cells[name, connections], lambda cell: cell.per_second),
+        "CPU ms: API server": lambda name: _middle(cells[name, connections], lambda cell: cell.api_server),
+        "webhook": lambda name: _middle(cells[name, connections], lambda cell: cell.webhook),
+        "added in all": lambda name: _added(cells, name, connections, lambda cell: cell.api_server + cell.webhook),
+    }
+    return Section(
+        title=f"Creates over {connections} connection{'s' if connections > 1 else ''}",
+        columns=("admission", *figures),
+        rows=[(each.name, *(figure(each.name) for figure in figures.values())) for each in contenders],
+        note=f"{_COUNTS[connections]} creates in each round.",
+    )
 
-    for connections, count in _COUNTS.items():
-        yield Section(
-            title=f"Creates over {connections} connection{'s' if connections > 1 else ''}",
-            columns=(
-                "admission",
-                "median ms",
-                "added",
-                "p99 ms",
-                "creates/s",
-                "CPU ms: API server",
-                "webhook",
-                "added in all",
-            ),
-            rows=[
-                (
-                    each.name,
-                    middle(each.name, connections, lambda cell: cell.median),
-                    added(each.name, connections, lambda cell: cell.median),
-                    middle(each.name, connections, lambda cell: cell.p99),
-                    middle(each.name, connections, lambda cell: cell.per_second),
-                    middle(each.name, connections, lambda cell: cell.api_server),
-                    middle(each.name, connections, lambda cell: cell.webhook),
-                    added(each.name, connections, lambda cell: cell.api_server + cell.webhook),
-                )
-                for each in contenders
-            ],
-            note=f"{count} creates in each round.",
-        )
-    yield Section(
+
+def _of_calls(cells: Cells, contenders: list[Contender]) -> Section:
+    def row(each: Contender) -> Iterator[str | float]:
+        yield each.name
+        for number in _COUNTS:
+            yield _middle(cells[each.name, number], lambda cell: cell.mutating)
+        for number in _COUNTS:
+            yield _middle(cells[each.name, number], lambda cell: cell.validating) if each.validating else "not counted"
+
+    return Section(
         title="Calls as the API server times them, ms",
         columns=("admission", *(f"{phase}, {number}" for phase in ("mutate", "validate") for number in _COUNTS)),
-        rows=[
-            (
-                each.name,
-                *(middle(each.name, number, lambda cell: cell.mutating) for number in _COUNTS),
-                *(
-                    middle(each.name, number, lambda cell: cell.validating) if each.validating else "not counted"
-                    for number in _COUNTS
-                ),
-            )
-            for each in contenders[1:]
-            if not each.plain
-        ],
+        rows=[tuple(row(each)) for each in contenders],
         note="Means of a create, by the number of connections.",
     )
-    yield Section(
+
+
+def _against_go(cells: Cells) -> Section:
+    return Section(
         title="spotgate / Go webhook",
         columns=("", "connections", "median", "creates/s", "CPU of the webhook"),
         rows=[
-            (each.name, str(connections), *_ratios(cells[each.name, connections], cells["Go webhook", connections]))
-            for each in contenders
-            if each.name == "spotgate"
-            for connections in _COUNTS
+            ("spotgate", str(number), *_ratios(cells["spotgate", number], cells["Go webhook", number]))
+            for number in _COUNTS
         ],
         note="Medians of the rounds' ratios.",
     )
+
+
+def _middle(cells: list[Cell], figure: Callable[[Cell], float]) -> float:
+    return median(map(figure, cells))
+
+
+def _added(cells: Cells, name: str, connections: int, figure: Callable[[Cell], float]) -> float:
+    return _middle(cells[name, connections], figure) - _middle(cells[NOTHING.name, connections], figure)
 
 
 def _ratios(ours: list[Cell], theirs: list[Cell]) -> Iterator[float]:

