@@ -179,6 +179,12 @@ def test_what_users_wrote_is_no_command_of_its_own(run: Run) -> None:
     assert "a,b:%25" in message
 
 
+def test_github_gets_the_first_finding_of_each_id_before_the_second_of_any() -> None:
+    results = [replace(FINDING, line=line, id=name) for line, name in enumerate(("a", "a", "b", "a", "c"), start=1)]
+    lines = output_github.render(Report.of([judged(*results)], [], skipped=0)).splitlines()
+    assert [line.partition("line=")[2][0] for line in lines] == ["1", "3", "5", "2", "4"]
+
+
 def test_github_is_told_what_it_does_not_show() -> None:
     many = [judged(*[replace(FINDING, outcome=outcome) for outcome in ["deny"] * 11 + ["warn"] * 10 + ["audit"] * 12])]
     lines = output_github.render(Report.of(many, [], skipped=0)).splitlines()

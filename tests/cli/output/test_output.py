@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
@@ -79,6 +80,49 @@ def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_a
     ]
 
 
+def report_of(*results: Result) -> Report:
+    return Report.of([judged(each) for each in results], [PATCH] * len(results), skipped=0)
+
+
+def test_findings_with_the_same_id_are_one_entry_with_their_first_places_and_one_fix() -> None:
+    results = [replace(FINDING, line=line, name=f"web-{line}", detail="Why.") for line in range(1, 312)]
+    other = replace(FINDING, line=400, reason="another label is wrong", detail="Why.", fix="remove it", field="a")
+    text = output_table.render(report_of(*results, other))
+    head, *lines = text.splitlines()
+    assert head == (
+        "deny  312 x labels  reserved-labels/reserved: deploy/web.yaml:1, deploy/web.yaml:2, deploy/web.yaml:3 "
+        "and 309 more; `-o table --verbose` shows all"
+    )
+    assert lines[:7] == [
+        "    the label is wrong (311 x)",
+        "    another label is wrong",
+        "    Why.",
+        "    Fix for Pod team-a/web-1 at deploy/web.yaml:1: write:",
+        "    labels:",
+        "      a: b",
+        "",
+    ]
+    assert text.count("spec.terminationGracePeriodSeconds") == 1
+    every = output_table.render(replace(report_of(*results, other), verbose=True))
+    assert (every.count("Fix: "), every.count("spec.terminationGracePeriodSeconds"), " x " in every) == (
+        312,
+        312,
+        False,
+    )
+
+
+def test_few_findings_with_the_same_id_name_their_objects() -> None:
+    head, reason, *_ = output_table.render(report_of(FINDING, replace(FINDING, line=20, name="shop"))).splitlines()
+    places = "deploy/web.yaml:12 Pod team-a/web, deploy/web.yaml:20 Pod team-a/shop"
+    assert head == f"deny  2 x labels  reserved-labels/reserved: {places}"
+    assert reason == '    the label is wrong (at metadata.labels["a/b"])'
+
+
+def test_denials_are_shown_first() -> None:
+    text = output_table.render(report_of(replace(FINDING, outcome="warn", id="a/b"), FINDING))
+    assert text.index("  deny  ") < text.index("  warn  ")
+
+
 def test_what_would_be_injected_is_shown_field_by_field(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(Report.of([judged()], [PATCH], skipped=0), capsys) == [
         "spotgate would inject:",
@@ -94,6 +138,13 @@ def test_what_would_be_injected_is_shown_field_by_field(capsys: pytest.CaptureFi
 def test_run_without_a_finding_says_so_in_one_line(run: Run, write: Write, policies: Path) -> None:
     pod = write("pod.yaml", POD.replace("example.com/", ""))
     assert run("check", pod, "--policies", policies).out == "1 object: no findings\n"
+
+
+def test_verbose_shows_each_finding_by_itself(run: Run, write: Write, policies: Path) -> None:
+    pods = write("pods.yaml", f"{POD}---\n{POD.replace('name: web', 'name: shop')}")
+    heads = [run("check", pods, "--policies", policies, *flags).out.partition("\n")[0] for flags in ([], ["--verbose"])]
+    assert heads[0].startswith("deny  2 x ")
+    assert heads[1].startswith(f"{pods}:6  deny  Pod default/web  ")
 
 
 def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,11 @@ def configure(parser: ArgumentParser) -> None:
         choices=("deny", "warn", "indeterminate"),
         help="lowest outcome that makes the exit code 1: deny, warn or indeterminate; default: deny",
     )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="let the table show every finding and every patch by itself, not those alike in one entry",
+    )
     add_operation(parser)
     add_inputs(parser)
 
@@ -104,6 +109,7 @@ def run(options: Namespace) -> int:
         policies=policy_titles(judged.bundle),
         warnings=warnings(judged.bundle, utc_now().date()),
         fail_on=options.fail_on,
+        verbose=options.verbose,
     )
     unwritten = [problem for each in outputs if (problem := write_report(report, each))]
     if judged.problems or unwritten:

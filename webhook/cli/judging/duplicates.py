@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.judging.judge import written_identity
@@ -24,24 +23,30 @@ class Places:
 
     Args:
         objects: all objects of the files.
+        judged: those of them that are judged.
         kinds: API groups and kinds.
     """
 
-    def __init__(self, objects: Iterable[Manifest], kinds: Collection[tuple[str, str]]) -> None:
-        self._places: dict[Identity, list[str]] = {}
+    def __init__(
+        self, objects: Iterable[Manifest], judged: Iterable[Manifest], kinds: Collection[tuple[str, str]]
+    ) -> None:
+        self._places: dict[Identity, dict[str, None]] = {}
+        self._first: dict[Identity, str] = {}
         for each in objects:
             if (each.group, each.kind) in kinds and each.name:
-                self._places.setdefault(written_identity(each), []).append(_place(each))
+                self._places.setdefault(written_identity(each), {})[_place(each)] = None
+        for each in judged:
+            self._first.setdefault(written_identity(each), _place(each))
 
     def duplicate(self, manifest: Manifest) -> Finding | None:
-        """Return a finding if the object is at other places too, or None."""
-        places = self._places.get(written_identity(manifest), [])
-        others = (place for place in places if place != _place(manifest))
-        elsewhere = list(islice(others, _LISTED))
-        if not elsewhere:
+        """Return a finding at the first judged place of an object that is at several places, or None."""
+        identity, place = written_identity(manifest), _place(manifest)
+        others = self._places.get(identity, {}).keys() - {place}
+        if not others or self._first[identity] != place:
             return None
-        rest = len(places) - 1 - len(elsewhere)
-        named = ", ".join([*elsewhere, *([f"{rest} more places"] if rest > 0 else [])])
+        elsewhere = [each for each in self._places[identity] if each in others]
+        rest = len(elsewhere) - _LISTED
+        named = ", ".join([*elsewhere[:_LISTED], *([f"{rest} more places"] if rest > 0 else [])])
         return Finding(
             policy=ENGINE,
             id="object/duplicate",

@@ -141,7 +141,6 @@ class Session:
         unread = [*(Unread(each.file) for each in self.inputs.problems), *found.unread, *self._state.unread]
         kinds = ResourceKinds(self.bundle, [*state, *found.objects])
         pool_kinds = {(each.group, each.kind) for each in pool_resources(self.bundle.providers.values())}
-        places = Places(found.objects, pool_kinds)
         requests = self.inputs.requests(found)
         objects, operations, before = requests.objects, requests.operations, [*state, *requests.stored]
         if options.kubeconfig is None:
@@ -167,16 +166,17 @@ class Session:
             operation: Judge(self.bundle.index, kinds, context, operation=operation, user=self._user, before=before)
             for operation in set(operations)
         }
+        judged = [
+            (each, operation)
+            for each, operation in zip(objects, operations, strict=True)
+            if self.inputs.is_judged(each, operation)
+        ]
         return Prepared(
             bundle=self.bundle,
             view=view,
-            objects=[
-                (each, operation)
-                for each, operation in zip(objects, operations, strict=True)
-                if self.inputs.is_judged(each, operation)
-            ],
+            objects=judged,
             judges=judges,
-            places=places,
+            places=Places(found.objects, (each for each, _ in judged), pool_kinds),
             inputs=self.inputs,
             problems=problems,
             skipped=self.inputs.skipped + found.skipped,

@@ -1,6 +1,7 @@
 """``check -o github``: workflow commands, which GitHub shows as annotations on the lines of a pull request.
 
-All are in the log; of a step GitHub shows no more than ten of each kind as annotations, and a last line says so.
+All are in the log; of a step GitHub shows no more than ten of each kind as annotations, so the first of each id comes
+before the second of any, and a last line says how many are hidden.
 
 Source: https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
@@ -8,6 +9,7 @@ Source: https://docs.github.com/en/actions/reference/workflows-and-actions/workf
 from __future__ import annotations
 
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.output import Format
@@ -15,6 +17,8 @@ from webhook.cli.report.repository import repository_paths
 from webhook.cli.terminal import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from webhook.cli.report.model import Report, Result
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
@@ -36,12 +40,23 @@ def render(report: Report) -> str:
         _command("warning", paths[each.file], each.line, each.column, "spotgate policies", each.message)
         for each in report.warnings
     ]
-    lines = [*unread, *about_policies, *(_annotation(each, paths[each.file]) for each in report.results)]
+    found = (_annotation(each, paths[each.file]) for each in _first_of_each(report.results))
+    lines = [*unread, *about_policies, *found]
     counts = Counter(line.partition(" ")[0] for line in lines)
     hidden = sum(count - _SHOWN_AT_MOST for count in counts.values() if count > _SHOWN_AT_MOST)
     if hidden:
         lines.append(f"GitHub shows {_SHOWN_AT_MOST} errors, warnings and notices each: {hidden} more are only here.")
     return "\n".join(lines)
+
+
+def _first_of_each(results: Sequence[Result]) -> list[Result]:
+    """Return the findings with the first of each id before the second of any: GitHub shows few of them."""
+    seen: Counter[str] = Counter()
+    order = []
+    for index, result in enumerate(results):
+        order.append((seen[result.id], index, result))
+        seen[result.id] += 1
+    return [result for *_, result in sorted(order, key=itemgetter(0, 1))]
 
 
 def _annotation(result: Result, path: str) -> str:

@@ -64,7 +64,7 @@ def _count(suite: Element) -> None:
 
 def _shown(result: Result) -> str:
     where = f"{result.file}:{result.line}:{result.column}"
-    return f"{where}: {result.outcome} [{result.policy}] [{result.id}]\n{result.explanation()}"
+    return f"{where}: {result.outcome} [{result.policy}] [{result.id}]\n{result.reason}\n{result.explanation()}"
 
 
 def xml_text(text: str) -> str:

@@ -1,9 +1,16 @@
-"""``check -o table``: text for people, on a terminal or in the log of a pipeline. No line is cut."""
+"""``check -o table``: text for people, on a terminal or in the log of a pipeline. No line is cut.
+
+Findings with the same id are one entry, and so are equal patches. With ``--verbose`` each has its own.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.cli import terminal
 from webhook.cli.judging.additions import addition_of
@@ -13,7 +20,7 @@ from webhook.cli.terminal import counted, plain, printable
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sized
 
     from webhook.cli.report.model import Patch, Report, Result
     from webhook.cli.terminal import Line
@@ -22,6 +29,9 @@ _PLAIN: Final = ""
 _STRONG: Final = "bold"
 _FAINT: Final = "dim"
 _UNREADABLE: Final = "bold red"
+_LISTED: Final = 3
+"""Places, reasons and objects of one entry that are listed; the rest is counted."""
+_ALL: Final = "`-o table --verbose` shows all"
 _STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magenta", "audit": "cyan"}
 
 
@@ -36,15 +46,36 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[Line]:
-    for result in report.results:
-        yield from _finding(result)
+    for results in _grouped(report):
+        yield from _finding(results[0]) if len(results) == 1 else _group(results)
         yield []
     if report.patches:
         yield [("spotgate would inject:", _STRONG)]
-        for patch in report.patches:
-            yield from _patch(patch)
+        for patches in _alike(report):
+            yield from _patch(patches)
         yield []
     yield _totals(report)
+
+
+def _grouped(report: Report) -> Iterable[list[Result]]:
+    """Return the findings of each policy, id and outcome, denials first; with ``--verbose`` each by itself."""
+    if report.verbose:
+        return ([result] for result in report.results)
+    groups: dict[tuple[str, str, str], list[Result]] = {}
+    for result in report.results:
+        groups.setdefault((result.outcome, result.policy, result.id), []).append(result)
+    order = list(_STYLES)
+    return sorted(groups.values(), key=lambda results: order.index(results[0].outcome))
+
+
+def _alike(report: Report) -> Iterable[list[Patch]]:
+    """Return the patches that add the same; with ``--verbose`` each by itself."""
+    if report.verbose:
+        return ([patch] for patch in report.patches)
+    groups: dict[bytes, list[Patch]] = {}
+    for patch in report.patches:
+        groups.setdefault(msgspec.json.encode(patch.patch), []).append(patch)
+    return groups.values()
 
 
 def _unreadable(report: Report) -> Iterator[Line]:
@@ -59,7 +90,7 @@ def _unreadable(report: Report) -> Iterator[Line]:
 
 def _finding(result: Result) -> Iterator[Line]:
     yield [
-        (f"{result.file}:{result.line}", _STRONG),
+        (_place(result), _STRONG),
         ("  ", _PLAIN),
         (result.outcome, _STYLES[result.outcome]),
         (f"  {_object(result)}  ", _PLAIN),
@@ -73,9 +104,39 @@ def _finding(result: Result) -> Iterator[Line]:
         yield from _indented(f"Fix: {result.fix}", _PLAIN)
 
 
-def _patch(patch: Patch) -> Iterator[Line]:
-    yield [("  ", _PLAIN), (f"{patch.file}:{patch.line}", _STRONG), (f"  {_object(patch)}", _PLAIN)]
-    for operation in patch.patch:
+def _group(results: list[Result]) -> Iterator[Line]:
+    first = results[0]
+    named_too = len(results) <= _LISTED
+    places = list(dict.fromkeys(f"{_place(each)} {_object(each)}" if named_too else _place(each) for each in results))
+    yield [
+        (first.outcome, _STYLES[first.outcome]),
+        (f"  {len(results)} x {named(first.policy, first.id)}: ", _STRONG),
+        (f"{', '.join(places[:_LISTED])}{_more(places)}", _PLAIN),
+    ]
+    reasons = Counter(each.reason for each in results)
+    at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
+    for reason, count in islice(reasons.items(), _LISTED):
+        yield [(f"    {reason}{at}{f' ({count} x)' if 1 < count < len(results) else ''}", _PLAIN)]
+    if len(reasons) > _LISTED:
+        yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", _PLAIN)]
+    if first.detail:
+        yield from _indented(first.detail, _FAINT)
+    if first.fix:
+        whose = "" if all(each.fix == first.fix for each in results) else f" for {_object(first)} at {_place(first)}"
+        yield from _indented(f"Fix{whose}: {first.fix}", _PLAIN)
+
+
+def _more(things: Sized) -> str:
+    """Return how many things are not listed, and how to see them; empty if all are."""
+    return f" and {len(things) - _LISTED} more; {_ALL}" if len(things) > _LISTED else ""
+
+
+def _patch(patches: list[Patch]) -> Iterator[Line]:
+    for patch in patches[:_LISTED]:
+        yield [("  ", _PLAIN), (_place(patch), _STRONG), (f"  {_object(patch)}", _PLAIN)]
+    if more := _more(patches):
+        yield [(f" {more}", _PLAIN)]
+    for operation in patches[0].patch:
         added = addition_of(operation)
         yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
 
@@ -93,6 +154,10 @@ def _totals(report: Report) -> Line:
     if summary.patched:
         line.append((f"; {counted(summary.patched, 'object')} would be changed", _PLAIN))
     return line
+
+
+def _place(about: Result | Patch) -> str:
+    return f"{about.file}:{about.line}"
 
 
 def _object(about: Result | Patch) -> str:

@@ -145,6 +145,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         policies: all policies that judged them.
         warnings: warnings about the policies.
         fail_on: the lowest outcome that fails the run.
+        verbose: the table shows every finding by itself.
     """
 
     objects: list[ObjectReport]
@@ -154,6 +155,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     policies: list[PolicyTitle]
     warnings: list[PolicyWarning] = []
     fail_on: str = "deny"
+    verbose: bool = False
 
     def fails(self, result: Result) -> bool:
         """Return whether a finding makes the exit code 1."""
@@ -180,6 +182,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         policies: Iterable[PolicyTitle] = (),
         warnings: Iterable[Problem] = (),
         fail_on: str = "deny",
+        verbose: bool = False,
     ) -> Report:
         """Build a report, and count its findings."""
         outcomes = [result.outcome for each in objects for result in each.results]
@@ -211,4 +214,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             policies=list(policies),
             warnings=about_policies,
             fail_on=fail_on,
+            verbose=verbose,
         )
