@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.capacity.placement.supply import tolerations_for
 from webhook.capacity.providers.pool import Gpu
-from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS, requested_of
+from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _NO_GPU: Final = "it has no GPUs, and the Pod requests some"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
 _ARM: Final = "arm64"
-_ALIASES: Final = {OS_LABEL: "beta.kubernetes.io/os", ARCH_LABEL: "beta.kubernetes.io/arch"}
 _SAYING: Final = frozenset({"In", "NotIn"})
 
 
@@ -37,14 +36,12 @@ class Feasible(msgspec.Struct, frozen=True):
         nodes: the spot nodes that can run the Pod, of pools and of providers whose pools can't be seen. The latter
             count if no pool fits, or if the cluster shows spot nodes of the provider.
         rejected: the other spot pools, each with why it can't run the Pod.
-        requested: the accelerators that the Pod requests.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
         tolerations: the tolerations for the taints of these nodes that the Pod may tolerate.
     """
 
     nodes: tuple[SpotNodes, ...]
     rejected: tuple[tuple[Pool, str], ...]
-    requested: frozenset[str]
     gpu: bool | None
     tolerations: tuple[Toleration, ...]
 
@@ -68,6 +65,7 @@ def feasible_nodes(
     supply: Supply,
     in_play: tuple[Provider, ...],
     spot_shown: frozenset[str],
+    requested: frozenset[str],
 ) -> Feasible:
     """Return the spot nodes that can run a Pod that targets spot.
 
@@ -78,8 +76,8 @@ def feasible_nodes(
         supply: the capacity of the cluster.
         in_play: the providers whose nodes count.
         spot_shown: the names of the providers whose spot Nodes the cluster shows.
+        requested: the accelerators that the Pod requests, of whatever provider.
     """
-    requested = frozenset[str]().union(*(requested_of(pod, provider.gpu_resources) for provider in in_play))
     gpu = True if requested else None if pod.spec.resourceClaims else False
     names = {provider.name for provider in in_play}
     found: list[SpotNodes] = []
@@ -107,19 +105,38 @@ def feasible_nodes(
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
         refused += [(nodes, _Refusal(_GPU)) for nodes in unsuited if nodes not in selected]
     if named is None:
-        # Where Nodes show some of a provider's pools, its others have none now: they count only if none of these fits,
-        # and if what selects them can't bring the Pod to these.
-        shown = {nodes.provider.name for nodes in supply.spot}
-        open_to_it = {nodes.provider.name for nodes, refusal in refused if not refusal.certain}
-        hidden = names - shown & spot_shown if found else names - open_to_it
+        shown = [nodes for nodes in supply.spot if nodes.provider.name in names]
+        hidden = names - {nodes.provider.name for nodes in shown}
+        if found:
+            hidden &= spot_shown
+        elif shown:
+            hidden -= {pool.provider for pool in supply.pools}
+            hidden |= _scaled_to_zero(terms, shown, refused, gpu=gpu)
         found += _unseen(terms, hidden, supply, beside_pools=bool(found))
     return Feasible(
         tuple(found),
         tuple((nodes.pool, refusal.because) for nodes, refusal in refused if nodes.pool is not None),
-        requested,
         gpu,
         _tolerations(found, terms, named, requested),
     )
+
+
+def _scaled_to_zero(
+    terms: tuple[Term, ...], shown: list[SpotNodes], refused: list[tuple[SpotNodes, _Refusal]], *, gpu: bool | None
+) -> set[str]:
+    """Return the providers of which the Pod wants nodes that there are none of now.
+
+    It does where Nodes show none with the accelerators that it requests, or not the pool that it names. What selects
+    the others must not bring the Pod to those that are shown.
+    """
+    open_to_it = {nodes.provider.name for nodes, refusal in refused if not refusal.certain}
+    with_gpus = {nodes.provider.name for nodes in shown if nodes.gpu is not Gpu.NO}
+    return {
+        nodes.provider.name
+        for nodes in shown
+        if nodes.provider.name not in open_to_it
+        and ((gpu and nodes.provider.name not in with_gpus) or is_chosen(nodes, terms, None))
+    }
 
 
 def is_chosen(nodes: SpotNodes, terms: tuple[Term, ...], named: str | None) -> bool:
@@ -166,6 +183,8 @@ def _wrong_platform(pod: Pod, terms: tuple[Term, ...], nodes: SpotNodes, *, chos
 
     A Pod whose own constraints do not say that it runs on Windows or Arm does not, unless it names the pool.
     """
+    if not nodes.admitted(terms, nodes.absent):
+        return ""
     system = nodes.only(OS_LABEL)
     if pod.spec.os is not None and system not in {"", pod.spec.os.name}:
         return f"its nodes run {system}, and the Pod says {pod.spec.os.name} in spec.os"
@@ -180,7 +199,7 @@ def _wrong_platform(pod: Pod, terms: tuple[Term, ...], nodes: SpotNodes, *, chos
 
 def _says(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
     """Return whether every term that may admit these nodes says which values of a label the Pod runs on."""
-    keys = {key, _ALIASES[key]}
+    keys = {key, f"beta.{key}"}
     return all(
         any(each.key in keys and each.operator in _SAYING for each in term.requirements)
         for term in terms
@@ -265,6 +284,8 @@ def _unable(pod: Pod, nodes: SpotNodes, requested: frozenset[str], *, gpu: bool 
     """Return why accelerators, or the lack of them, keep the Pod off. Return an empty string if they do not."""
     if gpu and nodes.gpu is Gpu.NO:
         return _NO_GPU
+    if other := next((each for each in sorted(requested) if not nodes.provider.gpu_resources.match(each)), ""):
+        return f"{nodes.provider.title} has no {other}"
     guard = guarding_taint(pod, nodes, requested)
     if guard is None:
         return ""

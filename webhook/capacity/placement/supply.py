@@ -15,6 +15,7 @@ from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.kube.affinity import Tristate
+from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         provider=provider,
         pool=pool,
         gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
-        labels={**platform, **labels},
+        labels=_with_old_names({**platform, **labels}),
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
         absent=absent,
         closed=_closed(pool, meant[TaintMeaning.FORBIDDEN]),
@@ -233,10 +234,15 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
     )
 
 
+def _with_old_names(labels: dict[str, str]) -> dict[str, str]:
+    """Add the deprecated names of platform labels, which every kubelet sets too."""
+    return labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels}
+
+
 def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
     """Return the taints of nodes: those that the pool declares, and those that the provider puts there itself."""
     if pool is None:
-        return provider.spot_taints
+        return (*provider.spot_taints, *(each.taint for each in provider.automatic_gpu_taints))
     if pool.kind == NODE_GROUP:  # Nodes show all their taints; others of the group may be auto-provisioned.
         return (*pool.taints, *provider.spot_taints)
     keys = {taint.key for taint in pool.taints}

@@ -26,12 +26,11 @@ _PLATFORM_KEYS: Final[Mapping[str, str]] = {
     OS_LABEL: OS_LABEL,
     "beta.kubernetes.io/os": OS_LABEL,
     "node.kubernetes.io/os": OS_LABEL,
-    "os": OS_LABEL,
 }
-"""Keys of taints that name the platform of a node, with the label that they restate.
+"""Keys of taints that restate a label of the node by which Pods say their platform.
 
-Source: https://kubernetes.io/docs/concepts/windows/user-guide/ (``os=windows:NoSchedule``);
-https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment.
+Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment. Pods tolerate
+others, such as ``os=windows``, by their own doing: https://kubernetes.io/docs/concepts/windows/user-guide/
 """
 
 
@@ -61,13 +60,17 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
         return TaintMeaning.FORBIDDEN
     if any(each.matches(taint) for each in provider.spot_taint_patterns):
         return TaintMeaning.SPOT
-    if platform_of(taint) is not None:
-        return TaintMeaning.PLATFORM
-    if provider.is_passing(taint):
-        return TaintMeaning.PASSING
-    if provider.guards_accelerator(taint):
-        return TaintMeaning.ACCELERATOR
-    return TaintMeaning.SPOT if _says_spot(taint) or taint in common else TaintMeaning.DEDICATED
+    if taint.key in provider.hands_off_selectors:  # Whatever the value says, it is a name: ``spot-first``.
+        return TaintMeaning.DEDICATED
+    for holds, meaning in (
+        (platform_of(taint) is not None, TaintMeaning.PLATFORM),
+        (provider.is_passing(taint), TaintMeaning.PASSING),
+        (provider.guards_accelerator(taint), TaintMeaning.ACCELERATOR),
+        (_says_spot(taint) or taint in common, TaintMeaning.SPOT),
+    ):
+        if holds:
+            return meaning
+    return TaintMeaning.DEDICATED
 
 
 def platform_of(taint: Taint) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ import msgspec
 from webhook.capacity.placement.feasible import confined_to, demands_spot, feasible_nodes
 from webhook.capacity.placement.supply import supply_of
 from webhook.kube.affinity import constrained, terms_of
+from webhook.kube.containers import requested_of
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
@@ -209,7 +210,8 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
             return own
         because = own
 
-    feasible = feasible_nodes(pod, terms, named, supply, playing, question.spot_shown)
+    requested = frozenset[str]().union(*(requested_of(pod, each.gpu_resources) for each in providers.values()))
+    feasible = feasible_nodes(pod, terms, named, supply, playing, question.spot_shown, requested)
     pools = tuple(nodes.pool for nodes in feasible.nodes if nodes.pool is not None)
     stand_in = bool(feasible.nodes) and not pools
     return Target(
@@ -220,7 +222,7 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
         pools=None if not pools and (stand_in or not supply.known) else pools,
         nodes=feasible.nodes,
         rejected=feasible.rejected,
-        requested=feasible.requested,
+        requested=requested,
         gpu=feasible.gpu,
         tolerations=feasible.tolerations,
     )

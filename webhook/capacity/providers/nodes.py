@@ -99,7 +99,9 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
             spot=provider.is_spot_node(labels),
             gpu=_gpu(labels, node.status.allocatable, provider),
             zone=labels.get(ZONE_LABEL, ""),
-            labels=frozenset(item for item in labels.items() if not _is_of_one_node(item[0])),
+            labels=frozenset(
+                item for item in labels.items() if item[0] == provider.pool_label or not _is_of_one_node(item[0])
+            ),
             taints=frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint)),
         )
     )

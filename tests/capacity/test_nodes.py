@@ -1,0 +1,190 @@
+"""The pools that Nodes stand for: the same from files and from an API server, whatever the Nodes are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import yaml
+
+from tests.capacity.test_feasible import ALL, landing
+from tests.capacity.test_targeting import pod_of
+from tests.pools import cks_pool
+from tests.rules.placement import SPOT, placed, rule
+from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.target import Target, target_of
+from webhook.capacity.providers.nodes import Node
+from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.provider import Label, NodeWindow
+from webhook.cluster.resources import all_nodes
+from webhook.cluster.source import metadata_of
+from webhook.cluster.view import NodeSummary, cluster_view, node_facts, summary_of
+from webhook.manifests.state import FileState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.cluster.protocol import ClusterView
+
+EKS_POOL, EKS_SPOT = "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/capacityType"
+ZONE, ARCH = "topology.kubernetes.io/zone", "kubernetes.io/arch"
+JSON = dict[str, Any]
+
+
+def node(name: str, pool: str, *taints: str, spot: bool = True, zone: str = "a", gpus: int = 0, **labels: str) -> JSON:
+    parts = [(key, *value.split(":")) for key, value in (each.split("=") for each in taints)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                EKS_POOL: pool,
+                EKS_SPOT: "SPOT" if spot else "ON_DEMAND",
+                ZONE: zone,
+                "kubernetes.io/hostname": name,
+                ARCH: "amd64",
+                **{key.replace("_", "-"): value for key, value in labels.items()},
+            },
+        },
+        "spec": {"taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in parts]},
+        "status": {"allocatable": {"cpu": "4", "nvidia.com/gpu": str(gpus)}, "nodeInfo": {"kubeletVersion": "v1.34.2"}},
+    }
+
+
+def summary(*nodes: JSON) -> NodeSummary:
+    """What the Nodes say, read as the API server's answers are."""
+    read = all_nodes(ALL.values()).read
+    return summary_of(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
+
+
+def view(*nodes: JSON, pools: tuple[Pool, ...] = ()) -> ClusterView:
+    return cluster_view(pools=pools, namespaces={}, nodes=summary(*nodes), why_unknown="", remedy="")
+
+
+NODES = (
+    node("n1", "spot", "lifecycle=Ec2Spot:NoSchedule", team="web"),
+    node("n2", "spot", "lifecycle=Ec2Spot:NoSchedule", "maintenance=now:NoSchedule", zone="b", team="data"),
+    node("n3", "gpu", "lifecycle=Ec2Spot:NoSchedule", "node.kubernetes.io/not-ready=:NoSchedule", gpus=8),
+    node("n4", "system", spot=False),
+    {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "of-nobody", "labels": {ARCH: "amd64"}}},
+)
+
+
+def test_what_all_nodes_of_a_pool_have_is_the_pools() -> None:
+    gpu, spot, system = summary(*NODES).groups
+    assert [(each.name, each.capacity, each.gpu) for each in (gpu, spot, system)] == [
+        ("gpu", CapacityType.SPOT, Gpu.YES),
+        ("spot", CapacityType.SPOT, Gpu.NO),
+        ("system", CapacityType.ON_DEMAND, Gpu.NO),
+    ]
+    # Neither the taint of one Node nor what passes; no label of one Node, nor one in which they differ.
+    assert [list(map(str, each.taints)) for each in (gpu, spot)] == [["lifecycle=Ec2Spot:NoSchedule"]] * 2
+    assert spot.labels == {EKS_POOL: "spot", EKS_SPOT: "SPOT", ARCH: "amd64"}
+    assert spot.zones == {"a", "b"}
+    assert str(spot) == "node group spot"
+
+
+def test_files_and_an_API_server_show_the_same_groups(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump_all(NODES))
+    from_files = FileState([tmp_path], ALL).view()
+    assert from_files.node_groups == summary(*NODES).groups
+    assert (from_files.providers, from_files.spot_providers) == (frozenset({"eks"}), frozenset({"eks"}))
+    assert from_files.oldest_kubelet == (1, 34)
+
+
+def test_a_node_of_which_only_the_labels_can_be_read_shows_these(tmp_path: Path) -> None:
+    odd = {**NODES[0], "spec": {"taints": "none"}}
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(odd))
+    (group,) = FileState([tmp_path], ALL).view().node_groups
+    assert (group.name, group.taints) == ("spot", ())
+
+
+def test_a_node_of_two_providers_is_of_the_one_whose_pools_are_in_the_cluster() -> None:
+    labels = {"karpenter.sh/nodepool": "default", "kubernetes.azure.com/scalesetpriority": "spot"}
+    facts = node_facts(labels, Node(), ALL.values())
+    assert facts.kind is not None
+    assert facts.kind.provider == "karpenter"
+    assert facts.providers == {"aks", "karpenter"}
+
+
+def test_nodes_without_the_name_of_a_pool_are_grouped_by_their_taints() -> None:
+    gke = {"cloud.google.com/gke-spot": "true"}
+    one, other = (
+        {"metadata": {"name": name, "labels": gke}, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+        for name, key in (("a", "spot"), ("b", "dedicated"))
+    )
+    assert [list(map(str, each.taints)) for each in summary(one, one, other).groups] == [
+        ["dedicated:NoSchedule"],
+        ["spot:NoSchedule"],
+    ]
+
+
+def test_thousands_of_nodes_of_one_kind_are_looked_at_once() -> None:
+    nodes = [node(f"n{number}", "spot", "lifecycle=Ec2Spot:NoSchedule") for number in range(2_000)]
+    read = all_nodes(ALL.values()).read
+    facts = [read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes))]
+    assert len({id(each.kind) for each in facts}) == 1
+    assert facts[0] == facts[1]  # a heartbeat changes nothing
+
+
+TOLERATE = [{"key": "lifecycle", "operator": "Equal", "value": "Ec2Spot", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pod", "expected"),
+    [
+        (NODES, {}, ["spot"]),
+        (NODES, {"gpu": True}, ["gpu"]),
+        (NODES, {"selector": {ZONE: "b"}}, ["spot"]),
+        (NODES, {"selector": {ZONE: "c"}}, []),
+        (NODES, {"selector": {"team": "web"}}, ["spot"]),  # some have it
+        (NODES, {"named": "spot"}, ["spot"]),
+        # Scaled to zero: the provider's own label, where none of those that are shown can be meant.
+        (NODES[3:], {}, ["eks"]),
+        (NODES[:1], {"gpu": True}, ["eks"]),
+        (NODES, {"selector": {EKS_POOL: "batch"}}, ["eks"]),
+        ((node("n", "payments", "dedicated=payments:NoExecute"),), {}, []),
+    ],
+)
+def test_a_pod_lands_on_the_groups_that_nodes_show(nodes: tuple[JSON, ...], pod: JSON, expected: list[str]) -> None:
+    assert landing(pod_of(labels=SPOT, **pod), view=view(*nodes)) == expected
+
+
+def test_a_deployment_that_ran_gets_the_tolerations_of_its_nodes() -> None:
+    pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
+    result, _, violations = placed(pod, view(*NODES), rule(ALL))
+    assert violations == []
+    assert result["spec"]["tolerations"] == TOLERATE
+    assert result["spec"]["nodeSelector"] == {EKS_POOL: "spot"}
+
+
+def test_a_selector_on_the_name_of_a_spot_group_targets_spot_and_other_labels_of_its_nodes_do_not() -> None:
+    labelled = (node("n", "spot", disk="ssd"), node("m", "system", spot=False))
+    assert landing(pod_of(selector={EKS_POOL: "spot"}), view=view(*labelled)) == ["spot"]
+    assert not isinstance(target_of(pod_of(selector={"disk": "ssd"}), {}, view(*labelled), ALL), Target)
+
+
+def test_nodes_count_for_nothing_beside_declared_pools_of_their_provider() -> None:
+    label = "compute.coreweave.com/node-pool"
+    of_cks = {"metadata": {"name": "a", "labels": {label: "other"}}}
+    assert landing(pod_of(labels=SPOT), view=view(of_cks, pools=(cks_pool("ours", gpu=False),))) == ["ours"]
+
+
+def test_a_label_of_the_nodes_gives_the_time_to_stop_where_the_document_says_so() -> None:
+    window = NodeWindow(Label("example.com/window", "long"), 90, 10)
+    providers = {**ALL, "eks": msgspec.structs.replace(ALL["eks"], node_windows=(window,))}
+    long, short = node("n", "spot"), node("m", "spot")
+    long["metadata"]["labels"]["example.com/window"] = "long"
+
+    def budget(*nodes: JSON) -> int:
+        found = target_of(pod_of(labels=SPOT), {}, view(*nodes), providers)
+        assert isinstance(found, Target)
+        given = GraceBudgets(providers).of(found)
+        assert given is not None
+        return given.seconds
+
+    assert budget(long) == 80
+    assert budget(long, short) == 105  # not all have it
