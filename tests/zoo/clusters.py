@@ -189,7 +189,7 @@ def _wanted(expected: Expected) -> JSON:
 def _toleration(toleration: JSON) -> str:
     if "key" not in toleration:
         return "*"
-    value = toleration.get("value", "")
+    value = "*" if toleration.get("operator") == "Exists" else toleration.get("value", "")
     return f"{toleration['key']}{value and f'={value}'}:{toleration['effect']}"
 
 

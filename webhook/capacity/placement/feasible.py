@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.capacity.placement.supply import tolerations_for
 from webhook.capacity.providers.pool import Gpu
+from webhook.kube.affinity import Term
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.provider import Provider
-    from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
@@ -38,12 +38,14 @@ class Feasible(msgspec.Struct, frozen=True):
         rejected: the other spot pools, each with why it can't run the Pod.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
         tolerations: the tolerations for the taints of these nodes that the Pod may tolerate.
+        opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
     """
 
     nodes: tuple[SpotNodes, ...]
     rejected: tuple[tuple[Pool, str], ...]
     gpu: bool | None
     tolerations: tuple[Toleration, ...]
+    opened: tuple[SpotNodes, ...]
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -52,10 +54,12 @@ class _Refusal(msgspec.Struct, frozen=True):
     Attributes:
         because: the reason, as a phrase.
         certain: the scheduler keeps the Pod off these nodes, too, whatever is injected.
+        foreign: they are of another platform.
     """
 
     because: str
     certain: bool = False
+    foreign: bool = False
 
 
 def feasible_nodes(
@@ -93,7 +97,8 @@ def feasible_nodes(
         if refusal := _refusal(pod, terms, nodes, requested, gpu=gpu, chosen=chosen):
             refused.append((nodes, refusal))
         elif taint is not None and not wasted:
-            refused.append((nodes, _Refusal(dedicated_by(taint))))
+            excluded = not nodes.admitted(terms, nodes.absent)
+            refused.append((nodes, _Refusal(dedicated_by(taint), certain=excluded)))
         elif taint is not None or not nodes.admitted(terms, nodes.absent):
             refused.append((nodes, _Refusal(_GPU if wasted else EXCLUDED, certain=True)))
         elif wasted:
@@ -105,38 +110,61 @@ def feasible_nodes(
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
         refused += [(nodes, _Refusal(_GPU)) for nodes in unsuited if nodes not in selected]
     if named is None:
-        shown = [nodes for nodes in supply.spot if nodes.provider.name in names]
-        hidden = names - {nodes.provider.name for nodes in shown}
-        if found:
-            hidden &= spot_shown
-        elif shown:
-            hidden -= {pool.provider for pool in supply.pools}
-            hidden |= _scaled_to_zero(terms, shown, refused, gpu=gpu)
+        hidden = (
+            names & spot_shown - _shown(supply, names) if found else _hidden(terms, names, supply, refused, gpu=gpu)
+        )
         found += _unseen(terms, hidden, supply, beside_pools=bool(found))
+    tolerations = _tolerations(found, terms, named, requested)
     return Feasible(
         tuple(found),
         tuple((nodes.pool, refusal.because) for nodes, refusal in refused if nodes.pool is not None),
         gpu,
-        _tolerations(found, terms, named, requested),
+        tolerations,
+        tuple(nodes for nodes, refusal in refused if refusal.foreign and _opens(tolerations, pod, nodes)),
     )
 
 
-def _scaled_to_zero(
-    terms: tuple[Term, ...], shown: list[SpotNodes], refused: list[tuple[SpotNodes, _Refusal]], *, gpu: bool | None
-) -> set[str]:
-    """Return the providers of which the Pod wants nodes that there are none of now.
+def _shown(supply: Supply, names: set[str]) -> set[str]:
+    """Return the providers of which the cluster shows spot pools."""
+    return names & {nodes.provider.name for nodes in supply.spot}
 
-    It does where Nodes show none with the accelerators that it requests, or not the pool that it names. What selects
-    the others must not bring the Pod to those that are shown.
+
+def _hidden(
+    terms: tuple[Term, ...],
+    names: set[str],
+    supply: Supply,
+    refused: list[tuple[SpotNodes, _Refusal]],
+    *,
+    gpu: bool | None,
+) -> set[str]:
+    """Return the providers that may have spot nodes for a Pod which fits no spot pool that the cluster shows.
+
+    If it shows none, all may. Else those may of which it shows nothing; and those whose Nodes lack the accelerators or
+    the architecture that the Pod demands, or are not of the pool that it names: such pools may be scaled to zero. Their
+    selector must not bring the Pod to the Nodes that are shown.
     """
+    shown = _shown(supply, names)
+    if not shown:
+        return names
     open_to_it = {nodes.provider.name for nodes, refusal in refused if not refusal.certain}
-    with_gpus = {nodes.provider.name for nodes in shown if nodes.gpu is not Gpu.NO}
-    return {
+    spot = [nodes for nodes in supply.spot if nodes.provider.name in shown - open_to_it]
+    keys = {ARCH_LABEL, f"beta.{ARCH_LABEL}"}
+    architectures = [Term(tuple(each for each in term.requirements if each.key in keys)) for term in terms]
+    suitable = {
         nodes.provider.name
-        for nodes in shown
-        if nodes.provider.name not in open_to_it
-        and ((gpu and nodes.provider.name not in with_gpus) or is_chosen(nodes, terms, None))
+        for nodes in spot
+        if nodes.admitted(architectures, nodes.absent) and not (gpu and nodes.gpu is Gpu.NO)
     }
+    wanted = {
+        nodes.provider.name for nodes in spot if nodes.provider.name not in suitable or is_chosen(nodes, terms, None)
+    }
+    return names - {pool.provider for pool in supply.pools} | wanted
+
+
+def _opens(tolerations: tuple[Toleration, ...], pod: Pod, nodes: SpotNodes) -> bool:
+    """Return whether these tolerations, and nothing else, let the Pod onto the nodes."""
+    taints = [each for each in nodes.tolerations if each.effect in HARD_EFFECTS]
+    return bool(taints) and set(taints) <= set(tolerations) and dedicating_taint(pod, nodes) is None
 
 
 def is_chosen(nodes: SpotNodes, terms: tuple[Term, ...], named: str | None) -> bool:
@@ -164,7 +192,7 @@ def _refusal(
     if because := _unable(pod, nodes, requested, gpu=gpu):
         return _Refusal(because, certain=True)
     if because := _wrong_platform(pod, terms, nodes, chosen=chosen):
-        return _Refusal(because)
+        return _Refusal(because, foreign=True)
     return None
 
 

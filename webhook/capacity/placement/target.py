@@ -68,6 +68,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         requested: the accelerators that the Pod requests.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
+        opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
     """
 
     preferred: bool
@@ -79,6 +80,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     requested: frozenset[str] = frozenset()
     gpu: bool | None = False
     tolerations: tuple[Toleration, ...] = ()
+    opened: tuple[SpotNodes, ...] = ()
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
@@ -225,6 +227,7 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
         requested=requested,
         gpu=feasible.gpu,
         tolerations=feasible.tolerations,
+        opened=feasible.opened,
     )
 
 

@@ -48,6 +48,7 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
         selectors: alternatives of requirements to add, all with operator ``In``. The requirements of a single
             alternative go to the nodeSelector, or to the required affinity if they have several values; several
             alternatives go to the required affinity. If ``preferred``, each alternative is one preference.
+        excluded: requirements ``NotIn`` to add to the required affinity.
         preferred: spot is preferred, not required.
         because: how the Pod targets spot.
         violations: what the plan can't do.
@@ -55,6 +56,7 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     tolerations: tuple[Toleration, ...] = ()
     selectors: tuple[tuple[Requirement, ...], ...] = ()
+    excluded: tuple[Requirement, ...] = ()
     preferred: bool = False
     because: str = ""
     violations: tuple[Violation, ...] = ()
@@ -246,6 +248,7 @@ def not_placed(plan: PlacementPlan) -> Violation:
     parts = [f"toleration `{_toleration(each)}`" for each in plan.tolerations]
     if plan.preferred:
         parts += [f"preferred node affinity `{_together(each)}`" for each in plan.selectors]
+        parts += [f"required node affinity `{describe(each)}`" for each in plan.excluded]
     elif len(plan.selectors) > 1:
         parts.append("required node affinity " + " or ".join(f"`{_together(each)}`" for each in plan.selectors))
     else:

@@ -15,7 +15,8 @@ Writes
     ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label is not enough: what admits
     these pools and no other (`capacity.placement.selector`), unless the Pod's own constraints do. Pools of several
     providers may have no label in common: then each term of the affinity becomes one for each provider.
-    ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred.
+    ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred; and required ``NotIn`` for pools
+    of another platform that the tolerations would open.
     Nothing for a Pod that no spot pool admits.
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
@@ -41,6 +42,7 @@ from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.provider import Label
 from webhook.cluster.protocol import Needs
 from webhook.kube.affinity import terms_of
+from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
 from webhook.policy.match import PODS_CREATE
 from webhook.review import NODES
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
-    from webhook.kube.pod import Pod, Requirement, Toleration
+    from webhook.kube.pod import Pod, Toleration
     from webhook.review import UserInfo
     from webhook.rules.protocol import Facts, Subject
 
@@ -75,6 +77,8 @@ _PLACERS: Final = frozenset(
         "system:serviceaccount:kube-system:daemon-set-controller",
     }
 )
+
+_PLACING: Final = frozenset({"node-selector", "tolerations"})
 
 TERMS_AT_MOST: Final = 64
 """Terms of a required node affinity that is multiplied by providers. People write one or two, and the scheduler
@@ -101,6 +105,8 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         if plan.preferred:
             for requirements in plan.selectors:
                 editor.prefer(WEIGHT, *requirements)
+            for requirement in plan.excluded:
+                editor.require(requirement)
         elif len(plan.selectors) > 1:
             editor.require_any(plan.selectors)
         else:
@@ -114,7 +120,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         """Yield the violations of the plan, and one for planned changes that are missing."""
         plan = self.plan(subject, context)
         yield from plan.violations
-        if plan.tolerations or plan.selectors:
+        if plan.tolerations or plan.selectors or plan.excluded:
             yield findings.not_placed(plan)
 
     def plan(self, subject: Subject, context: Context) -> PlacementPlan:
@@ -168,7 +174,11 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         for toleration in tolerations:
             trace.say("lacks a toleration of %s", Taint(toleration.key, toleration.value, toleration.effect))
         return PlacementPlan(
-            tolerations=tolerations, selectors=selectors, preferred=target.preferred, because=target.because
+            tolerations=tolerations,
+            selectors=selectors,
+            excluded=_excluded(target) if target.preferred and keeps.isdisjoint(_PLACING) else (),
+            preferred=target.preferred,
+            because=target.because,
         )
 
 
@@ -185,6 +195,16 @@ def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
         if not any_covers(pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
             wanted.append(toleration)
     return tuple(wanted)
+
+
+def _excluded(target: Target) -> tuple[Requirement, ...]:
+    """Return what keeps a Pod that only prefers spot off spot nodes of another platform, which its tolerations open."""
+    names: dict[str, list[str]] = {}
+    for nodes in target.opened:
+        key = nodes.provider.pool_label
+        if (name := nodes.labels.get(key)) is not None:
+            names.setdefault(key, []).append(name)
+    return tuple(Requirement(key, "NotIn", tuple(sorted(each))) for key, each in names.items())
 
 
 def _missing_selectors(
