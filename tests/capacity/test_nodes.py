@@ -55,7 +55,7 @@ def node(name: str, pool: str, *taints: str, spot: bool = True, zone: str = "a",
 
 
 def summary(*nodes: JSON) -> NodeSummary:
-    """What the Nodes say, read as the API server's answers are."""
+    """Return what the Nodes say, read as the API server's answers are."""
     read = all_nodes(ALL.values()).read
     return summary_of(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
 
