@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.documents import DOCUMENT_LIMITS
+from webhook.manifests.kustomizations import patches_near
 from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import unreadable
 
@@ -72,7 +73,7 @@ class ManifestFiles(msgspec.Struct):
 
     Attributes:
         files: in the order of the paths, and of their names below a folder.
-        skipped: Helm templates.
+        skipped: number of Helm templates, and of patches of kustomizations.
         problems: folders and files that can't be read.
         left_out: links to folders elsewhere, which are not followed.
     """
@@ -124,7 +125,9 @@ def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> Manife
         if first is not source and Path(first.file).is_symlink() and not Path(source.file).is_symlink():
             del files[identity]
             files[identity] = replace(source, in_folder=source.in_folder and first.in_folder)
-    found.files = list(files.values())
+    patches = patches_near(each.file for each in files.values() if each.file != STDIN)
+    found.files = [each for each in files.values() if not patches or os.path.realpath(each.file) not in patches]
+    found.skipped += len(files) - len(found.files)
     return found
 
 

@@ -13,6 +13,7 @@ from webhook.cli.judging.git import base_of
 from webhook.cli.judging.judge import written_identity
 from webhook.cli.terminal import complain
 from webhook.manifests.files import ManifestFile, is_wanted, is_wanted_file
+from webhook.manifests.kustomizations import is_kustomization, patches_of
 from webhook.manifests.objects import Manifests
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class Changes:
             path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
         }
         found = Manifests()
-        contents = self._base.read(sorted(sources))
+        patches = patches_of(self._base.read(filter(is_kustomization, self._base.files))) if sources else frozenset()
+        contents = self._base.read(sorted(sources.keys() - patches))
         self._read([replace(sources[path], size=len(data), data=data) for path, data in contents], found)
         for problem in found.problems:
             complain(f"warning: where the branch left {ref}: {problem}")
