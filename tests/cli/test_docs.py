@@ -1,4 +1,4 @@
-"""The examples in docs/cli/ run, and print what the pages say."""
+"""The examples in docs/cli/ and docs/platforms/ run, and print what the pages say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from webhook.cli import COMMANDS
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = sorted((ROOT / "docs" / "cli").glob("*.md"))
+PAGES: Final = sorted(page for folder in ("cli", "platforms") for page in (ROOT / "docs" / folder).glob("*.md"))
 _BLOCK: Final = re.compile(r"((?:[^\n]+\n)*)\n```(\w+)\n(.*?)```\n", re.DOTALL)
 _NAME: Final = re.compile(r"`([\w.-]+\.(?:yaml|json))`:\s*$")
 
