@@ -43,6 +43,32 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_rendered(parser: argparse.ArgumentParser) -> None:
+    """Add ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
+    rendered = parser.add_argument_group("what other programs render; they are to be installed")
+    rendered.add_argument(
+        "--kustomize",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="judge what `kustomize build DIR` prints; can be given again",
+    )
+    rendered.add_argument(
+        "--helm",
+        metavar="CHART",
+        action="append",
+        default=[],
+        help="judge what `helm template CHART` prints; can be given again",
+    )
+    rendered.add_argument(
+        "--helm-values",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="values for these charts; can be given again",
+    )
+
+
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a judging session: objects, cluster, user. `take_project_file` completes their values."""
     parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders; - is standard input")
@@ -85,7 +111,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     request.add_argument(
         "--group", metavar="GROUP", action="append", default=[], help="group of the user; can be given again"
     )
-    parser.set_defaults(kubernetes_version=None, project="", against=None)
+    parser.set_defaults(kubernetes_version=None, project="", against=None, kustomize=[], helm=[], helm_values=[])
 
 
 def _glob(text: str) -> str:

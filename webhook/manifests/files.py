@@ -19,6 +19,7 @@ from webhook.policy.errors import unreadable
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
+    from webhook.documents import Document
     from webhook.globs import Globs
     from webhook.policy.errors import Problem
 
@@ -39,6 +40,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
         whole: it is a whole file.
         line: the number of lines of the file before ``data``.
         begin: the number of characters of the file before ``data``.
+        documents: its content, parsed already; ``data`` is empty then.
     """
 
     file: str
@@ -48,6 +50,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
     whole: bool = True
     line: int = 0
     begin: int = 0
+    documents: tuple[Document, ...] | None = None
 
     def read(self) -> bytes:
         """Return the content, or as much of it as shows that it is too large."""

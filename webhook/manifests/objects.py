@@ -162,12 +162,12 @@ def read_manifest_files(sources: Iterable[ManifestFile], found: Manifests) -> No
 def _read(source: ManifestFile, found: Manifests) -> None:
     shown = printable(source.file)
     try:
-        data = source.read()
+        data = b"" if source.documents else source.read()
         if source.file == STDIN and source.whole and not data.strip():
             text = "nothing came through the pipe; the program before it may have failed: see what it says"
             found.lose(Problem(shown, 0, 0, "", text), None)
             return
-        documents = read_documents(data, shown)
+        documents = source.documents or read_documents(data, shown)
     except OSError as error:
         found.lose(unreadable(source.file, error), None)
         return

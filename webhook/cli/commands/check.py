@@ -9,7 +9,7 @@ from webhook.cli.destination import Output, clash_of, output, write_report
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge_each
-from webhook.cli.options import add_inputs, add_operation
+from webhook.cli.options import add_inputs, add_operation, add_rendered
 from webhook.cli.output import FORMATS, format_named
 from webhook.cli.report.build import object_reports, policy_titles
 from webhook.cli.report.model import Report
@@ -58,7 +58,7 @@ examples:
   %(prog)s deploy/
   %(prog)s --state cluster/ -o json deploy/ nodepools.yaml
   %(prog)s --changed-since origin/main --against origin/main deploy/
-  kustomize build overlays/prod | %(prog)s -
+  %(prog)s --kustomize overlays/prod --helm charts/web
   helm template chart/ | %(prog)s --fail-on warn --user jane --group developers -
   %(prog)s --kubeconfig ~/.kube/config --context prod deploy/
 
@@ -92,6 +92,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_operation(parser)
     add_inputs(parser)
+    add_rendered(parser)
 
 
 def run(options: Namespace) -> int:

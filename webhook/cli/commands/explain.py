@@ -12,7 +12,7 @@ from webhook.cli.explain.finding import named_finding, show_finding
 from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge
-from webhook.cli.options import add_inputs, add_operation
+from webhook.cli.options import add_inputs, add_operation, add_rendered
 from webhook.cli.terminal import complain
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_operation(parser)
     add_inputs(parser)
+    add_rendered(parser)
 
 
 def run(options: Namespace) -> int:

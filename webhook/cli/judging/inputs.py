@@ -1,4 +1,4 @@
-"""What is judged: manifests in files and folders, and on standard input."""
+"""What is judged: manifests in files and folders, on standard input, or rendered by kustomize and Helm."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Inputs:
         options: of `add_inputs`, completed by `take_project_file`.
 
     Attributes:
-        sources: files and standard input.
-        problems: what can't be found or read.
+        sources: files and rendered documents.
+        problems: what can't be found, read or rendered.
         skipped: number of files that are Helm templates.
 
     Raises:
@@ -69,6 +69,10 @@ class Inputs:
             print(f"{printable(str(link))}: warning: {text}", file=sys.stderr)
         self.problems = list(found.problems)
         self.sources = found.files
+        if options.kustomize or options.helm:
+            from webhook.cli.judging.rendering import rendered  # noqa: PLC0415 - for few
+
+            self.sources += rendered(options, self.problems)
         self.skipped = found.skipped
         self._changed = self._changes("--changed-since", options.changed_since, ignored)
         self._base = self._changes("--against", options.against, ignored)

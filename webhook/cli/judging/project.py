@@ -44,7 +44,7 @@ def take_project_file(options: Namespace) -> None:
 
 def folder_of(options: Namespace) -> Path:
     """Return the folder of the first path that is named."""
-    named = [path for path in options.paths if path != STDIN]
+    named = [path for path in (*options.paths, *options.kustomize, *options.helm) if path != STDIN]
     first = Path(os.path.abspath(named[0] if named else "."))  # noqa: PTH100 - `..` is to be gone
     return next(each for each in (first, *first.parents) if each.is_dir())
 

@@ -246,8 +246,10 @@ def _shows_pools(objects: Iterable[Manifest], bundle: Bundle) -> bool:
 
 def _contradiction(options: Namespace) -> str:
     """Return what is wrong with the flags taken together; empty if nothing is."""
-    if not options.paths:
+    if not (options.paths or options.kustomize or options.helm):
         return "the following arguments are required: PATH (a file or folder; - is standard input)"
+    if options.helm_values and not options.helm:
+        return "--helm-values is for charts; give --helm too"
     if options.context is not None and options.kubeconfig is None:
         return "--context is of a kubeconfig; give --kubeconfig too"
     if options.against is not None and options.kubeconfig is not None:

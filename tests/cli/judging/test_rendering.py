@@ -1,0 +1,186 @@
+"""``--kustomize`` and ``--helm``: what the real programs render is judged, and what they refuse is passed on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Done, Run
+
+    Write = Callable[[str, str | bytes], Path]
+    Check = Callable[..., Done]
+
+CHART = "apiVersion: v2\nname: {}\nversion: 1.0.0\n"
+TEMPLATE = POD.replace("name: web", "name: {{ .Release.Name }}-{{ .Values.suffix }}")
+
+
+@pytest.fixture
+def check(run: Run, policies: Path) -> Check:
+    def check(*arguments: str | Path) -> Done:
+        return run("check", "-o", "json", "--policies", policies, *arguments)
+
+    return check
+
+
+@pytest.fixture
+def overlay(write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return an overlay with a name prefix over a base; kustomize is the only program there is."""
+    monkeypatch.setenv("PATH", str(kustomize.parent))
+    write("base/kustomization.yaml", "resources: [pod.yaml, pool.yaml]\n")
+    write("base/pod.yaml", POD)
+    write("base/pool.yaml", SPOT_POOL)
+    write("overlays/prod/kustomization.yaml", "resources: [../../base]\nnamePrefix: prod-\n")
+    return "overlays/prod"
+
+
+@pytest.fixture
+def chart(write: Write, helm: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Return a chart with a chart in it, called otherwise than its folder."""
+    monkeypatch.setenv("PATH", str(helm.parent))
+    monkeypatch.setenv("HELM_CACHE_HOME", str(tmp_path / "helm"))
+    write("charts/web/Chart.yaml", CHART.format("site"))
+    write("charts/web/values.yaml", "suffix: web\n")
+    second = TEMPLATE.replace(".Values.suffix }}", ".Values.suffix }}-2")
+    write("charts/web/templates/pods.yaml", f"---\n{TEMPLATE}---\n{second}")
+    write("charts/web/templates/empty.yaml", "{{ if false }}a{{ end }}\n")
+    write("charts/web/crds/crd.yaml", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x}\n")  # fmt: skip
+    write("charts/web/charts/part/Chart.yaml", CHART.format("part"))
+    write("charts/web/charts/part/templates/pool.yaml", SPOT_POOL)
+    return "charts/web"
+
+
+def places(done: Done) -> list[tuple[str, int, str, str]]:
+    return [(each["file"], each["line"], each["kind"], each["name"]) for each in done.json["results"]]
+
+
+def test_what_kustomize_renders_is_judged_and_found_where_its_kustomization_is(check: Check, overlay: str) -> None:
+    done = check("--kustomize", overlay)
+    assert (done.code, done.err) == (1, "")
+    file = "overlays/prod/kustomization.yaml"
+    assert sorted(places(done)) == [(file, 1, "NodePool", "prod-gpu-spot"), (file, 1, "Pod", "prod-web")]
+
+
+def test_with_origin_annotations_it_is_found_in_the_file_that_it_comes_from(check: Check, overlay: str) -> None:
+    with Path(overlay, "kustomization.yaml").open("a") as opened:
+        opened.write("buildMetadata: [originAnnotations]\n")
+    assert sorted(places(check("--kustomize", overlay))) == [
+        ("base/pod.yaml", 1, "Pod", "prod-web"),
+        ("base/pool.yaml", 1, "NodePool", "prod-gpu-spot"),
+    ]
+
+
+def test_what_is_rendered_and_the_files_are_state_for_each_other(check: Check, overlay: str, write: Write) -> None:
+    pool = write("pool.yaml", ON_DEMAND_POOL)
+    assert check("--kustomize", overlay, pool).outcomes == [("labels", "deny")]
+
+
+@pytest.mark.usefixtures("overlay")
+def test_what_kustomize_refuses_is_passed_on_and_the_rest_is_judged(check: Check, write: Write) -> None:
+    write("bad/kustomization.yaml", "resources: [nowhere.yaml]\n")
+    done = check("--kustomize", "bad", "--kustomize", "base", write("good.yaml", POD.replace("web", "good")))
+    assert done.code == 2
+    assert done.err.startswith("bad: `kustomize build bad` ended with 1: Error: accumulating resources: ")
+    assert "nowhere.yaml" in done.err
+    assert sorted(name for *_, name in places(done)) == ["good", "gpu-spot", "web"]
+    assert done.json["unreadable"][0]["file"] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("kustomization", "flags"),
+    [
+        ("transformers: [function.yaml]", "--enable-alpha-plugins --enable-exec"),
+        ("helmCharts: [{name: web, repo: https://charts.invalid}]", "--enable-helm"),
+    ],
+)
+def test_what_needs_other_programs_says_how_to_run_them(
+    check: Check, overlay: str, write: Write, kustomization: str, flags: str
+) -> None:
+    write(f"{overlay}/kustomization.yaml", f"resources: [../../base]\n{kustomization}\n")
+    function = "metadata: {name: f, annotations: {config.kubernetes.io/function: 'exec: {path: touch, args: [ran]}'}}"
+    write(f"{overlay}/function.yaml", f"apiVersion: v1\nkind: ConfigMap\n{function}\n")
+    done = check("--kustomize", overlay)
+    assert done.code == 2
+    assert done.err.endswith(
+        f"; if it may run other programs: `kustomize build {flags} {overlay} | spotgate check -`\n"
+    )
+    assert not list(Path().rglob("ran"))
+
+
+def test_without_kustomize_kubectl_renders(check: Check, overlay: str, kustomize: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text(f'#!/bin/sh\n[ "$1" = kustomize ] && exec {kustomize} build "$2"\n')
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(kubectl.parent))
+    assert len(places(check("--kustomize", overlay))) == 2
+
+
+def test_what_helm_renders_is_judged_and_found_in_its_template(check: Check, chart: str) -> None:
+    done = check("--helm", chart)
+    assert (done.code, done.err) == (1, "")
+    assert done.json["summary"]["documents"] == 4
+    assert sorted(places(done)) == [
+        ("charts/web/charts/part/templates/pool.yaml", 1, "NodePool", "gpu-spot"),
+        ("charts/web/templates/pods.yaml", 1, "Pod", "release-name-web"),
+        ("charts/web/templates/pods.yaml", 1, "Pod", "release-name-web-2"),
+    ]
+
+
+def test_values_and_the_kubernetes_version_reach_helm(check: Check, chart: str, write: Write) -> None:
+    values = write("prod.yaml", "suffix: prod\n")
+    write("charts/web/templates/pods.yaml", TEMPLATE.replace("busybox", "k:{{ .Capabilities.KubeVersion.Minor }}"))
+    write("charts/web/Chart.yaml", CHART.format("site") + 'kubeVersion: "< 1.29"\n')
+    done = check("--helm", chart, "--helm-values", values, "--kubernetes-version", "1.28")
+    assert ("charts/web/templates/pods.yaml", 1, "Pod", "release-name-prod") in places(done)
+    refused = check("--helm", chart, "--kubernetes-version", "1.30")
+    assert refused.code == 2
+    assert "chart requires kubeVersion: < 1.29" in refused.err
+
+
+def test_what_helm_refuses_is_passed_on(check: Check, chart: str, write: Write) -> None:
+    write("charts/web/templates/pods.yaml", "{{ .Values.a.b.c }}")
+    done = check("--helm", chart)
+    assert done.code == 2
+    assert done.err.startswith("charts/web: `helm template --include-crds --kube-version=")
+    assert "nil pointer evaluating" in done.err
+
+
+@pytest.mark.parametrize(("flag", "program"), [("--kustomize", "kustomize"), ("--helm", "helm")])
+def test_a_program_that_is_not_there_is_said(check: Check, write: Write, flag: str, program: str, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setenv("PATH", "")
+    done = check(flag, "some/where", write("pod.yaml", POD))
+    assert (done.code, done.outcomes) == (2, [("labels", "deny")])
+    text = f"some/where: `{program}` is not installed, or not in PATH; install it, or pass what it renders as a file or `-`"  # fmt: skip
+    assert done.err == f"{text}\n"
+
+
+def test_output_that_is_no_yaml_is_said(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "kustomize"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'a: {'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    done = check("--kustomize", "x")
+    assert (done.code, done.err.partition(":")[0]) == (2, "x")
+    assert "line 2 of what `kustomize build` prints: " in done.err
+
+
+def test_explain_takes_it_and_fix_does_not(run: Run, overlay: str) -> None:
+    assert "Pod default/prod-web  overlays/prod/kustomization.yaml:1" in run("explain", "--kustomize", overlay).out
+    assert "unrecognized arguments: --kustomize" in run("fix", "--kustomize", overlay).err
+    shutil.rmtree("base")
+    assert run("explain", "--kustomize", overlay).code == 2
+
+
+def test_values_without_a_chart_and_nothing_at_all_are_refused(check: Check, write: Write) -> None:
+    assert "--helm-values is for charts; give --helm too" in check(write("pod.yaml", POD), "--helm-values", "x").err
+    assert "required: PATH" in check().err
