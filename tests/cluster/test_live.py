@@ -17,7 +17,7 @@ from webhook.bundle import load_bundle
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Mirror, Pace
-from webhook.cluster.source import Source
+from webhook.cluster.source import WatchedResource
 from webhook.server.log import configure_logging
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def bookmark(version: str) -> tuple[str, dict[str, Any]]:
     return "BOOKMARK", {"metadata": {"resourceVersion": version}}
 
 
-THINGS = Source(resource="things", read=lambda metadata, _: (metadata.labels or {})["text"])
+THINGS = WatchedResource(resource="things", read=lambda metadata, _: (metadata.labels or {})["text"])
 
 
 @asynccontextmanager

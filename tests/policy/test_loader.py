@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.policy.common import KindGlob, PolicySpec
-from webhook.policy.document import PolicyDocument, ignored_files, policy_files
+from webhook.policy.document import PolicyDocument, links_not_followed, policy_files
 from webhook.policy.loader import load_documents
 from webhook.policy.workload_schema import WorkloadTemplatesSpec
 
@@ -243,39 +243,11 @@ def test_a_link_to_a_folder_is_said_where_what_is_in_it_is_not_read(tmp_path: Pa
         (top / name).symlink_to(target)
     (top / "own" / "shared").symlink_to("../../elsewhere")
     (top / ".hidden" / "shared").symlink_to("../../elsewhere")
-    said = sorted(str(each) for each in ignored_files([top], KINDS))
+    said = sorted(str(each) for each in links_not_followed([top]))
     text = "warning: is a link to a folder, and is not followed; name it too, if its policies are meant"
     text += ": --policies can be given again"
     assert said == [f"{top / name}: {text}" for name in ("hidden", "own/shared", "shared")]
-    assert not list(ignored_files([top, elsewhere, top / "hidden"], KINDS))
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (HEAD, 2),
-        (f"kind: PolicyTest\napiVersion: spotgate.dev/v1\n---\n{HEAD}", 5),
-        ('kind: "Example" # mine\napiVersion: "spotgate.dev/v1"\n', 1),
-        (HEAD.replace("\n", "\r\n"), 2),
-        ("apiVersion: spotgate.dev/v1\nkind: PolicyTest\n", None),
-        ("apiVersion: spotgate.dev/v1\n---\nkind: Example\n", None),
-        (
-            "apiVersion: spotgate.dev/v1\nkind: PolicyTest\nspec:\n  apiVersion: spotgate.dev/v1\n  kind: Example\n",
-            None,
-        ),
-        ("apiVersion: apps/v1\nkind: Example\n", None),
-        ("\xff{", None),
-    ],
-)
-def test_a_policy_among_tests_is_said_to_be_no_policy(tmp_path: Path, content: str, line: int | None) -> None:
-    file = tmp_path / "team" / "tests" / "state" / "policy.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(content.encode("latin-1"))
-    (file.parent / "notes.txt").write_text(HEAD)
-    text = "this Example is not loaded: what is in a folder named tests is for tests; move it, if it is meant"
-    said = [str(each) for each in ignored_files([tmp_path], KINDS)]
-    assert said == ([f"{file}:{line}:1: kind: warning: {text}"] if line else [])
-    assert not list(ignored_files([tmp_path, file], KINDS)), "it is read"
+    assert not list(links_not_followed([top, elsewhere, top / "hidden"]))
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:

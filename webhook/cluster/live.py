@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
-    from webhook.cluster.source import Source
+    from webhook.cluster.source import WatchedResource
     from webhook.cluster.view import NodeSummary
 
 _COMPANY: Final = 0.005
@@ -138,7 +138,7 @@ class LiveState:
             self._last_pools = found
         return self._look(self._last_pools)
 
-    def _without_pools(self, source: Source[Any], problem: BaseException | None) -> ClusterView:
+    def _without_pools(self, source: WatchedResource[Any], problem: BaseException | None) -> ClusterView:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
     def _look(self, pools: tuple[Pool, ...] | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
@@ -195,7 +195,7 @@ class LiveState:
         yield self._nodes
 
 
-def _remedy(source: Source[Any], problem: BaseException | None) -> str:
+def _remedy(source: WatchedResource[Any], problem: BaseException | None) -> str:
     match problem:
         case ApiError(status=HTTPStatus.FORBIDDEN):
             return f"allow spotgate's ServiceAccount to list and watch {source}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from webhook.cluster.api import Api
-    from webhook.cluster.source import ObjectKey, Source
+    from webhook.cluster.source import ObjectKey, WatchedResource
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -96,7 +96,7 @@ class Mirror(Generic[T]):
         heard: when the API server was last heard of, by `time.monotonic`.
     """
 
-    def __init__(self, api: Api, source: Source[T], pace: Pace, changed: Callable[[], None]) -> None:
+    def __init__(self, api: Api, source: WatchedResource[T], pace: Pace, changed: Callable[[], None]) -> None:
         self.source = source
         self.items: dict[ObjectKey, T] = {}
         self.known = False

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
-    from webhook.cluster.source import ObjectKey, Source, T
+    from webhook.cluster.source import ObjectKey, T, WatchedResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         version = None  # whoever may not know it does without
     problems: list[str] = []
 
-    async def items(source: Source[T]) -> dict[ObjectKey, T] | None:
+    async def items(source: WatchedResource[T]) -> dict[ObjectKey, T] | None:
         try:
             listing = await source.list(api, seconds)
         except ApiError as error:

@@ -11,7 +11,7 @@ from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.sizes import sizes_in
 from webhook.cluster.api import ApiError
-from webhook.cluster.source import Source
+from webhook.cluster.source import WatchedResource
 from webhook.cluster.view import namespace_labels, node_facts, version_of
 from webhook.kube import disruption
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from webhook.kube.disruption import DisruptionBudget
 
 
-def all_pools(providers: Collection[Provider]) -> list[Source[Pool | tuple[Size, ...]]]:
+def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tuple[Size, ...]]]:
     """Return the sources of node pools of every kind, and of their sizes. Many clusters lack some of them."""
     return [
         *(_pools(readers) for readers in readers_by_resource(providers).values()),
@@ -35,47 +35,47 @@ def all_pools(providers: Collection[Provider]) -> list[Source[Pool | tuple[Size,
     ]
 
 
-def _pools(readers: ResourceReader) -> Source[Pool | tuple[Size, ...]]:
+def _pools(readers: ResourceReader) -> WatchedResource[Pool | tuple[Size, ...]]:
     def read(_: ListedMetadata, raw: msgspec.Raw) -> Pool:
         return readers.read(msgspec.json.decode(raw))
 
     kind = readers.any
-    return Source(group=kind.group, versions=kind.versions, resource=kind.resource, read=read, optional=True)
+    return WatchedResource(group=kind.group, versions=kind.versions, resource=kind.resource, read=read, optional=True)
 
 
-def _sizes(sizers: tuple[Sizer, ...]) -> Source[Pool | tuple[Size, ...]]:
+def _sizes(sizers: tuple[Sizer, ...]) -> WatchedResource[Pool | tuple[Size, ...]]:
     def read(_: ListedMetadata, raw: msgspec.Raw) -> tuple[Size, ...]:
         return sizes_in(msgspec.json.decode(raw), sizers)
 
     kind = sizers[0]
-    return Source(group=kind.group, versions=kind.versions, resource=kind.resource, read=read, optional=True)
+    return WatchedResource(group=kind.group, versions=kind.versions, resource=kind.resource, read=read, optional=True)
 
 
-def all_namespaces() -> Source[Mapping[str, str]]:
+def all_namespaces() -> WatchedResource[Mapping[str, str]]:
     """Return the source of the labels of each Namespace."""
 
     def read(metadata: ListedMetadata, _: msgspec.Raw) -> Mapping[str, str]:
         return namespace_labels(metadata.name, metadata.labels or {})
 
-    return Source(resource="namespaces", read=read, metadata_only=True)
+    return WatchedResource(resource="namespaces", read=read, metadata_only=True)
 
 
-def all_nodes(providers: Collection[Provider]) -> Source[NodeFacts]:
+def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
     """Return the source of the facts that Nodes tell about their cluster."""
 
     def read(metadata: ListedMetadata, raw: msgspec.Raw) -> NodeFacts:
         return node_facts(metadata.labels or {}, msgspec.json.decode(raw, type=Node), providers)
 
-    return Source(resource="nodes", read=read)
+    return WatchedResource(resource="nodes", read=read)
 
 
-def all_budgets() -> Source[DisruptionBudget]:
+def all_budgets() -> WatchedResource[DisruptionBudget]:
     """Return the source of the PodDisruptionBudgets."""
 
     def read(_: ListedMetadata, raw: msgspec.Raw) -> DisruptionBudget:
         return disruption.decode_budget(raw)
 
-    return Source(group=disruption.GROUP, resource=disruption.RESOURCE, read=read)
+    return WatchedResource(group=disruption.GROUP, resource=disruption.RESOURCE, read=read)
 
 
 class _Version(msgspec.Struct):
@@ -88,7 +88,7 @@ async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None
         return version_of(msgspec.json.decode(await response.read(), type=_Version).gitVersion)
 
 
-def unread(source: Source[Any], problem: BaseException | None) -> str:
+def unread(source: WatchedResource[Any], problem: BaseException | None) -> str:
     """Return which resource could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``."""
     match problem:
         case None:

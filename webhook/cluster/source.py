@@ -63,7 +63,7 @@ class Listing(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source(Generic[T]):
+class WatchedResource(Generic[T]):
     """A resource, and the part of its objects that is kept.
 
     Attributes:

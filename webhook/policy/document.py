@@ -13,10 +13,9 @@ import msgspec
 
 from webhook.documents import Document, field_path
 from webhook.policy.errors import Problem, printable
-from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from webhook.policy.errors import SpecError
 
@@ -29,9 +28,6 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NO_POLICIES: Final = frozenset({"kustomization.yaml", "kustomization.yml", "schema.json"})
 """Files that lie beside policies: for a ConfigMap, and for editors (``spotgate schema``)."""
 _TESTS: Final = "tests"
-
-_OUR_API_VERSION: Final = re.compile(rf"^apiVersion:[ \t]*[\"']?{re.escape(API_VERSION)}\b", re.MULTILINE)
-_KIND: Final = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
 
 _HEADER: Final = re.compile(r"[\"']?\s*:[^\S\n]*(?:[|>][^\n]*\n)?")
 """The text between a key and its value."""
@@ -146,27 +142,19 @@ def _is_looked_at(below: Path) -> bool:
     return not any(part.startswith(".") or part == _TESTS for part in below.parts)
 
 
-def ignored_files(paths: Sequence[Path], kinds: Collection[str]) -> Iterator[Problem]:
-    """Yield warnings about files that `policy_files` ignores: folders by link, and policies among tests.
+def links_not_followed(paths: Sequence[Path]) -> Iterator[Problem]:
+    """Yield a warning for each link to a folder, whose policies `policy_files` does not read.
 
     Args:
         paths: the files and folders that the user named.
-        kinds: the kinds of policy documents.
     """
     folders = [path for path in paths if path.is_dir()]
     real = [Path(os.path.realpath(folder)) for folder in folders]
-    read = set(policy_files(paths))
     for folder in folders:
-        for parent, below, names in os.walk(folder):
-            here = Path(parent)
-            below[:] = sorted(name for name in below if not name.startswith("."))
-            if _is_looked_at(here.relative_to(folder)):
-                links = (here / name for name in below if name != _TESTS and (here / name).is_symlink())
-                yield from (_not_followed(link) for link in links if not _is_below(Path(os.path.realpath(link)), real))
-                continue
-            for file in (here / name for name in sorted(names)):
-                if file.suffix.lower() in SUFFIXES and file not in read:
-                    yield from _among_tests(file, kinds)
+        for parent, below, _ in os.walk(folder):
+            below[:] = sorted(name for name in below if _is_looked_at(Path(name)))
+            links = (Path(parent, name) for name in below if Path(parent, name).is_symlink())
+            yield from (_not_followed(link) for link in links if not _is_below(Path(os.path.realpath(link)), real))
 
 
 def _is_below(real: Path, folders: Iterable[Path]) -> bool:
@@ -177,17 +165,3 @@ def _is_below(real: Path, folders: Iterable[Path]) -> bool:
 def _not_followed(link: Path) -> Problem:
     text = "is a link to a folder, and is not followed; name it too, if its policies are meant"
     return Problem(printable(str(link)), 0, 0, "", f"warning: {text}: --policies can be given again")
-
-
-def _among_tests(file: Path, kinds: Collection[str]) -> Iterator[Problem]:
-    """Yield warnings about policy documents in a folder of tests, recognised without parsing the file."""
-    try:
-        source = file.read_text("utf-8", errors="replace") if file.is_file() else ""
-    except OSError:
-        return
-    for kind in (each for each in _KIND.finditer(source) if each[1] in kinds):
-        before, after = source[: kind.start()], source[kind.end() :]
-        if _OUR_API_VERSION.search(before.rpartition("\n---")[2] + after.partition("\n---")[0]):
-            line = before.count("\n") + 1
-            text = "is not loaded: what is in a folder named tests is for tests; move it, if it is meant"
-            yield Problem(printable(str(file)), line, 1, "kind", f"warning: this {kind[1]} {text}")
