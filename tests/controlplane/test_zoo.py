@@ -7,8 +7,6 @@ import time
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.controlplane.cluster import POLL_SECONDS
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.populate import NODE_INFO
@@ -28,7 +26,6 @@ tried on certain Nodes of one."""
 PATIENCE_SECONDS = 60.0
 
 
-@pytest.mark.xfail(reason="the new rules of placement are not in force yet", strict=False)
 def test_the_pods_of_the_zoo_run_where_they_should_and_nowhere_else(
     kubectl: Kubectl, namespace: str, tmp_path: Path
 ) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 PLACED = ("tolerations", "nodeSelector", "affinity", "terminationGracePeriodSeconds")
 
 
-@pytest.mark.xfail(reason="the new rules of placement are not in force yet", strict=False)
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_workloads_become_what_the_provider_documents_and_nothing_else_of_them_changes(
     name: str, tmp_path: Path
