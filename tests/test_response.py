@@ -67,7 +67,8 @@ def test_R4_an_object_that_cannot_be_read_is_a_bad_request() -> None:
 
 
 def test_R4_a_message_of_many_findings_is_cut_at_a_line() -> None:
-    message = answer(Decision(findings=(finding(detail="x" * 100),) * 1000))["status"]["message"]
+    denials = tuple(finding(reason=f"wrong {number}", detail="x" * 100) for number in range(1000))
+    message = answer(Decision(findings=denials))["status"]["message"]
     assert len(message) < 17_000
     assert message.endswith("\n... and more of the same")
 
@@ -98,7 +99,8 @@ def test_R5_warnings_are_short_lines_that_say_all() -> None:
 
 
 def test_R5_warnings_stay_below_the_size_at_which_each_is_cut() -> None:
-    warnings = answer(Decision(findings=(finding(Outcome.WARN, detail="word " * 100),) * 100))["warnings"]
+    found = tuple(finding(Outcome.WARN, reason=f"wrong {number}", detail="word " * 100) for number in range(100))
+    warnings = answer(Decision(findings=found))["warnings"]
     assert 3000 < sum(map(len, warnings)) <= 4096
 
 
@@ -126,3 +128,12 @@ def test_R1_a_crash_still_echoes_the_uid() -> None:
     assert review["response"]["uid"] == "the-uid"
     assert review["response"]["allowed"] is False
     assert review["response"]["status"]["code"] == 500
+
+
+def test_a_finding_of_several_templates_is_said_once_with_its_places() -> None:
+    found = tuple(finding(Outcome.WARN, field=f"spec.groups[{index}]", fix="mend it") for index in range(6))
+    assert answer(Decision(findings=found))["warnings"] == [
+        "[p] it is wrong (at spec.groups[0]) [kind/what]",
+        "  Fix: mend it",
+        "  Also at spec.groups[1], spec.groups[2], spec.groups[3] and 2 more.",
+    ]

@@ -8,6 +8,7 @@ namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, br
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -172,9 +173,10 @@ class _Evaluation:
             )
 
     def decision(self) -> Decision:
-        for finding in self.findings:
-            said = f"{finding.outcome} {finding.id}: {finding.reason}"
-            self.audit[finding.policy] = "; ".join(filter(None, (self.audit.get(finding.policy), said)))
+        said = Counter((each.policy, f"{each.outcome} {each.id}: {each.reason}") for each in self.findings)
+        for (policy, text), count in said.items():
+            counted = f"{text} ({count} x)" if count > 1 else text
+            self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))
         steps = tuple(self.recording.steps) if self.recording is not None else ()
         return Decision(
             findings=tuple(self.findings),

@@ -31,6 +31,8 @@ Pod with a thousand bad labels must not make megabytes of them."""
 
 
 _INDENT: Final = "    "
+_PLACES: Final = 3
+"""Further places of a finding that are named; the rest is counted."""
 
 
 def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
@@ -65,19 +67,31 @@ def _status(code: int, reason: str, message: str) -> dict[str, Any]:
 
 
 def _message(denials: Iterable[Finding]) -> str:
-    text = "\n".join(_printable(finding.message(), keep="\n") for finding in denials)
+    text = "\n".join(_messages(denials))
     if len(text) <= MESSAGE_LENGTH:
         return text
     cut = text.rfind("\n", 0, MESSAGE_LENGTH)
     return text[: cut if cut > 0 else MESSAGE_LENGTH] + "\n... and more of the same"
 
 
+def _messages(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield the text of each finding; one that several pod templates of the object have once, with its places."""
+    alike: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.policy, finding.id, finding.reason), []).append(finding)
+    for first, *others in alike.values():
+        text = first.message()
+        if places := [each.field for each in others if each.field]:
+            rest = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+            text += f"\n  Also at {', '.join(places[:_PLACES])}{rest}."
+        yield _printable(text, keep="\n")
+
+
 def _warnings(findings: Iterable[Finding]) -> list[str]:
     """Return findings as lines that clients show whole; a finding that no longer fits is left out as a whole."""
     warnings: list[str] = []
     left = WARNINGS_TOTAL
-    for finding in findings:
-        text = _printable(finding.message(), keep="\n")
+    for text in _messages(findings):
         lines = [line for part in text.split("\n") for line in _wrapped(part)]
         needed = sum(map(len, lines))
         if needed > left:
