@@ -47,8 +47,9 @@ what is defaulted:
 
 what is skipped:
   In a folder: hidden files, node_modules, documents that are no Kubernetes objects (values.yaml),
-  and Helm templates beside a Chart.yaml. Everywhere: spotgate's own policy files. Any other file
-  that can't be parsed is an error; the rest is judged all the same.
+  and Helm templates beside a Chart.yaml. Everywhere: patches of kustomizations, and spotgate's own
+  policy files. Any other file that can't be parsed is an error; the rest is judged all the same,
+  and node pools are unknown only where that file may describe some.
 
 project file:
   policies, state, cluster, partial, ignore, failOn and kubernetesVersion can be said once, in a

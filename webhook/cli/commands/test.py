@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.cli.options import read_policies
+from webhook.cli.options import policies_path, read_policies
 from webhook.cli.policy_tests.coverage import coverage
 from webhook.cli.policy_tests.output import FORMATS, PolicyTestReport, show
 from webhook.cli.policy_tests.run import Runner, read_tests
@@ -49,10 +49,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--policies",
         metavar="PATH",
-        type=Path,
+        type=policies_path,
         action="append",
         default=[],
-        help="policy files, or a folder of them; can be given again; default: those among DIR, else the shipped ones",
+        help="policy files, or a folder of them; `shipped` names those of spotgate; can be given again; default: those "
+        "among DIR, else the shipped ones",
     )
     parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
     parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
