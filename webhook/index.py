@@ -227,9 +227,9 @@ class Index:
             (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
         )
         self._routes: dict[RouteKey, Route | None] = {}
-        for phase in Phase:
-            for operation, group, path in self._declared():
-                self._routes[phase, operation, group, path] = self._route(phase, operation, group, path)
+        self._of_templates = tuple(policy for policy in self.policies if policy.matches_templates())
+        for group, path in self._declared():
+            self._routes |= self._routes_of(group, path)
 
     def route(self, phase: Phase, request: Request) -> Route | None:
         """Return the policies for this request, or None if no policy matches its kind."""
@@ -239,10 +239,10 @@ class Index:
         if not self._wildcards:
             return None
         _, _, group, path = key
-        route = self._route(*key)
+        routes = self._routes_of(group, path)
         if len(self._routes) < _MEMO and len(group) + len(path) <= 2 * _NAME:
-            self._routes[key] = route
-        return route
+            self._routes |= routes
+        return routes.get(key)
 
     def left_out(self, request: Request) -> list[tuple[Policy, str]]:
         """Return the policies that match neither the request nor its pod templates, each with the reason.
@@ -299,34 +299,48 @@ class Index:
         """
         return is_namespace(request) and not self.system_namespaces.match(namespace_of(request) or "")
 
-    def _declared(self) -> set[tuple[str, str, str]]:
-        declared = {
-            (operation, group, path)
+    def _declared(self) -> set[tuple[str, str]]:
+        """Return the API group and path of each resource that a policy or a WorkloadTemplates document names."""
+        named = {
+            each
             for policy in self.policies
             for rule in policy.rules
-            for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
+            for each in product(rule.api_groups, rule.resources)
         }
-        declared |= {(operation, *key) for key in self.workloads for operation in _WITH_TEMPLATES}
-        return {(operation, group, path) for operation, group, path in declared if "*" not in group + path}
+        return {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
 
-    def _route(self, phase: str, operation: str, group: str, path: str) -> Route | None:
-        mutate = phase == Phase.MUTATE
-        able = [policy for policy in self.policies if (policy.mutator if mutate else policy.validator) is not None]
-        direct = tuple(policy for policy in able if policy.matches(operation, group, path))
+    def _routes_of(self, group: str, path: str) -> dict[RouteKey, Route | None]:
+        """Return all routes of one resource."""
+        matching = {
+            operation: [policy for policy in self.policies if policy.matches(operation, group, path)]
+            for operation in OPERATIONS
+        }
+        return {
+            (phase, operation, group, path): self._route(phase, operation, group, path, matching)
+            for phase in Phase
+            for operation in OPERATIONS
+        }
+
+    def _route(
+        self, phase: Phase, operation: str, group: str, path: str, matching: Mapping[str, Sequence[Policy]]
+    ) -> Route | None:
+        def is_able(policy: Policy) -> bool:
+            return (policy.mutator if phase is Phase.MUTATE else policy.validator) is not None
+
+        direct = tuple(filter(is_able, matching[operation]))
         workload = self.workloads.get((group, path)) if operation in _WITH_TEMPLATES else None
         projected = tuple(
             policy
-            for policy in (self.policies if workload is not None else ())
-            if policy.matches_templates() and not policy.excludes(operation, group, path)
+            for policy in (self._of_templates if workload is not None else ())
+            if not policy.excludes(operation, group, path) and (phase is Phase.VALIDATE or is_able(policy))
         )
-        if mutate:
-            projected = tuple(policy for policy in projected if policy.mutator is not None)
-        writing = not mutate and operation in _WITH_TEMPLATES and "/" not in path
+        writing = phase is Phase.VALIDATE and operation in _WITH_TEMPLATES and "/" not in path
         guards = tuple(
             policy
-            for policy in (able if writing else ())
+            for policy in (self.policies if writing else ())
             if policy.break_glass
-            and (policy in projected or any(policy.matches(each, group, path) for each in OPERATIONS))
+            and is_able(policy)
+            and (policy in projected or any(policy in each for each in matching.values()))
         )
         if not direct and not projected and not guards:
             return None
