@@ -197,6 +197,6 @@ def _term(term: JSON) -> JSON:
     told: JSON = {}
     for each in term["matchExpressions"]:
         assert each["key"] not in told, f"two requirements on {each['key']}"
-        values = sorted(each["values"]) if each["key"] != "kubernetes.io/arch" else each["values"]
+        values = sorted(each["values"])
         told[each["key"]] = {"In": values, "NotIn": {"notIn": values}}[each["operator"]]
     return told
