@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pytest
@@ -31,6 +31,7 @@ from webhook.context import Context, Phase, utc_now
 from webhook.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.protocol import Facts
+from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.rule import KIND as POLICY_KIND
 from webhook.rules.spot_suitability.rule import SpotSuitability
 
@@ -525,3 +526,31 @@ def test_every_finding_names_its_place_and_ends_in_yaml(value: JSON, replicas: i
         for finding in said(thing, UNCOVERED):
             assert finding.field
             assert yaml_of(finding)
+
+
+IGNORING: Final = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+FAILING: Final = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]}
+
+
+@pytest.mark.parametrize(
+    ("around", "restart", "grace", "expected"),
+    [
+        ({}, "Never", 30, ["job-failure-policy"]),
+        ({}, "OnFailure", 30, []),
+        ({"backoffLimit": 0}, "Never", 30, ["job-fails"]),
+        ({"backoffLimit": 0}, "OnFailure", 30, ["job-fails"]),
+        ({"backoffLimit": 0, "podFailurePolicy": FAILING}, "Never", 30, ["job-fails"]),
+        ({"backoffLimit": 0, "podFailurePolicy": IGNORING}, "Never", 30, []),
+        ({"podFailurePolicy": IGNORING, "podReplacementPolicy": "Failed"}, "Never", 200, []),
+        ({"podReplacementPolicy": "Failed"}, "OnFailure", 61, ["late-replacement"]),
+        ({"podReplacementPolicy": "Failed"}, "OnFailure", 60, []),
+        ({"podFailurePolicy": {"rules": [7, {"action": "Ignore", "onPodConditions": [7]}]}}, "Never", 30, []),
+    ],
+)
+def test_what_a_reclaim_does_to_a_job_is_read_around_its_template(
+    around: dict[str, Any], restart: str, grace: int, expected: list[str]
+) -> None:
+    spec = {"restartPolicy": restart, "terminationGracePeriodSeconds": grace, "containers": [{"name": "main"}]}
+    pod = {"metadata": {"ownerReferences": owned_by("Job", "batch/v1")}, "spec": spec}
+    subject = subject_of(pod, template=True, path=("spec", "template"), object={"spec": {**around, "template": pod}})
+    assert [violation.id for _, violation in job_violations(subject)] == expected

@@ -134,6 +134,7 @@ class Lifecycle(msgspec.Struct):
 
     preStop: Handler | None = None
     postStart: Handler | None = None
+    stopSignal: str | None = None
 
 
 class ResourceClaimRef(msgspec.Struct, frozen=True):
@@ -230,6 +231,7 @@ class PodSpec(msgspec.Struct):
     schedulerName: str | None = None
     os: PodOS | None = None
     priorityClassName: str | None = None
+    restartPolicy: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
     volumes: list[Volume] | None = None
 

@@ -345,3 +345,11 @@ def test_an_axis_has_a_few_marks_from_zero_on(end: int) -> None:
     assert marks[0] == 0
     assert 2 <= len(marks) <= 9
     assert marks[-1] <= end
+
+
+def test_the_signal_that_stops_a_container_is_its_own() -> None:
+    containers = [{"name": "web", "lifecycle": {"stopSignal": "SIGQUIT"}}, {"name": "log"}]
+    drawn = timeline(pod_of(*containers, grace=60))
+    found = {event.name: event.text for event in drawn.events if event.name.startswith("SIG")}
+    assert found["SIGQUIT"] == "60 s to shut down: web"
+    assert found["SIGTERM"] == "60 s to shut down: log"

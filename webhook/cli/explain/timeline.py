@@ -36,6 +36,7 @@ SPANS: Final[dict[SpanName, str]] = {
 }
 """The meaning of each span, for a legend."""
 
+_TERM: Final = "SIGTERM"
 AS_WRITTEN: Final = "as written"
 
 _DRAWN_AT_MOST: Final = 2
@@ -198,36 +199,40 @@ def clock(seconds: int) -> str:
 
 
 class _Stop(msgspec.Struct, frozen=True):
-    """Containers that get SIGTERM at the same time.
+    """Containers that get their stop signal at the same time.
 
     Attributes:
-        delay: seconds from the drain to SIGTERM, as far as the preStop hook tells them.
+        delay: seconds from the drain to the signal, as far as the preStop hook tells them.
         exact: whether the hook takes no longer than the delay.
         names: names of the containers.
         field: the hook of the first container; empty if it has none.
+        signal: the signal: SIGTERM, or the containers' own ``stopSignal``.
     """
 
     delay: int
     exact: bool
     names: tuple[str, ...]
     field: str
+    signal: str
 
 
 def _stops(pod: Pod) -> list[_Stop]:
-    """Group the containers by when they get SIGTERM. Sidecars stop after them, in the same grace period."""
-    found: dict[tuple[bool, int], list[tuple[int, Container]]] = {}
+    """Group the containers by when they get which signal. Sidecars stop after them, in the same grace period."""
+    found: dict[tuple[bool, int, str], list[tuple[int, Container]]] = {}
     for index, container in enumerate(pod.spec.containers):
         hook = _hook(container)
         unknown, delay = (False, 0) if hook is None else (not is_all_sleep(hook), max(sleep_seconds(hook), 0))
-        found.setdefault((unknown, delay), []).append((index, container))
+        signal = (container.lifecycle.stopSignal if container.lifecycle is not None else None) or _TERM
+        found.setdefault((unknown, delay, signal), []).append((index, container))
     return [
         _Stop(
             delay,
             not unknown,
             tuple(each.name for _, each in members),
             next((f"containers[{index}].lifecycle.preStop" for index, each in members if _hook(each)), ""),
+            signal,
         )
-        for (unknown, delay), members in sorted(found.items(), key=lambda item: item[0])
+        for (unknown, delay, signal), members in sorted(found.items(), key=lambda item: item[0])
     ]
 
 
@@ -271,10 +276,12 @@ def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
     left = killed - drain - stop.delay
     if not stop.exact:
         least = f", at least {stop.delay} s" if stop.delay else ""
-        yield Event(drain, "preStop", f"a hook{least}, then SIGTERM: {names}", stop.field)
+        yield Event(drain, "preStop", f"a hook{least}, then {stop.signal}: {names}", stop.field)
     elif stop.delay:
         yield Event(drain, "preStop", f"sleeps {stop.delay} s: {names}", stop.field)
     if left <= 0:
-        yield Event(killed, "SIGTERM", f"too late to shut down: {names}", stop.field or "terminationGracePeriodSeconds")
+        yield Event(
+            killed, stop.signal, f"too late to shut down: {names}", stop.field or "terminationGracePeriodSeconds"
+        )
     elif stop.exact:
-        yield Event(drain + stop.delay, "SIGTERM", f"{left} s to shut down: {names}", "")
+        yield Event(drain + stop.delay, stop.signal, f"{left} s to shut down: {names}", "")

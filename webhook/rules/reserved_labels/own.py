@@ -103,6 +103,14 @@ def own_keys_of_object(
         yield from _without_effect(place, member, keys, mapping(before.get(member)), on_pods=on_pods)
 
 
+def own_keys_of_namespace(value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
+    """Yield a violation for each label that nothing reads, such as a misspelt capacity label, on a Namespace."""
+    labels, before = (mapping(mapping(each.get("metadata")).get("labels")) for each in (value, old))
+    for key in sorted(key for key in labels if key.startswith(PREFIX) and key not in _KEYS):
+        if before.get(key) != labels[key]:
+            yield _unknown(key, "labels", f'metadata.labels["{key}"]')
+
+
 def mapping(value: object) -> dict[str, Any]:
     """Return the JSON object, or an empty one if the value is not an object."""
     return value if isinstance(value, dict) else {}

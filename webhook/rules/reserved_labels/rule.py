@@ -43,7 +43,14 @@ from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.reserved_labels.effect import allowed_keys
 from webhook.rules.reserved_labels.namespaces import claims, namespace_concern
-from webhook.rules.reserved_labels.own import PODS, PREFIX, mapping, own_keys_of_object, own_keys_of_pod
+from webhook.rules.reserved_labels.own import (
+    PODS,
+    PREFIX,
+    mapping,
+    own_keys_of_namespace,
+    own_keys_of_object,
+    own_keys_of_pod,
+)
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
@@ -122,7 +129,8 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         else:
             found, own = self._of_object(subject)
             if is_namespace(request):
-                own = claims(subject, self.providers, context.view, {each.key for each in found})
+                claimed = claims(subject, self.providers, context.view, {each.key for each in found})
+                own = chain(claimed, own_keys_of_namespace(subject.object or {}, subject.old_object or {}))
         if not found:
             subject.trace.say("the request adds no reserved label")
         # One by one: the engine stops asking when there are more than anybody reads.

@@ -7,7 +7,8 @@ Reads
     Pods that target spot (`webhook.capacity.placement.target`), on CREATE: the controlling owner, labels
     ``spotgate.dev/workload-class``, ``spark-role`` and the like, annotations that only stop voluntary disruption,
     volumes and mounts, readiness probes. Of the workload around a pod template: ``spec.replicas``, ``spec.selector``,
-    its own controller. The PodDisruptionBudgets of the namespace.
+    its own controller, and what holds the template: ``backoffLimit``, ``podFailurePolicy``, ``podReplacementPolicy``.
+    The PodDisruptionBudgets of the namespace.
     DaemonSets and Deployments that run AWS Node Termination Handler, if the cluster has Karpenter's nodes.
     Findings on a workload are not repeated on the Pods of its controllers, unless denials reach those
     (``controllerCreated: deny``). A driver is not a bare Pod as well, nor a bare Pod a singleton, and one with fault
@@ -20,7 +21,7 @@ Writes
 Finds
     driver, bare-pod, stateful-singleton, few-replicas, readiness-probe, disruption-budget-missing,
     disruption-budget-blocks, disruption-budget-several, disruption-budget-unknown, protection, data-on-node,
-    termination-handler
+    termination-handler, job-fails, job-failure-policy, late-replacement
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools (a reclaimed node is drained, then removed);
     https://kubernetes.io/docs/concepts/workloads/pods/disruptions/;
@@ -50,6 +51,7 @@ from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
 from webhook.rules.protocol import PolicyKind, levels_of
 from webhook.rules.spot_suitability import findings
+from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
 from webhook.rules.targeting_concern import targeting_concern
 
@@ -164,6 +166,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         pod = case.pod
         yield from self._place(subject, case)
         yield from self._budgets(case, context)
+        yield from job_violations(subject)
         for key, value in self.spec.protections.items():
             if pod.annotations.get(key) == value:
                 yield "protection", findings.protection(case, key, value)

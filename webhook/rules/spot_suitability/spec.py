@@ -78,6 +78,14 @@ class SuitabilityFindingsSpec(Model):
     data_on_node: Level = Field(
         default="deny", description="An emptyDir or hostPath whose name says that it holds data."
     )
+    job_fails: Level = Field(default="deny", description="A Job with backoffLimit 0, which one reclaim fails.")
+    job_failure_policy: Level = Field(
+        default="deny", description="A Job without a podFailurePolicy that ignores disruptions; only recorded."
+    )
+    late_replacement: Level = Field(
+        default="deny",
+        description="Pods with a long grace period that are replaced when they have ended; only recorded.",
+    )
     termination_handler: Level = Field(default="deny", description="Node Termination Handler beside Karpenter.")
 
 

@@ -1,0 +1,101 @@
+"""Find Jobs that a reclaim fails, and workloads that replace reclaimed Pods late.
+
+Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy (needs restartPolicy Never;
+a Pod that a drain or a taint removes has the condition DisruptionTarget) and #pod-replacement-policy;
+https://github.com/kubernetes/enhancements/tree/master/keps/sig-apps/3973-consider-terminating-pods-deployment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.decision import Outcome, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.rules.protocol import Subject
+
+_JOB: Final = "Job.batch"
+_DISRUPTED: Final = "DisruptionTarget"
+_LATE: Final = frozenset({"Failed", "TerminationComplete"})
+LONG_SECONDS: Final = 60
+"""A grace period that is longer than that of a stateless service; a replacement that waits for it is missed."""
+
+
+def job_violations(subject: Subject) -> Iterator[tuple[str, Violation]]:
+    """Yield the violations of what stands around a pod template: the Job's, or the Deployment's, own fields."""
+    pod = subject.pod
+    around = _around(subject)
+    if not subject.template or not around or not pod.spec.containers:
+        return
+    policy = around.get("podReplacementPolicy")
+    if pod.controller is not None and pod.controller.group_kind == _JOB:
+        if not _ignores_disruptions(around):
+            if around.get("backoffLimit") == 0:
+                yield "jobFails", _no_retries()
+            elif around.get("podFailurePolicy") is None and pod.spec.restartPolicy == "Never":
+                yield "jobFailurePolicy", _no_failure_policy()
+        if around.get("podFailurePolicy") is not None:
+            return  # it allows no other replacement
+    if policy in _LATE and pod.grace_seconds > LONG_SECONDS:
+        yield "lateReplacement", _late_replacement(subject, str(policy))
+
+
+def _around(subject: Subject) -> Mapping[str, Any]:
+    """Return what holds the pod template, or nothing."""
+    value: Any = subject.object
+    for step in subject.path[:-1]:
+        value = value[step]
+    return value if isinstance(value, dict) and subject.path else {}
+
+
+def _ignores_disruptions(job: Mapping[str, Any]) -> bool:
+    policy = job.get("podFailurePolicy")
+    rules = policy.get("rules") if isinstance(policy, dict) else None
+    return any(
+        each.get("action") == "Ignore"
+        and any(isinstance(on, dict) and on.get("type") == _DISRUPTED for on in each.get("onPodConditions") or ())
+        for each in (rules if isinstance(rules, list) else ())
+        if isinstance(each, dict)
+    )
+
+
+_POLICY: Final = (
+    "spec:\n  podFailurePolicy:\n    rules:\n      - action: Ignore\n        onPodConditions:\n"
+    "          - type: DisruptionTarget\n  template:\n    spec:\n      restartPolicy: Never"
+)
+
+
+def _no_retries() -> Violation:
+    return Violation(
+        id="job-fails",
+        reason="backoffLimit is 0: one reclaimed node fails the whole Job",
+        field="spec.restartPolicy",
+        detail="A Pod that is removed with its node counts as a failed one, unless a podFailurePolicy ignores it.",
+        fix=f"let the Job ignore disruptions, and still fail when its program does:\n{_POLICY}",
+    )
+
+
+def _no_failure_policy() -> Violation:
+    return Violation(
+        id="job-failure-policy",
+        reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
+        field="spec.restartPolicy",
+        detail="After a few reclaimed nodes the Job fails, although its program never did.",
+        fix=f"let the Job ignore disruptions:\n{_POLICY}",
+        outcome=Outcome.AUDIT,
+    )
+
+
+def _late_replacement(subject: Subject, policy: str) -> Violation:
+    grace = subject.pod.grace_seconds
+    return Violation(
+        id="late-replacement",
+        reason=f"a reclaimed Pod is replaced up to {grace} s late: podReplacementPolicy is {policy}",
+        field="spec.terminationGracePeriodSeconds",
+        detail="The replacement is made when the old Pod has ended, and not when it begins to.",
+        fix="shorten the grace period, or let the replacement start at once, with podReplacementPolicy: "
+        + ("TerminatingOrFailed" if policy == "Failed" else "TerminationStarted"),
+        outcome=Outcome.AUDIT,
+    )
