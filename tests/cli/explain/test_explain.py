@@ -29,6 +29,7 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: trainer, namespace: research}
 spec:
+  podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}
   template:
     metadata: {labels: {spotgate.dev/capacity: spot}}
     spec:

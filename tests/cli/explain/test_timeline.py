@@ -348,7 +348,7 @@ def test_an_axis_has_a_few_marks_from_zero_on(end: int) -> None:
 
 
 def test_the_signal_that_stops_a_container_is_its_own() -> None:
-    containers = [{"name": "web", "lifecycle": {"stopSignal": "SIGQUIT"}}, {"name": "log"}]
+    containers: list[dict[str, Any]] = [{"name": "web", "lifecycle": {"stopSignal": "SIGQUIT"}}, {"name": "log"}]
     drawn = timeline(pod_of(*containers, grace=60))
     found = {event.name: event.text for event in drawn.events if event.name.startswith("SIG")}
     assert found["SIGQUIT"] == "60 s to shut down: web"

@@ -7,6 +7,7 @@ https://github.com/kubernetes/enhancements/tree/master/keps/sig-apps/3973-consid
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.decision import Outcome, Violation
@@ -33,9 +34,9 @@ def job_violations(subject: Subject) -> Iterator[tuple[str, Violation]]:
     if pod.controller is not None and pod.controller.group_kind == _JOB:
         if not _ignores_disruptions(around):
             if around.get("backoffLimit") == 0:
-                yield "jobFails", _no_retries()
+                yield "jobFails", _no_retries(subject)
             elif around.get("podFailurePolicy") is None and pod.spec.restartPolicy == "Never":
-                yield "jobFailurePolicy", _no_failure_policy()
+                yield "jobFailurePolicy", _no_failure_policy(subject)
         if around.get("podFailurePolicy") is not None:
             return  # it allows no other replacement
     if policy in _LATE and pod.grace_seconds > LONG_SECONDS:
@@ -67,25 +68,33 @@ _POLICY: Final = (
 )
 
 
-def _no_retries() -> Violation:
+def _no_retries(subject: Subject) -> Violation:
     return Violation(
         id="job-fails",
         reason="backoffLimit is 0: one reclaimed node fails the whole Job",
         field="spec.restartPolicy",
         detail="A Pod that is removed with its node counts as a failed one, unless a podFailurePolicy ignores it.",
-        fix=f"let the Job ignore disruptions, and still fail when its program does:\n{_POLICY}",
+        fix=f"let the Job ignore disruptions, and still fail when its program does:\n{_policy(subject)}",
     )
 
 
-def _no_failure_policy() -> Violation:
+def _no_failure_policy(subject: Subject) -> Violation:
     return Violation(
         id="job-failure-policy",
         reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
         field="spec.restartPolicy",
         detail="After a few reclaimed nodes the Job fails, although its program never did.",
-        fix=f"let the Job ignore disruptions:\n{_POLICY}",
+        fix=f"let the Job ignore disruptions:\n{_policy(subject)}",
         outcome=Outcome.AUDIT,
     )
+
+
+def _policy(subject: Subject) -> str:
+    """Return the YAML of a policy that ignores disruptions, in the manifest of the Job or of what makes it."""
+    text = _POLICY
+    for step in reversed([each for each in subject.path[:-2] if isinstance(each, str)]):
+        text = f"{step}:\n{indent(text, '  ')}"
+    return text
 
 
 def _late_replacement(subject: Subject, policy: str) -> Violation:
