@@ -49,6 +49,10 @@ def provider_table() -> str:
                 _marked(f"{each.key}={each.value}:{each.effect}", each.note) for each in spec.spot_node_taints
             ),
         ),
+        (
+            "taints of a platform",
+            lambda spec: _codes(f"{each.key}={each.value}:{each.effect}" for each in spec.platform_taints),
+        ),
         ("never tolerated", lambda spec: _codes(each.key for each in spec.never_tolerate)),
         ("GPU resources", lambda spec: _codes(spec.gpu.resources)),
         (
@@ -62,6 +66,7 @@ def provider_table() -> str:
             ),
         ),
         ("instance types with GPUs", lambda spec: _codes(spec.instance_types.gpu)),
+        ("instance types of arm64", lambda spec: _codes(spec.instance_types.arm)),
         ("labels of machines with GPUs", lambda spec: _codes(spec.gpu.labels)),
         ("labels that name machines", lambda spec: _codes(each.key for each in spec.machine_labels)),
         ("never spot", lambda spec: _codes(spec.instance_types.never_spot)),
