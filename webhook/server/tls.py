@@ -62,7 +62,7 @@ class ServingCertificate:
         last_reload: how the last attempt ended.
         trusted: the caBundles in force verify it; None: they are not known.
         trust_expiry: when the first of these caBundles holds no valid certificate any more, UTC; None: not known.
-        waits_for: why a replica with this certificate is not ready yet; empty once the certificate has been trusted.
+        waits_for: why a replica with this certificate is not ready; empty while caBundles verify it or are not known.
     """
 
     context: ssl.SSLContext
@@ -176,8 +176,7 @@ class ServingCertificate:
             self._check_against_bundles(self.served, utc_now())
         except CertificateProblem as problem:
             self.trusted = False
-            if self.waits_for:
-                self.waits_for = str(problem)
+            self.waits_for = str(problem)  # calls to this replica fail: they go to others as long as it is not ready
             if self._is_news("bundles", problem.fix):
                 log.error("certificate not trusted", problem=str(problem))
         else:
