@@ -60,8 +60,14 @@ def pods(draw: st.DrawFn) -> JSON:
     return pod
 
 
+def number(text: str) -> int | float:
+    """Return an integer as the API server decodes it: what does not fit into 64 bits becomes a float."""
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else float(text)
+
+
 def request_of(body: bytes) -> JSON:
-    request: JSON = json.loads(body)["request"]
+    request: JSON = json.loads(body, parse_int=number)["request"]
     return request
 
 
