@@ -30,6 +30,9 @@ class Keys(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.exact or self.containing)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self.exact or any(text in key for text in self.containing)
+
 
 class Concern(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of an object, or of the Pods of its templates, that a rule may report on; any part is enough.

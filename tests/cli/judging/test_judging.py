@@ -18,6 +18,7 @@ from tests import strategies
 from webhook.bundle import Bundle, load_bundle
 from webhook.cli.judging.judge import Judge, Judgement
 from webhook.cli.judging.kinds import ResourceKinds
+from webhook.cli.judging.unknown_templates import UnknownTemplates
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
 from webhook.manifests.objects import Manifest
@@ -253,3 +254,66 @@ def test_break_glass_for_a_deletion_is_what_the_file_says_where_the_cluster_is_n
 ) -> None:
     judge = judge_of(bundle, [GPU_SPOT], "DELETE", groups=("system:masters",))
     assert deleted(judge, FALLBACK | URGENT) == [["warn"]]
+
+
+# Pod templates in objects of unknown kinds
+
+POD: Final = {"containers": [{"name": "main", "image": "example.com/app"}]}
+SPOT: Final = {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}, "spec": POD}
+
+
+def noted(bundle: Bundle, spec: dict[str, Any], **more: Any) -> list[tuple[str, str]]:
+    value = {"apiVersion": "example.com/v1", "kind": "Simulation", "metadata": {"name": "x"}, "spec": spec, **more}
+    found = judge(bundle, value).findings
+    return [
+        (each.field, each.fix.rpartition("templates: ")[2]) for each in found if each.id == "object/template-unknown"
+    ]
+
+
+CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({"podTemplate": SPOT}, [(f"spec.podTemplate.{CAPACITY}", '["spec.podTemplate"]}')], id="template"),
+        pytest.param(
+            {"roles": {"my-role": {"groups": [{"template": SPOT}]}}},
+            [(f'spec.roles["my-role"].groups[0].template.{CAPACITY}', '["spec.roles.*.groups[*].template"]}')],
+            id="in maps and lists",
+        ),
+        pytest.param(
+            {"a": {"metadata": {"labels": {"x.coreweave.com/y": "z"}}, "spec": {"nodeSelector": {"a": "b"}}}},
+            [('spec.a.metadata.labels["x.coreweave.com/y"]', '["spec.a"]}')],
+            id="reserved label",
+        ),
+        pytest.param(
+            {"a": {"metadata": {"annotations": {"spotgate.dev/node-pool": "cpu-spot"}}, "spec": POD}},
+            [('spec.a.metadata.annotations["spotgate.dev/node-pool"]', '["spec.a"]}')],
+            id="annotation",
+        ),
+        pytest.param({"a": SPOT, "b": SPOT}, [(f"spec.a.{CAPACITY}", '["spec.a"]}')], id="once an object"),
+        pytest.param({"a": {"metadata": {"labels": {"app": "web"}}, "spec": POD}}, [], id="no key of ours"),
+        pytest.param({"a": {**SPOT, "spec": {"providerID": "x"}}}, [], id="not of Pods"),
+        pytest.param({"a": {"metadata": [SPOT["metadata"]], "spec": POD}, "b": 7, "c": "text"}, [], id="other types"),
+    ],
+)
+def test_a_pod_template_in_an_object_of_an_unknown_kind_is_noted(
+    spec: dict[str, Any], expected: list[tuple[str, str]], bundle: Bundle
+) -> None:
+    assert noted(bundle, spec) == expected
+
+
+def test_a_pod_template_in_an_object_of_a_known_kind_is_not_noted(bundle: Bundle) -> None:
+    assert noted(bundle, {"template": SPOT}, apiVersion="apps/v1", kind="Deployment") == []
+    assert noted(bundle, {"cases": [SPOT]}, apiVersion="spotgate.dev/v1", kind="PolicyTest") == []
+
+
+def test_the_search_for_pod_templates_ends_in_an_object_that_refers_to_itself_many_times(bundle: Bundle) -> None:
+    many: dict[str, Any] = {}
+    for _ in range(40):
+        many = {"a": many, "b": many}
+    finding = UnknownTemplates(bundle.index).finding(
+        Manifest(manifest({"apiVersion": "x.y/v1", "kind": "Z"}).document, (), "x.y/v1", "Z", many), None
+    )
+    assert finding is None

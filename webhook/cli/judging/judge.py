@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.cli.judging.unknown_templates import UnknownTemplates
 from webhook.context import Context, Phase
 from webhook.decision import ENGINE, Finding, Outcome
 from webhook.documents import parse_pointer
@@ -116,13 +117,20 @@ class Judge:
         self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
         self._operation = operation
         self._user = user
+        self._unknown_templates = UnknownTemplates(index)
         self._before = {identity_of(each, self._namespace(each)): each for each in before}
 
     def judge(self, manifest: Manifest) -> Judgement:
         """Judge one object."""
         resource = self._kinds.resource(manifest)
-        if resource is None:
-            return self._judge_unknown(manifest)
+        judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource)
+        if judged.problem is None and self._operation != "DELETE":
+            note = self._unknown_templates.finding(manifest, resource)
+            if note is not None:
+                judged = replace(judged, findings=(*judged.findings, note))
+        return judged
+
+    def _judge(self, manifest: Manifest, resource: Resource) -> Judgement:
         value = defaulted(manifest, self._namespace(manifest))
         before = self._stored(manifest)
         if before is not None and _is_built_in(manifest):
