@@ -125,7 +125,7 @@ def test_of_duplicate_keys_the_last_counts_for_all_who_look(first: str, last: st
             "spec.template.spec.containers[1].ports[0].containerPort: expected a whole number, got text",
         ),
         ({"spec": []}, "spec.template.spec: expected a map, got a list"),
-        ({"metadata": {"labels": {"a": None}}}, "spec.template.metadata.labels.a: expected text, got nothing"),
+        ({"metadata": {"labels": {"a": []}}}, "spec.template.metadata.labels.a: expected text, got a list"),
         (
             {"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": []}}}]}},
             "spec.template.spec.containers[0].resources.limits.memory: expected a number or text, got a list",

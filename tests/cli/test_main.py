@@ -109,7 +109,9 @@ def test_reader_that_goes_away_is_no_traceback(write: Callable[[str, str], Path]
     )
     write("pods.yaml", pods)
     process = subprocess.Popen(
-        [*PROGRAM, "check", "pods.yaml", "--policies", str(policies)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*PROGRAM, "check", "-o", "json", "pods.yaml", "--policies", str(policies)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stderr is not None
