@@ -27,33 +27,23 @@ def is_served(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture(scope="module")
-def run() -> subprocess.CompletedProcess[str]:
-    """Return a run into a pipe, by somebody with a narrow terminal."""
-    return subprocess.run(COMMAND, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "30"})
-
-
 def test_every_manifest_is_an_example_and_says_what_it_shows() -> None:
     assert {path.name for path in HERE.glob("*.yaml")} <= {example.file for example in EXAMPLES}
     assert all(any(comments_of(example)) for example in EXAMPLES)
 
 
-def test_every_example_goes_as_expected(run: subprocess.CompletedProcess[str]) -> None:
+def test_every_example_goes_as_expected_into_a_pipe_and_nothing_is_left_running() -> None:
+    narrow = {**os.environ, "COLUMNS": "30"}
+    run = subprocess.run(COMMAND, capture_output=True, text=True, check=False, env=narrow)
+
     assert (run.returncode, run.stderr) == (0, ""), run.stdout[-3000:]
     assert all(f"kubectl {'delete' if each.delete else 'apply'} -f {each.path}" in run.stdout for each in EXAMPLES)
-
-
-def test_nothing_is_left_running(run: subprocess.CompletedProcess[str]) -> None:
-    url = URL.search(run.stdout)
-
-    assert url is not None
-    assert not is_served(int(url[1]))
-
-
-def test_a_pipe_gets_no_colours_and_whole_lines(run: subprocess.CompletedProcess[str]) -> None:
     assert "\x1b" not in run.stdout
     denial = next(line for line in run.stdout.splitlines() if line.startswith("Error from server (Forbidden): "))
     assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"]) [reserved-labels/reserved]')
+    url = URL.search(run.stdout)
+    assert url is not None
+    assert not is_served(int(url[1]))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process has no SIGINT of its own there")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from examples.gitops.flux import validate
 from tests.integrations.conftest import GITOPS, REPOS
 
 if TYPE_CHECKING:
@@ -48,33 +49,34 @@ FLUX = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadat
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "judged"),
+    ("text", "paths"),
     [
-        ("a.yaml", 'spec:\n  path: "./overlays/staging"  # comment\n', ["overlays/staging"]),
-        ("a.yaml", "spec: {path: ./overlays/staging, prune: true}\n", ["overlays/staging"]),
-        ("a.yaml", "spec:\n    path: /overlays/staging/\n", ["overlays/staging"]),
-        ("a.yml", "spec: {path: overlays/staging}\n", ["overlays/staging"]),
-        ("with a space/b c.yaml", "spec: {path: ./with a space}\n", ["with a space"]),
-        ("a.yaml", "spec: {prune: true}\n", ["."]),
-        ("../else/where.yaml", "spec: {path: overlays/staging}\n", ["overlays/staging"]),
-        ("a.yaml", "spec: {path: overlays/staging}\n---\n" + FLUX + "spec: {path: ''}\n", [".", "overlays/staging"]),
+        ('spec:\n  path: "./overlays/staging"  # comment\n', ["overlays/staging"]),
+        ("spec: {path: ./overlays/staging, prune: true}\n", ["overlays/staging"]),
+        ("spec:\n    path: /overlays/staging/\n", ["overlays/staging"]),
+        ("spec: {path: ./with a space}\n", ["with a space"]),
+        ("spec: {prune: true}\n", ["."]),
+        ("spec: {path: overlays/staging}\n---\n" + FLUX + "spec: {path: ''}\n", ["overlays/staging", "."]),
     ],
 )
-def test_every_way_to_write_a_path_is_found(
-    shell: Shell, repo: Path, kustomize: Path, file: str, text: str, judged: list[str]
-) -> None:
-    for folder in (".", "with a space"):
-        (repo / folder).mkdir(exist_ok=True)
-        (repo / folder / "kustomization.yaml").write_text(f"resources: [{'../' * (folder != '.')}overlays/staging]\n")
+def test_every_way_to_write_a_path_is_found(text: str, paths: list[str]) -> None:
+    assert list(validate.paths_in(f"{FLUX}{text}".encode())) == paths
+
+
+def test_each_path_in_any_file_is_judged_once_wherever_it_is(shell: Shell, repo: Path, kustomize: Path) -> None:
+    (repo / "with a space").mkdir()
+    (repo / "with a space/kustomization.yaml").write_text("resources: [../overlays/staging]\n")
     shutil.rmtree(repo / "clusters")
-    (repo / "clusters").mkdir()
-    (repo / "clusters" / file).parent.mkdir(exist_ok=True)
-    (repo / "clusters" / file).write_text(FLUX + text)
+    (repo / "clusters/b c").mkdir(parents=True)
+    (repo / "clusters/a.yml").write_text(f"{FLUX}spec: {{path: overlays/staging}}\n")
+    (repo / "clusters/b c/d e.yaml").write_text(f"{FLUX}spec: {{path: ./with a space}}\n")
     (repo / "clusters/template.yaml").write_text("{{ if }}\n")
+    (repo / "elsewhere.yaml").write_text(f"{FLUX}spec: {{path: ./overlays/staging/}}\n")
 
-    done = shell(VALIDATE if file.startswith("..") else f"{VALIDATE} clusters", repo, kustomize)
+    done = shell(VALIDATE, repo, kustomize)
 
-    assert [line[4:] for line in done.stdout.splitlines() if line.startswith("--- ")] == judged, done.stderr
+    judged = [line[4:] for line in done.stdout.splitlines() if line.startswith("--- ")]
+    assert judged == ["overlays/staging", "with a space"], done.stderr
     assert done.returncode == 1
     assert done.stdout.count("deny  Deployment shop-staging/storefront") == len(judged)
 
