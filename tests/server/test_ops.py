@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.harness import FRESH, PATIENCE, SHORT, Slow, bundle_of, eventually, review
+from tests.server.harness import FRESH, PAIR, PATIENCE, SHORT, Slow, bundle_of, eventually, review
 from webhook import __version__
 from webhook.decision import Violation
 
@@ -34,6 +34,7 @@ def test_the_version_names_program_bundle_and_policies(start: Start) -> None:
         "version": __version__,
         "bundle": "test-policy",
         "policies": [{"name": "test-policy", "kind": "Test", "enforcement": "deny"}],
+        "certificate": PAIR.certificate_pem.decode(),
     }
 
 

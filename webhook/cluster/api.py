@@ -122,7 +122,15 @@ class Api:
     async def write(
         self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
     ) -> None:
-        """Send a POST or PATCH, and wait until it is done.
+        """Do what `send` does, for callers who need no answer."""
+        async with self.send(method, path, body, seconds, media_type) as response:
+            await response.read()
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield the response to a POST or PATCH.
 
         Args:
             method: of HTTP.
@@ -136,7 +144,7 @@ class Api:
         """
         headers = {"Accept": JSON_TYPE, "Content-Type": media_type}
         async with self._exchange(method, path, aiohttp.ClientTimeout(total=seconds), headers, body) as response:
-            await response.read()
+            yield response
 
     @asynccontextmanager
     async def _exchange(

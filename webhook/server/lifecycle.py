@@ -117,6 +117,7 @@ class Replica:
             },
             authority_expiry=self._managed.authority_expiry if self._managed is not None else None,
             trust_expiry=self._certificate.trust_expiry,
+            certificate=self._certificate.served,
             certificate_expiry=self._certificate.expiry.timestamp(),
             certificate_trusted=self._certificate.trusted,
             connections=len(self._acceptor),

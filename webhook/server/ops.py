@@ -79,6 +79,7 @@ class OpsPort:
             "version": __version__,
             "bundle": status.bundle,
             "policies": status.policies,
+            "certificate": status.certificate.decode(),
         }
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 

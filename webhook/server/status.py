@@ -70,6 +70,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         policies_removed: that were in force since the start, and are no more.
         endings: of exemptions.
         reloads: by what was loaded: ``policies``, ``certificate``.
+        certificate: what is served, PEM, with its intermediates.
         certificate_expiry: Unix time.
         certificate_trusted: the caBundles in force verify it; None: they are not known.
         authority_expiry: of the CA that signs it, UTC; None: something else signs.
@@ -86,6 +87,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     policies_removed: int = 0
     endings: tuple[Ending, ...] = ()
     reloads: dict[str, Reload]
+    certificate: bytes
     certificate_expiry: float
     certificate_trusted: bool | None = None
     authority_expiry: datetime | None = None

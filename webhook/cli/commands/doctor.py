@@ -1,0 +1,107 @@
+"""``spotgate doctor``: check a live installation as a person on call would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import asdict
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from webhook.bundle import OWN_NAMESPACE
+from webhook.cli.exits import FINE, FOUND, CannotJudgeError
+from webhook.cli.options import default_kubeconfig, resource_name
+from webhook.cli.terminal import counted, show
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Mapping, Sequence
+
+    from webhook.cli.doctor.diagnosis import Diagnosis, State
+    from webhook.cli.terminal import Line
+
+DESCRIPTION: Final = """\
+Check a live installation, as a person on call would, and say how to mend what is wrong.
+
+Looks at replicas, certificates, webhook configurations, permissions, clocks, versions, and the
+API server's own counts of failed calls, and tries every kind of policy with objects that are
+created with dryRun=All: nothing is written.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s
+  %(prog)s --context prod --namespace spotgate-system
+  %(prog)s -o json
+
+exit codes:
+  0  nothing failed; what is worth a look, or could not be found out, is printed
+  1  something failed
+  2  the cluster can't be read
+"""
+
+_STYLES: Final[Mapping[State, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "unknown": "cyan"}
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="of the cluster; default: $KUBECONFIG, else ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    parser.add_argument(
+        "--namespace",
+        metavar="NAME",
+        type=resource_name,
+        default=OWN_NAMESPACE,
+        help="where spotgate runs; default: %(default)s",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: %(default)s")
+
+
+def run(options: Namespace) -> int:
+    """Print what each check found."""
+    from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
+    from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
+
+    try:
+        found = asyncio.run(_diagnoses(options))
+    except UnusableCredentialsError as error:
+        raise CannotJudgeError(f"spotgate doctor: {error}") from None
+    except ApiError as error:
+        fix = "; allow it, see docs/cli/doctor.md" if error.status == HTTPStatus.FORBIDDEN else ""
+        raise CannotJudgeError(f"spotgate doctor: the cluster can't be read: {error}{fix}") from None
+    states = Counter(each.state for each in found)
+    if options.output == "json":
+        report = {"checks": [asdict(each) for each in found], "summary": {state: states[state] for state in _STYLES}}
+        print(orjson.dumps(report, option=orjson.OPT_INDENT_2).decode())
+    else:
+        show(_lines(found))
+    return FOUND if states["fail"] else FINE
+
+
+async def _diagnoses(options: Namespace) -> list[Diagnosis]:
+    from webhook.cli.doctor import examine  # noqa: PLC0415 - as in `run`
+    from webhook.cluster.api import Api  # noqa: PLC0415
+
+    api = await Api.connect(options.kubeconfig or default_kubeconfig(), options.context)
+    try:
+        return await examine.examine(api, options.namespace)
+    finally:
+        await api.close()
+
+
+def _lines(found: Sequence[Diagnosis]) -> list[Line]:
+    width = max(len(each.name) for each in found)
+    lines: list[Line] = []
+    for each in found:
+        lines.append([(f"{each.state:7} ", _STYLES[each.state]), (f"{each.name:{width}}  ", "bold"), (each.what, "")])
+        if each.fix:
+            lines.append([(f"{'':8}fix: ", "green"), (each.fix, "")])
+    states = Counter(each.state for each in found)
+    summary = ", ".join(f"{states[state]} {state}" for state in _STYLES if states[state])
+    lines.append([(f"{counted(len(found), 'check')}: {summary}", "bold")])
+    return lines

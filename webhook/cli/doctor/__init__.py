@@ -1,0 +1,1 @@
+"""Checks of a live installation, a module a group. None of them writes."""

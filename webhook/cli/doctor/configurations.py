@@ -1,0 +1,151 @@
+"""Check that the webhook configurations are there, as rendered from the policies, and which webhooks run after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.doctor.diagnosis import Diagnosis
+from webhook.cli.doctor.installation import read
+from webhook.cli.export.configurations import configurations
+from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
+from webhook.kube.selectors import LabelSelector
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+
+    from webhook.cli.doctor.installation import JSON, Installed
+
+_PATH: Final = "/apis/admissionregistration.k8s.io/v1"
+_APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md, step 4)"
+_SELECTOR_APART: Final = "no-system-namespaces"
+"""The condition of the webhook about Namespaces, which stands for a selector."""
+
+
+async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Compare both configurations with what this version renders from the policies of the ConfigMap."""
+    stored = {kind: await read(installed.api, f"{_PATH}/{kind.lower()}s/{CONFIGURATION}") for kind in CONFIGURATIONS}
+    for each in _compared(installed, stored):
+        yield each
+
+
+def _compared(installed: Installed, stored: Mapping[str, JSON | None]) -> Iterator[Diagnosis]:
+    if installed.bundle is None:
+        yield Diagnosis("policies", "fail", installed.bundle_problem, "replicas go on with the last good ones: mend it")
+        wanted = {}
+    else:
+        count = len(installed.bundle.policies)
+        yield Diagnosis("policies", "ok", f"{count} in force, bundle {installed.bundle.hash}")
+        rendered = configurations(installed.bundle, {"service": {}})
+        wanted = {each["kind"]: each["webhooks"] for each in rendered}
+    for kind, found in stored.items():
+        if found is None:
+            if installed.bundle is None or kind in wanted:
+                yield Diagnosis(kind, "fail", "it is not there: nothing of it is enforced", _APPLY)
+        elif installed.bundle is None:
+            yield Diagnosis(kind, "unknown", "there, but there are no policies to compare it with", _APPLY)
+        else:
+            yield from _different(kind, wanted.get(kind, []), found)
+    names = installed.bundle.index.system_namespaces.patterns if installed.bundle else ("kube-system",)
+    webhooks = [each for found in stored.values() if found for each in found.get("webhooks", ())]
+    yield from _left_out(installed, webhooks, names)
+
+
+def _different(kind: str, wanted: Iterable[JSON], found: JSON) -> Iterator[Diagnosis]:
+    """Yield each difference, with whoever wrote the field last."""
+    expected = {each["name"]: _defaulted(each) for each in wanted}
+    there = {each["name"]: _defaulted(each) for each in found.get("webhooks", ())}
+    same = True
+    for name in sorted(expected.keys() | there.keys()):
+        if name not in expected or name not in there:
+            what = f"webhook {name} is {'missing' if name in expected else 'none of these policies'}"
+            yield Diagnosis(kind, "fail", what, _APPLY)
+            same = False
+            continue
+        for field in sorted(expected[name].keys() | there[name].keys()):
+            if field != "clientConfig" and expected[name].get(field) != there[name].get(field):
+                writer = _last_writer(found["metadata"].get("managedFields", ()), name, field)
+                what = f"webhooks[{name}].{field} is not as rendered; {writer}"
+                yield Diagnosis(kind, "fail", what, f"{_APPLY}; if it comes back, have that manager leave it alone")
+                same = False
+    if same:
+        yield Diagnosis(kind, "ok", f"{len(there)} webhooks, as this version renders them from the policies")
+
+
+def _defaulted(webhook: JSON) -> JSON:
+    """Return a webhook with what the API server fills in."""
+    rules = [{"scope": "*"} | rule for rule in webhook.get("rules", ())]
+    return {"namespaceSelector": {}, "objectSelector": {}} | webhook | {"rules": rules}
+
+
+def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:
+    """Return in words who wrote a field last."""
+    key = f'k:{{"name":"{webhook}"}}'
+    owners = [each for each in managed if f"f:{field}" in each.get("fieldsV1", {}).get("f:webhooks", {}).get(key, {})]
+    if not owners:
+        return "nobody owns the field"
+    last = max(owners, key=lambda each: str(each.get("time", "")))
+    return f"last written by field manager {last['manager']} ({last.get('time', 'when is not known')})"
+
+
+def _left_out(installed: Installed, webhooks: Iterable[JSON], names: Iterable[str]) -> Iterator[Diagnosis]:
+    """Yield the webhooks that are asked about namespaces which keep a cluster, or spotgate, alive."""
+    needed = sorted({*names, installed.namespace})
+    same = True
+    for each in webhooks:
+        if any(condition["name"] == _SELECTOR_APART for condition in each.get("matchConditions", ())):
+            continue
+        selector = _selector(each.get("namespaceSelector", {}))
+        held = [
+            name
+            for name in needed
+            if selector.matches({**installed.view.namespaces.get(name, {}), NAMESPACE_NAME_LABEL: name})
+            or not selector.requirements
+        ]
+        if each.get("rules") and held:
+            same = False
+            what = f"{each['name']} is asked about {', '.join(held)}: a stopped webhook could hold up their Pods"
+            yield Diagnosis("system namespaces", "fail", what, _APPLY)
+    if same:
+        yield Diagnosis("system namespaces", "ok", f"{', '.join(needed)} are left out")
+
+
+def _selector(written: JSON) -> LabelSelector:
+    labels = ((key, "In", [value]) for key, value in written.get("matchLabels", {}).items())
+    terms = ((each["key"], each["operator"], each.get("values", ())) for each in written.get("matchExpressions", ()))
+    return LabelSelector([*labels, *terms])
+
+
+async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> AsyncIterator[Diagnosis]:
+    """Name the mutating webhooks that change Pods after ours; `placed` says whether a probe kept what ours changed."""
+    listed = await read(installed.api, f"{_PATH}/mutatingwebhookconfigurations")
+    # The API server sorts configurations by name, and asks ours once more if a later one has changed the object.
+    later = [
+        f"{each['metadata']['name']}/{webhook['name']}"
+        for each in listed["items"]
+        if each["metadata"]["name"] > CONFIGURATION
+        for webhook in each.get("webhooks", ())
+        if any(map(_about_pods, webhook.get("rules", ())))
+    ]
+    yield _later(later, placed=placed)
+
+
+def _about_pods(rule: JSON) -> bool:
+    return (
+        not {"", "*"}.isdisjoint(rule.get("apiGroups", ()))
+        and not {"pods", "*", "*/*"}.isdisjoint(rule.get("resources", ()))
+        and not {"CREATE", "*"}.isdisjoint(rule.get("operations", ()))
+    )
+
+
+def _later(later: list[str], *, placed: bool | None) -> Diagnosis:
+    name = "later webhooks"
+    if not later:
+        return Diagnosis(name, "ok", "no other mutating webhook is asked about Pods after spotgate")
+    after = f"after spotgate are asked about Pods: {', '.join(later)}"
+    if placed:
+        return Diagnosis(name, "ok", f"{after}; the probe kept what spotgate changed")
+    fix = "rename or narrow that configuration: it may undo what spotgate does"
+    if placed is None:
+        return Diagnosis(name, "unknown", f"{after}; no probe tells whether they undo it", fix)
+    return Diagnosis(name, "fail", f"{after}; the probe did not keep what spotgate changes", fix)

@@ -1,0 +1,216 @@
+"""What the checks look at, read once: Deployment, Pods and what these say, policies, and the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from webhook.bundle import load_bundle
+from webhook.cluster.api import ApiError
+from webhook.cluster.reading import read_cluster
+from webhook.policy.errors import PolicyErrors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.bundle import Bundle
+    from webhook.cluster.api import Api
+    from webhook.cluster.protocol import ClusterView
+
+JSON = dict[str, Any]
+
+SECONDS: Final = 10.0
+"""For each answer of the API server."""
+
+POLICIES: Final = "spotgate-policies"
+"""The ConfigMap of the policies, as policies/kustomization.yaml names it."""
+
+_PATIENCE: Final = aiohttp.ClientTimeout(total=SECONDS)
+
+
+class ReplicaVersion(msgspec.Struct):
+    """The answer of a replica's /version, as far as it is looked at."""
+
+    version: str
+    bundle: str
+    certificate: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPod:
+    """A replica.
+
+    Attributes:
+        name: of its Pod.
+        node: the name of its Node; empty: it has none yet.
+        ready: it is sent reviews.
+        version: what its operators' port says of it; None: that can't be reached.
+        metrics: the lines of its /metrics.
+        skew: seconds that its clock is ahead of this machine's.
+        problem: why the operators' port can't be reached.
+    """
+
+    name: str
+    node: str
+    ready: bool
+    version: ReplicaVersion | None = None
+    metrics: str = ""
+    skew: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """An installation.
+
+    Attributes:
+        api: the API server.
+        namespace: where it is.
+        skew: seconds that the API server's clock is ahead of this machine's.
+        groups: the API groups that the API server serves.
+        deployment: None if there is none.
+        replicas: its Pods that are not stopping.
+        bundle: the policies of its ConfigMap; None if there are none that can be loaded.
+        bundle_problem: why not.
+        view: the cluster.
+        unread: what of the cluster can't be read.
+    """
+
+    api: Api
+    namespace: str
+    skew: float
+    groups: frozenset[str]
+    deployment: JSON | None
+    replicas: tuple[ServingPod, ...]
+    bundle: Bundle | None
+    bundle_problem: str
+    view: ClusterView
+    unread: tuple[str, ...]
+
+    def secret(self) -> tuple[str, str]:
+        """Return the namespace and name of the Secret with the certificate; empty names if the Deployment has none."""
+        spec = self.deployment["spec"]["template"]["spec"] if self.deployment else {"containers": []}
+        for container in spec["containers"]:
+            for each in container.get("args", ()):
+                if each.startswith("--tls-secret="):
+                    namespace, _, name = each.partition("=")[2].partition("/")
+                    return namespace.replace("$(POD_NAMESPACE)", self.namespace), name
+        names = [each["secret"]["secretName"] for each in spec.get("volumes", ()) if "secret" in each]
+        return (self.namespace, names[0]) if names else ("", "")
+
+    @property
+    def self_managed(self) -> bool:
+        """Return whether the replicas manage their certificates."""
+        return "--tls-secret=" in str(self.deployment)
+
+
+async def read(api: Api, path: str) -> Any:  # noqa: ANN401 - JSON
+    """Return an object of the API server, or None if it is not there. Raise ApiError if it can't be read."""
+    try:
+        async with api.get(path, _PATIENCE) as response:
+            return msgspec.json.decode(await response.read())
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+async def read_text(api: Api, path: str) -> tuple[str, float]:
+    """Return a text, and the seconds that the clock of whoever answered is ahead. Raise ApiError."""
+    before = time.time()
+    async with api.get(path, _PATIENCE, "*/*") as response:
+        text = await response.text()
+        date = response.headers.get("Date", "")
+    after = time.time()
+    try:
+        said = parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return text, 0.0
+    # A Date header has no fractions, and was written at some moment between the two.
+    return text, min(said + 1 - before, 0.0) or max(said - after, 0.0)
+
+
+def samples(text: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
+    """Yield labels and value of each sample of a metric."""
+    # An API server's metrics are 10 MB: only ours are parsed.
+    lines = "\n".join(line for line in text.splitlines() if line.startswith(name))
+    for family in text_string_to_metric_families(f"{lines}\n"):
+        for sample in family.samples:
+            if sample.name == name:
+                yield sample.labels, sample.value
+
+
+async def read_installation(api: Api, namespace: str) -> Installed:
+    """Read what the checks look at. Raise ApiError if the API server does not answer, or refuses all of it."""
+    _, skew = await read_text(api, "/version")
+    listed = await read(api, "/apis") or {"groups": []}
+    where = quote(namespace, safe="")
+    deployment = await read(api, f"/apis/apps/v1/namespaces/{where}/deployments/spotgate")
+    pods = await read(api, f"/api/v1/namespaces/{where}/pods?labelSelector=app.kubernetes.io/name%3Dspotgate")
+    alive = [each for each in pods["items"] if "deletionTimestamp" not in each["metadata"]]
+    bundle, problem = await _bundle(api, namespace)
+    providers = (bundle or load_bundle(own_namespace=namespace)).providers
+    replicas, reading = await asyncio.gather(
+        asyncio.gather(*map(partial(_replica, api), alive)),
+        read_cluster(api, providers, budgets=False, seconds=SECONDS),
+    )
+    return Installed(
+        api=api,
+        namespace=namespace,
+        skew=skew,
+        groups=frozenset({"", *(each["name"] for each in listed["groups"])}),
+        deployment=deployment,
+        replicas=tuple(replicas),
+        bundle=bundle,
+        bundle_problem=problem,
+        view=reading.view,
+        unread=reading.problems,
+    )
+
+
+async def _bundle(api: Api, namespace: str) -> tuple[Bundle | None, str]:
+    """Return the policies of the ConfigMap, or None and why there are none."""
+    where = f"ConfigMap {namespace}/{POLICIES}"
+    try:
+        stored = await read(api, f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{POLICIES}")
+    except ApiError as error:
+        return None, f"{where} can't be read: {error}"
+    if stored is None:
+        return None, f"{where} does not exist"
+    with TemporaryDirectory(prefix="spotgate-") as folder:
+        for name, text in stored.get("data", {}).items():
+            (Path(folder) / name).write_text(text)
+        try:
+            return load_bundle([Path(folder)], own_namespace=namespace), ""
+        except PolicyErrors as errors:
+            return None, f"{where} is invalid: {str(errors).splitlines()[0].replace(f'{folder}/', '')}"
+
+
+async def _replica(api: Api, pod: JSON) -> ServingPod:
+    metadata, spec = pod["metadata"], pod["spec"]
+    conditions = pod.get("status", {}).get("conditions", ())
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    name, node = metadata["name"], spec.get("nodeName", "")
+    ports = [port for container in spec["containers"] for port in container.get("ports", ())]
+    number = next((port["containerPort"] for port in ports if port.get("name") == "ops"), 8080)
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{name}:{number}/proxy"
+    try:
+        version, skew = await read_text(api, f"{path}/version")
+        metrics, _ = await read_text(api, f"{path}/metrics")
+        return ServingPod(name, node, ready, msgspec.json.decode(version, type=ReplicaVersion), metrics, skew)
+    except ApiError as error:
+        return ServingPod(name, node, ready, problem=str(error))
+    except msgspec.MsgspecError as error:
+        return ServingPod(name, node, ready, problem=f"/version of another version of spotgate: {error}")

@@ -1,0 +1,107 @@
+"""Check the replicas: how many, where, and what each says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook import __version__
+from webhook.capacity.providers.pool import CapacityType
+from webhook.cli.doctor.diagnosis import Diagnosis
+from webhook.cli.doctor.installation import read, samples
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from webhook.cli.doctor.installation import Installed, ServingPod
+
+_STALE: Final = 60.0
+"""Seconds: every watch says something at least each half minute."""
+
+
+async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Check number, hosts and capacity of the replicas."""
+    yield _count(installed)
+    placed = [each for each in installed.replicas if each.node]
+    shared = sorted({each.node for each in placed if sum(other.node == each.node for other in placed) > 1})
+    if shared:
+        fix = "free a host for each, and delete one of the two Pods"
+        yield Diagnosis("hosts", "fail", f"several replicas are on {', '.join(shared)}", fix)
+    elif placed:
+        yield Diagnosis("hosts", "ok", f"{len(placed)} replicas on {len(placed)} hosts")
+    spot = []
+    for each in placed:
+        node = await read(installed.api, f"/api/v1/nodes/{each.node}")
+        if node is not None and _is_spot(installed, node["metadata"].get("labels", {})):
+            spot.append(each.node)
+    if spot:
+        fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
+        yield Diagnosis("capacity", "fail", f"replicas run on spot: {', '.join(spot)}", fix)
+    elif placed:
+        yield Diagnosis("capacity", "ok", "no replica runs on spot")
+
+
+def _count(installed: Installed) -> Diagnosis:
+    if installed.deployment is None:
+        what = f"there is no Deployment spotgate in namespace {installed.namespace}"
+        return Diagnosis("replicas", "fail", what, "install it (docs/install.md), or name another --namespace")
+    wanted = installed.deployment["spec"].get("replicas", 1)
+    ready = sum(each.ready for each in installed.replicas)
+    if ready < wanted:
+        late = ", ".join(each.name for each in installed.replicas if not each.ready) or "the other Pods are missing"
+        fix = f"kubectl -n {installed.namespace} describe pods, and their /readyz says what they wait for"
+        return Diagnosis("replicas", "warn" if ready else "fail", f"{ready} of {wanted} are ready: {late}", fix)
+    return Diagnosis("replicas", "ok", f"{ready} of {wanted} are ready")
+
+
+def _is_spot(installed: Installed, labels: dict[str, str]) -> bool:
+    providers = installed.bundle.providers if installed.bundle else {}
+    if any(each.is_spot_node(labels) for each in providers.values()):
+        return True
+    return any(
+        pool.capacity is CapacityType.SPOT and labels.get(providers[pool.provider].pool_label) == pool.pool_name
+        for pool in installed.view.pools or ()
+        if pool.provider in providers and not pool.elsewhere
+    )
+
+
+async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Check version, policies, reloads and the age of the view of the cluster, from each replica's operators' port."""
+    for each in installed.replicas:
+        for found in _said(installed, each):
+            yield found
+
+
+def _said(installed: Installed, replica: ServingPod) -> Iterator[Diagnosis]:
+    name = f"replica {replica.name}"
+    if replica.version is None:
+        fix = "let the API server reach port ops (NetworkPolicy spotgate), and its /version and /metrics are checked"
+        yield Diagnosis(name, "unknown", f"its operators' port can't be reached: {replica.problem}", fix)
+        return
+    bad = list(_wrong(installed, replica))
+    yield from (Diagnosis(name, "warn", what, fix) for what, fix in bad)
+    if not bad:
+        silence = max((value for _, value in samples(replica.metrics, "spotgate_cluster_silence_seconds")), default=0)
+        what = f"version {replica.version.version}, bundle {replica.version.bundle}; heard of the cluster "
+        yield Diagnosis(name, "ok", f"{what}{silence:.0f} s ago")
+
+
+def _wrong(installed: Installed, replica: ServingPod) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a replica, and the fix."""
+    version = replica.version
+    if version is not None and version.version != __version__:
+        yield f"it is version {version.version}, this program {__version__}", "use the same version of both"
+    if version is not None and installed.bundle is not None and version.bundle != installed.bundle.hash:
+        what = f"it judges by bundle {version.bundle}, the ConfigMap holds {installed.bundle.hash}"
+        yield what, "the kubelet takes up to two minutes; else its log says why it does not load it"
+    for labels, value in samples(replica.metrics, "spotgate_last_reload_success"):
+        if not value:
+            yield (
+                f"the last reload of its {labels['what']} failed",
+                "its log says why; the last good one stays in force",
+            )
+    for _, value in samples(replica.metrics, "spotgate_cluster_silence_seconds"):
+        if value > _STALE:
+            yield f"it last heard of the cluster {value:.0f} s ago", "see docs/cluster-state.md, and its log"
+    for _, value in samples(replica.metrics, "spotgate_certificate_trusted"):
+        if not value:
+            yield "its certificate is not trusted by the caBundles that it last read", "see docs/certificates.md"
