@@ -62,7 +62,8 @@ def finding_texts() -> Mapping[str, FindingText]:
     texts: dict[str, FindingText] = {}
     of_kinds = {file.parent.name.replace("_", "-"): file for file in sorted(_PACKAGE.glob("rules/*/findings.yaml"))}
     for slug, file in {"object": _PACKAGE / "object_findings.yaml", **of_kinds}.items():
-        written = yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
+        with file.open("rb") as stream:  # not its bytes: errors name the file that a stream reads
+            written = yaml.load(stream, Loader=yaml.CSafeLoader)
         found = msgspec.convert(written, dict[str, FindingText])
         texts |= {f"{slug}/{what}": text for what, text in found.items()}
     return texts

@@ -241,7 +241,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     any_size: bool = False
     pods_only: bool = False
     writes: tuple[str, ...] = ()
-    not_exported: str = "its kind can not be"
+    not_exported: str = "`export vap` has no translation of its kind"
 
     @property
     def slug(self) -> str:
