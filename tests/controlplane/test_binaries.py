@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import binaries
-from tests.controlplane.binaries import ALL, PEERS, TOOLS, BinariesError, BuildError, GoMissingError, find_or_build
+from tests.controlplane.binaries import BuildError, GoMissingError, find_or_build
 
 HERE = Path(__file__).parent
 ETCD_AND_KWOK = ("etcd", "kwok")
@@ -105,21 +104,6 @@ def test_a_failed_build_says_what_go_said_and_leaves_nothing(
     assert [path.name for path in cache.iterdir()] == ["lock"]
 
 
-def test_what_a_killed_build_left_is_cleared_away(cache: Path, calls: Path) -> None:
-    (cache / ".building-abandoned").mkdir(parents=True)
-    (built,) = find_or_build(["etcd"], cache=cache, say=ignore).values()
-    assert sorted(path.name for path in cache.iterdir()) == sorted((built.parent.name, "lock"))
-    assert calls.read_text()
-
-
-def test_a_folder_of_the_cache_that_lacks_a_program_is_built_again(cache: Path, calls: Path) -> None:
-    built = find_or_build(["etcd"], cache=cache, say=ignore)
-    built["etcd"].unlink()
-    assert find_or_build(["etcd"], cache=cache, say=ignore) == built
-    assert built["etcd"].read_text() == "program\n"
-    assert len(calls.read_text().splitlines()) == 2
-
-
 def test_a_build_that_breaks_off_half_way_is_not_taken(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,25 +140,6 @@ def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monk
         find_or_build(cache=cache)
 
 
-def test_a_cache_that_can_not_be_written_is_named(cache: Path, calls: Path) -> None:
-    said = re.escape(f"programs that tests run can't be built in {calls / cache.name}: ")
-    with pytest.raises(BinariesError, match=rf"^{said}.*; set XDG_CACHE_HOME$"):
-        find_or_build(cache=calls / cache.name, say=ignore)
-
-
-@pytest.mark.parametrize("module", [*ALL, *TOOLS, *PEERS], ids=lambda module: module.name)
-def test_another_dependency_makes_another_key(
-    module: binaries.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(binaries.MODULES, tmp_path / "modules")
-    before = module.key
-    monkeypatch.setattr(binaries, "MODULES", tmp_path / "modules")
-    assert module.key == before
-    with (tmp_path / "modules" / module.name / "go.sum").open("a") as sums:
-        sums.write("example.com/new v1.0.0 h1:0=\n")
-    assert module.key != before
-
-
 def test_kubernetes_is_told_its_version() -> None:
     *_, ldflags = binaries.KUBERNETES.flags()
     stamps = dict(re.findall(r"-X k8s\.io/component-base/version\.(\w+)=(\S+)", ldflags))
@@ -185,7 +150,7 @@ def run_without_programs(tmp_path: Path, *arguments: str, **environment: str) ->
     """Return a test that needs them, where there are none and no folder to build them in."""
     (tmp_path / "file").touch()
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, f"{HERE}/test_harness.py"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, f"{HERE}/test_cluster_life.py"],
         cwd=HERE.parents[1],
         env={name: value for name, value in os.environ.items() if name not in ("CI", "KUBEBUILDER_ASSETS")}
         | {"XDG_CACHE_HOME": str(tmp_path / "file")}

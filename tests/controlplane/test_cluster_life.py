@@ -1,4 +1,4 @@
-"""A control plane starts, restarts, stands beside others, and leaves nothing behind."""
+"""A control plane that starts leaves nothing behind, and one that does not says why."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane import scheduling
-from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.cluster import ClusterError, start_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,46 +33,6 @@ def all_end(pids: Collection[int]) -> bool:
     while any(map(is_alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not any(map(is_alive, pids))
-
-
-def test_one_worker_runs_all_tests_on_the_shared_control_plane(pytestconfig: pytest.Config) -> None:
-    hooks = pytestconfig.hook.pytest_xdist_make_scheduler.get_hookimpls()
-    assert scheduling.pytest_xdist_make_scheduler in {hook.function for hook in hooks}
-    scope_of = scheduling.scope_of
-    assert scope_of("tests/controlplane/test_a.py::test_1") == scope_of("tests/controlplane/test_b.py::test_2")
-    assert scope_of("tests/kube/test_a.py::test_1") != scope_of("tests/kube/test_a.py::test_2")
-
-
-def test_tests_on_another_control_plane_are_run_by_another_worker(request: pytest.FixtureRequest) -> None:
-    fixtures: dict[str, set[str]] = {}
-    for item in request.session.items:
-        if isinstance(item, pytest.Function) and item.nodeid.startswith(scheduling.FOLDER):
-            fixtures.setdefault(scheduling.scope_of(item.nodeid), set()).update(item.fixturenames)
-    shared = {scope for scope, names in fixtures.items() if "cluster" in names}
-    bare = {scope for scope, names in fixtures.items() if "bare_cluster" in names}
-    assert shared <= {scheduling.FOLDER}
-    assert len(bare) <= 1
-    assert shared.isdisjoint(bare)
-
-
-def test_two_control_planes_run_side_by_side_and_nothing_is_left_of_one_that_is_stopped(
-    cluster: Cluster, binaries: dict[str, Path]
-) -> None:
-    with start_cluster(binaries, controllers=False) as other:
-        other.kubectl("create", "namespace", "only-here")
-        assert cluster.kubectl.run("get", "namespace", "only-here").returncode == 1
-        pids = [process.pid for process in other.processes.values()]
-        assert len(pids) == 2
-        assert all(map(is_alive, pids))
-    assert not any(map(is_alive, pids))
-    assert not other.directory.exists()
-
-
-def test_a_control_plane_comes_back_on_its_port_with_what_was_stored(binaries: dict[str, Path]) -> None:
-    with start_cluster(binaries, controllers=False) as own:
-        own.kubectl("create", "namespace", "kept")
-        own.restart("kube-apiserver")
-        assert own.kubectl("get", "namespace", "kept", "--output=name") == "namespace/kept\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part of it is Linux's")

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from tests.controlplane.api import Answer, Api
-from tests.controlplane.populate import CRDS
 from tests.controlplane.registration import installed
 
 if TYPE_CHECKING:
@@ -227,32 +225,6 @@ def test_I10_every_declared_rule_fires(webhook: Webhook, requests: Requests) -> 
     assert {rule.phase for rule in rules} == {"mutate", "validate"}
     assert Rule("validate", "compute.coreweave.com", "nodepools/scale", "UPDATE") in rules
     assert silent(webhook, requests, rules) == {}
-
-
-def test_I10_a_misspelt_resource_and_a_rule_that_is_not_installed_are_found_to_be_silent(
-    webhook: Webhook, requests: Requests
-) -> None:
-    (misspelt, *_) = installed(requests.api)
-    misspelt["rules"][0]["resources"] = ["podz"]
-    missing = Rule("mutate", "apps", "deployments", "CREATE")
-    assert silent(webhook, requests, [*declared([misspelt]), missing]) == {
-        Rule("mutate", "", "podz", "CREATE"): "the API server serves no such resource",
-        missing: "counted 0 times",
-    }
-
-
-def test_the_custom_resources_of_the_tests_are_all_that_rules_declare(webhook: Webhook, api: Api) -> None:
-    del webhook
-    provided = {
-        (crd["spec"]["group"], crd["spec"]["names"]["plural"] + suffix)
-        for file in CRDS.glob("*.yaml")
-        for crd in yaml.safe_load_all(file.read_text())
-        for suffix in ("", *(f"/{subresource}" for subresource in crd["spec"]["versions"][0].get("subresources", {})))
-    }
-    custom = {
-        (rule.group, rule.resource) for rule in declared(installed(api)) if rule.group not in {"", "apps", "batch"}
-    }
-    assert custom <= provided
 
 
 # Exclusions

@@ -175,10 +175,6 @@ def _wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_every_case_has_a_name_of_its_own() -> None:
-    assert len({case.name for case in CASES}) == len(CASES)
-
-
 @pytest.mark.parametrize("case", CASES, ids=[case.key for case in CASES])
 def test_kubernetes_and_spotgate_come_to_the_same_verdict(case: Case, outcomes: Outcomes) -> None:
     verdicts = (outcomes.of_spotgate[case.name], outcomes.of_kubernetes[case.name])
