@@ -394,6 +394,13 @@ def test_a_pool_without_autoscaling_is_written_with_a_fixed_size_and_its_namespa
     assert manifest["spec"] == {"computeClass": "default", "count": 4}
 
 
+def test_a_pool_whose_flag_of_autoscaling_is_the_map_of_its_maximum_is_written_with_that_map() -> None:
+    size = {"desired": "spec.count", "autoscaling": "spec.scaling", "maximum": "spec.scaling.most"}
+    manifest = changed_reader(size=size).on_demand_manifest(name="b", namespace="", instance_type="b200", maximum=4)
+    assert manifest is not None
+    assert manifest["spec"]["scaling"] == {"most": 4}
+
+
 @pytest.mark.parametrize(
     "capacity",
     [

@@ -51,6 +51,8 @@ class PoolReader(PoolFields, frozen=True, kw_only=True):
             *parents, last = query.text.split(".")
             place = manifest
             for parent in parents:
-                place = place.setdefault(parent, {})
+                if not isinstance(place.get(parent), dict):
+                    place[parent] = {}  # A document may name a map as the flag that holds the maximum.
+                place = place[parent]
             place[last] = value
         return manifest

@@ -137,7 +137,11 @@ class SizeReaderSpec(Model):
 
     desired: QueryText | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
-    autoscaling: QueryText | None = Field(default=None, description="JMESPath of a flag: the autoscaler sizes it.")
+    autoscaling: QueryText | None = Field(
+        default=None,
+        description="JMESPath of a boolean: an autoscaler sizes it. Where a map says so by being there: "
+        "spec.autoscaling != `null`.",
+    )
     maximum: QueryText | None = Field(
         default=None, description="JMESPath of the most nodes the autoscaler may give it."
     )
