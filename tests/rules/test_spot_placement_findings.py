@@ -93,6 +93,8 @@ def test_a_pool_of_a_provider_of_which_only_nodes_are_seen_may_well_be_spot() ->
         violation = said(pod, view, providers=ALL)
         assert violation.id == "pool-unseen"
         assert violation.fix.endswith(" and the nodeSelector `cloud.google.com/gke-nodepool: sp`")
+    misspelt = said(pod_of(annotations={"spotgate.dev/node-pool": "gpu-sopt"}), view, providers=ALL)
+    assert misspelt.reason.endswith(", did you mean `gpu-spot`?")
     known = said(pod_of(annotations={"spotgate.dev/node-pool": "gpu"}), view, providers=ALL)
     assert known.reason == "NodePool gpu is not a spot pool: its capacity is on-demand"
 
@@ -208,6 +210,15 @@ def test_a_cluster_without_spot_pools_is_said() -> None:
     )
     assert violation.field == CAPACITY
     assert violation.fix == "create a spot pool, or label the Pod `spotgate.dev/capacity: on-demand`"
+
+
+def test_where_no_known_provider_is_seen_the_fix_names_the_ways_to_make_one_known() -> None:
+    violation = said(pod_of(labels=SPOT), view_of())
+
+    assert violation.id == "no-spot-pool"
+    assert "of a provider that spotgate knows" in violation.detail
+    assert "`spec.provider`" in violation.fix
+    assert "CapacityProvider" in violation.fix
 
 
 def test_in_a_workload_the_pod_template_is_what_is_to_be_labelled() -> None:

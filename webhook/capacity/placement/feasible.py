@@ -221,7 +221,7 @@ def _wrong_platform(pod: Pod, terms: tuple[Term, ...], nodes: SpotNodes, *, chos
     on_windows = system == WINDOWS and pod.spec.os is None
     for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
         if foreign and not _says(terms, key, nodes):
-            return f"its nodes have {key}={nodes.only(key)}, and the Pod does not say that it runs there"
+            return f"its nodes have {key}={nodes.only(key)}, and no nodeSelector or affinity of the Pod says so"
     return ""
 
 

@@ -154,7 +154,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     elsewhere = next((pool for pool in view.pools or () if pool.is_named(name)), None)
     unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
     if unseen and named is None and elsewhere is None:
-        yield _unseen_pool(name[:_LONGEST], unseen)
+        yield _unseen_pool(name[:_LONGEST], unseen, names)
         return
     mend = "name one of these pools, or remove the annotation" if usable else "remove the annotation"
     if named is not None:
@@ -189,17 +189,22 @@ def this_cluster(names: list[str]) -> str:
     return f"say so: `--cluster {name}`, or `thisCluster: {name}` in the CapacityProvider"
 
 
-def _unseen_pool(name: str, providers: list[Provider]) -> Violation:
-    """Return the violation for a pool that may be one of these providers', of which only Nodes are visible."""
+def _unseen_pool(name: str, providers: list[Provider], names: list[str]) -> Violation:
+    """Return the violation for a pool that may be one of these providers', of which only Nodes are visible.
+
+    Args:
+        name: the name in the annotation.
+        providers: the providers.
+        names: the names of the spot pools that are known.
+    """
     return finding(
         "pool-unseen",
         f"can't tell whether node pool `{name}` is spot: pools of {listed(each.title for each in providers)} can't be "
-        "seen here",
+        f"seen here{did_you_mean(name, names)}",
         _ANNOTATION,
-        "The cluster shows Nodes of them, and no object that describes a node pool; the annotation names one of those "
-        f"that are seen. {UNCHANGED}",
-        f"instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and the nodeSelector "
-        + " or ".join(f"`{each.pool_label}: {name}`" for each in providers),
+        f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
+        f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and the "
+        "nodeSelector " + " or ".join(f"`{each.pool_label}: {name}`" for each in providers),
     )
 
 

@@ -54,7 +54,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.rejected:
-        return _no_spot_pool(pod, target, view, on_demand)
+        return _no_spot_pool(pod, target, view, supply, on_demand)
     return finding(
         "no-pool-fits",
         "the Pod targets spot, and there is no spot pool that it can land on",
@@ -76,7 +76,7 @@ def _one_unfit(pod: Pod, target: Target, supply: Supply) -> Violation | None:
     return None
 
 
-def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, on_demand: str) -> Violation:
+def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
     because = f"It targets spot by {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
@@ -84,6 +84,12 @@ def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, on_demand: str) -
         because = f"There are spot pools of {listed(others)}. {because}"
         reason = "the Pod targets spot, and all spot pools belong to other clusters"
         fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
+    elif not supply.pools and not view.providers:
+        because = f"It shows no node pool, and no Node, of a provider that spotgate knows. {because}"
+        fix = (
+            "if it has a spot pool, name its provider in `spec.provider` of the SpotPlacement policy, or describe that "
+            f"in a CapacityProvider of your own; else {fix}"
+        )
     return finding("no-spot-pool", reason, asked_at(pod), because, fix)
 
 
