@@ -6,7 +6,6 @@ Findings with the same id are one entry, and so are equal patches. With ``--verb
 from __future__ import annotations
 
 import json
-from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -113,10 +112,13 @@ def _group(results: list[Result]) -> Iterator[Line]:
         (f"  {len(results)} x {named(first.policy, first.id)}: ", _STRONG),
         (f"{', '.join(places[:_LISTED])}{_more(places)}", _PLAIN),
     ]
-    reasons = Counter(each.reason for each in results)
+    reasons: dict[str, list[Result]] = {}
+    for each in results:
+        reasons.setdefault(each.reason, []).append(each)
     at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
-    for reason, count in islice(reasons.items(), _LISTED):
-        yield [(f"    {reason}{at}{f' ({count} x)' if 1 < count < len(results) else ''}", _PLAIN)]
+    for reason, its in islice(reasons.items(), _LISTED):
+        where = f": {_place(its[0])}{f' and {len(its) - 1} more' if len(its) > 1 else ''}" if len(reasons) > 1 else ""
+        yield [(f"    {reason}{at}{where}", _PLAIN)]
     if len(reasons) > _LISTED:
         yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", _PLAIN)]
     if first.detail:
