@@ -106,19 +106,19 @@ def golden(tmp_path: Path) -> Path:
 def test_a_browser_shows_all_and_says_nothing_of_it(golden: Path, browse: Callable[..., Seen]) -> None:
     seen = browse(golden)
     assert seen.console == []
-    assert "<output>all 7 findings</output>" in seen.dom
+    assert "<output>all 9 findings</output>" in seen.dom
     assert '<form role="search" aria-label="Findings">' in seen.dom
     assert '<a href="#namespace=shop">shop</a>' in seen.dom
-    assert len(Page(seen.dom).places) == 7 + 1 + 4  # findings, a timeline, and what is injected
+    assert len(Page(seen.dom).places) == 9 + 1 + 4  # findings, a timeline, and what is injected
 
 
 @pytest.mark.parametrize(
     ("asked", "count", "objects"),
     [
-        ("q=readiness&team=shop", "1 of 7", [SEARCH]),
-        ("namespace=shop&outcome=deny", "2 of 7", [CHECKOUT, SEARCH]),
-        ("team=vision", "1 of 7", [TRAINER, TRAINER, TRAINER, EVALUATION]),
-        ("team=%28none%29", "1 of 7", ["Node g137a10"]),
+        ("q=readiness&team=shop", "1 of 9", [SEARCH]),
+        ("namespace=shop&outcome=deny", "2 of 9", [CHECKOUT, SEARCH]),
+        ("team=vision", "3 of 9", [TRAINER, EVALUATION, TRAINER, TRAINER, TRAINER, EVALUATION]),
+        ("team=%28none%29", "1 of 9", ["Node g137a10"]),
     ],
 )
 def test_a_browser_finds_what_the_address_asks_for(
