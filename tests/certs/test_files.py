@@ -8,29 +8,15 @@ import pytest
 from certs.files import CertificateFiles
 from certs.self_signed import self_signed
 from certs.verify import CertificateProblem
+from tests.certs.volume import mount
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from certs.authority import KeyPair
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _, FIRST = self_signed(["first.svc"], [], NOW)
 _, SECOND = self_signed(["second.svc"], [], NOW)
-
-
-def mount(volume: Path, revision: str, pair: KeyPair) -> None:
-    """Put a pair into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
-    directory = volume / f"..{revision}"
-    directory.mkdir(parents=True)
-    (directory / "tls.crt").write_bytes(pair.certificate_pem)
-    (directory / "tls.key").write_bytes(pair.key_pem)
-    link = volume / "..data_tmp"
-    link.symlink_to(directory.name)
-    link.rename(volume / "..data")
-    for name in ("tls.crt", "tls.key"):
-        if not (volume / name).is_symlink():
-            (volume / name).symlink_to(f"..data/{name}")
 
 
 @pytest.fixture

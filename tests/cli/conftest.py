@@ -144,3 +144,13 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policies")
     (folder / "policies.yaml").write_text(POLICIES)
     return folder
+
+
+@pytest.fixture
+def check(run: Run, policies: Path) -> Callable[..., Done]:
+    """Judge files, or what is read from standard input, by these policies."""
+
+    def check(*arguments: str | Path, stdin: str = "") -> Done:
+        return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())
+
+    return check

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.objects import node_pool as pool
 from webhook.bundle import load_bundle
 from webhook.cluster.let_go import LASTS, LetGo
 from webhook.cluster.protocol import ClusterView
@@ -22,11 +23,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def pool(name: str, **spec: Any) -> JSON:
-    fields = {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1, **spec}
-    return {"metadata": {"name": name}, "spec": fields}
 
 
 def view(*pools: JSON) -> ClusterView:

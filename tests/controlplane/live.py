@@ -66,15 +66,6 @@ def names(view: ClusterView) -> list[str]:
     return [pool.name for pool in view.pools]
 
 
-def node_pool(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "compute.coreweave.com/v1alpha1",
-        "kind": "NodePool",
-        "metadata": {"name": name},
-        "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1, **spec},
-    }
-
-
 def elsewhere(**changes: Any) -> dict[str, Provider]:
     """Return a provider whose pools are another resource than CKS'."""
     spec = yaml.safe_load((SHIPPED / "providers" / "cks.yaml").read_text())["spec"]

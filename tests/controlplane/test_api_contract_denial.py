@@ -11,8 +11,8 @@ import pytest
 
 from tests.controlplane import other_webhook
 from tests.controlplane.api import Api, pods_in
-from tests.controlplane.objects import pod_spec
 from tests.controlplane.registration import VALIDATING, configuration, entry, installed
+from tests.objects import node_pool, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,10 +102,9 @@ def test_deny_pod_and_configmap_creation__a_webhook_that_fails_open_beside_spotg
 
 def test_deny_custom_resource_creation_update_and_deletion__node_pools_stay_as_they_are(api: Api) -> None:
     before = {pool["metadata"]["name"]: pool["spec"] for pool in api.get(POOLS)["items"]}
-    superchip = {"computeClass": "spot", "instanceType": "gb200-4x", "targetNodes": 1}
-    thing = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool", "metadata": {"name": "denied"}}
+    superchip = node_pool("denied", computeClass="spot", instanceType="gb200-4x")
     answers = {
-        "create": api.create(POOLS, thing | {"spec": superchip}),
+        "create": api.create(POOLS, superchip),
         "update": api.patch(f"{POOLS}/h100", {"spec": {"computeClass": "spot"}}),
         "scale": api.patch(f"{POOLS}/h100/scale", {"spec": {"replicas": 0}}),
         "delete": api.delete(f"{POOLS}/h100"),

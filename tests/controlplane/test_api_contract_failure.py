@@ -16,8 +16,8 @@ import pytest
 import trustme
 
 from tests.controlplane.api import Api, pods_in
-from tests.controlplane.objects import pod
 from tests.controlplane.registration import MUTATING, VALIDATING, client, configuration, entry, installed
+from tests.objects import node_pool, pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("webhook")
 
 POOLS = "/apis/compute.coreweave.com/v1alpha1/nodepools"
-POOL = {
-    "apiVersion": "compute.coreweave.com/v1alpha1",
-    "kind": "NodePool",
-    "metadata": {"name": "unanswered"},
-    "spec": {"instanceType": "turin-gp", "targetNodes": 1},
-}
+POOL = node_pool("unanswered", instanceType="turin-gp", targetNodes=1)
 
 
 @pytest.fixture(scope="module")

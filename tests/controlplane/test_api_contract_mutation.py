@@ -13,9 +13,9 @@ import pytest
 
 from tests.controlplane import other_webhook
 from tests.controlplane.api import Api, pods_in
-from tests.controlplane.objects import pod_spec
 from tests.controlplane.other_webhook import patching
 from tests.controlplane.registration import MUTATING, configuration, entry
+from tests.objects import node_pool, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,14 +157,8 @@ def test_mutate_custom_resource__spotgate_judges_what_another_webhook_makes_of_i
     name = f"{own}-gold"
     only = [{"name": "own", "expression": f"object.metadata.name == '{name}'"}]
     mutator = entry(other.client("/"), own, "nodepools", group="compute.coreweave.com", matchConditions=only)
-    spec = {"instanceType": "gb200-4x", "targetNodes": 1}
-    pool = {
-        "apiVersion": "compute.coreweave.com/v1alpha1",
-        "kind": "NodePool",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    assert api.create(POOLS, pool, dry_run=True).body["spec"] == spec
+    pool = node_pool(name, instanceType="gb200-4x")
+    assert api.create(POOLS, pool, dry_run=True).body["spec"] == pool["spec"]
     with api.made(MUTATING, configuration(f"a-{own}", mutator)):
         webhook.wait(lambda: api.create(POOLS, pool, dry_run=True).status == 403, "the pool is denied")
         answer = api.create(POOLS, pool)

@@ -9,7 +9,7 @@ import pytest
 from tests.controlplane.checking import check
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.live import admin
-from tests.controlplane.objects import deployment, node_pool, pod, saying
+from tests.objects import deployment, node_pool, pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster

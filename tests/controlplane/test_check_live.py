@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from tests.controlplane.checking import check
-from tests.controlplane.live import admin, node_pool
-from tests.controlplane.objects import deployment, pod, saying
+from tests.controlplane.live import admin
 from tests.controlplane.populate import nodes_of
+from tests.objects import deployment, node_pool, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

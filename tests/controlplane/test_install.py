@@ -16,7 +16,6 @@ import yaml
 
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import pod, saying
 from tests.controlplane.populate import populate
 from tests.controlplane.process import Process
 from tests.controlplane.webhook import (
@@ -30,6 +29,7 @@ from tests.controlplane.webhook import (
     render_configurations,
     start_on_free_ports,
 )
+from tests.objects import pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import as_warnings, deployment, job, of_a_bare_pod, pod, saying
+from tests.controlplane.kubectl import as_list, as_warnings, of_a_bare_pod
+from tests.objects import deployment, job, pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import as_warnings, karpenter_pool, node_pool
+from tests.controlplane.kubectl import as_list, as_warnings
 from tests.controlplane.populate import POOLS
+from tests.objects import karpenter_pool, node_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

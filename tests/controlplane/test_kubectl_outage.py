@@ -11,10 +11,10 @@ import pytest
 
 from tests.controlplane.cluster import POLL_SECONDS, start_cluster
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import deployment, node_pool, pod, saying
 from tests.controlplane.populate import CRDS, nodes_of, wait_for_crds
 from tests.controlplane.process import reserve_port
 from tests.controlplane.webhook import NAMESPACE, apply_base, apply_configurations
+from tests.objects import deployment, node_pool, pod, saying
 from webhook.cli.export.conditions import KEY_LENGTH_AT_MOST
 from webhook.cli.export.pool_conditions import ANNOTATIONS_AT_MOST
 

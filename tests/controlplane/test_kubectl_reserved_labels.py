@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import deployment, pod, saying
+from tests.objects import deployment, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

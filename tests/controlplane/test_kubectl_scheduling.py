@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.controlplane.objects import SPOT_NODES, deployment, job, pod, saying
 from tests.controlplane.populate import nodes_of
+from tests.objects import SPOT_NODES, deployment, job, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.controlplane.kubectl import as_list
-from tests.controlplane.objects import as_warnings, deployment, saying
+from tests.controlplane.kubectl import as_list, as_warnings
+from tests.objects import deployment, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl

@@ -28,8 +28,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import create_authority, issue_leaf
 from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS
-from tests.controlplane.objects import node_pool, pod, saying
 from tests.controlplane.process import Process
+from tests.objects import node_pool, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,6 +17,7 @@ from certs.authority import KeyPair
 from certs.files import CertificateFiles
 from certs.self_signed import self_signed
 from certs.verify import CertificateProblem
+from tests.certs.volume import mount
 from tests.server.harness import AUTHORITY, PAIR, PATIENCE, eventually
 from webhook.cluster.api import ApiError
 from webhook.context import utc_now
@@ -32,20 +33,6 @@ if TYPE_CHECKING:
 
 OTHER_AUTHORITY, OTHER = self_signed(["localhost"], ["127.0.0.1"], utc_now())
 _, EXPIRED = self_signed(["localhost"], ["127.0.0.1"], utc_now() - timedelta(days=90))
-
-
-def mount(volume: Path, revision: str, pair: KeyPair) -> None:
-    """Put a pair into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
-    directory = volume / f"..{revision}"
-    directory.mkdir(parents=True)
-    (directory / "tls.crt").write_bytes(pair.certificate_pem)
-    (directory / "tls.key").write_bytes(pair.key_pem)
-    link = volume / "..data_tmp"
-    link.symlink_to(directory.name)
-    link.rename(volume / "..data")
-    for name in ("tls.crt", "tls.key"):
-        if not (volume / name).is_symlink():
-            (volume / name).symlink_to(f"..data/{name}")
 
 
 def served_certificate(served: Served) -> str:

@@ -19,19 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Done, Run
+    from tests.cli.conftest import Run
 
     Write = Callable[[str, str], Path]
 
 CLEAN_POD = POD.replace("example.com/team", "team")
-
-
-@pytest.fixture
-def check(run: Run, policies: Path) -> Callable[..., Done]:
-    def check(*arguments: str | Path, stdin: str = "") -> Done:
-        return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())
-
-    return check
 
 
 Check = Any

@@ -47,14 +47,6 @@ def repository(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     git("checkout", "-b", "branch")
 
 
-@pytest.fixture
-def check(run: Run, policies: Path) -> Check:
-    def check(*arguments: str | Path, stdin: str = "") -> Done:
-        return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())
-
-    return check
-
-
 def names(done: Done) -> list[str]:
     return [result["name"] for result in done.json["results"]]
 

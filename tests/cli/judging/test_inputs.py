@@ -75,14 +75,6 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def check(run: Run, policies: Path) -> Callable[..., Done]:
-    def check(*arguments: str | Path, stdin: str = "") -> Done:
-        return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())
-
-    return check
-
-
 Check = Any
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tests.objects import node_pool
 from webhook.bundle import Bundle, load_bundle
 from webhook.cli.judging.judge import Judge, Judgement
 from webhook.cli.judging.kinds import ResourceKinds
@@ -26,17 +27,12 @@ from webhook.manifests.state import view_of
 from webhook.review import UserInfo
 
 POOLS: Final = [
-    {
-        "apiVersion": "compute.coreweave.com/v1alpha1",
-        "kind": "NodePool",
-        "metadata": {"name": name},
-        "spec": {
-            "computeClass": "spot",
-            "instanceType": instance_type,
-            "targetNodes": 1,
-            "nodeTaints": [{"key": "spot", "value": "true", "effect": effect}],
-        },
-    }
+    node_pool(
+        name,
+        computeClass="spot",
+        instanceType=instance_type,
+        nodeTaints=[{"key": "spot", "value": "true", "effect": effect}],
+    )
     for name, instance_type, effect in (
         ("gpu-spot", "gd-8xh100ib-i128", "NoExecute"),
         ("cpu-spot", "cd-gp-a192-genoa", "NoSchedule"),
@@ -200,12 +196,7 @@ def test_an_update_that_leaves_the_pod_template_as_the_api_server_keeps_it_says_
     assert (judged.findings == ()) is unchanged
 
 
-FALLBACK: Final[dict[str, Any]] = {
-    "apiVersion": "compute.coreweave.com/v1alpha1",
-    "kind": "NodePool",
-    "metadata": {"name": "gpu"},
-    "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1},
-}
+FALLBACK: Final = node_pool("gpu")
 GPU_SPOT, CPU_SPOT = POOLS
 URGENT: Final = {"metadata": {"name": "gpu", "annotations": {"spotgate.dev/break-glass": "fire"}}}
 

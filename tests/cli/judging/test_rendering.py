@@ -24,14 +24,6 @@ TEMPLATE = POD.replace("name: web", "name: {{ .Release.Name }}-{{ .Values.suffix
 
 
 @pytest.fixture
-def check(run: Run, policies: Path) -> Check:
-    def check(*arguments: str | Path) -> Done:
-        return run("check", "-o", "json", "--policies", policies, *arguments)
-
-    return check
-
-
-@pytest.fixture
 def overlay(write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an overlay with a name prefix over a base; kustomize is the only program there is."""
     monkeypatch.setenv("PATH", str(kustomize.parent))

@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from tests.objects import node_pool
+
 POLICY = """\
 apiVersion: spotgate.dev/v1
 kind: ReservedLabels
@@ -43,14 +45,9 @@ POD: dict[str, Any] = {
 }
 ON_SPOT = {"metadata": {"name": "web", "labels": {"spotgate.dev/capacity": "spot"}}}
 RESERVED = {"metadata": {"name": "web", "labels": {"example.com/x": "b"}}}
-SPOT_POOL: dict[str, Any] = {
-    "apiVersion": "compute.coreweave.com/v1alpha1",
-    "kind": "NodePool",
-    "metadata": {"name": "gpu-spot"},
-    "spec": {"computeClass": "spot", "instanceType": "gd-8xh100ib-i128", "targetNodes": 2},
-}
-CPU_SPOT_POOL = {**SPOT_POOL, "spec": {**SPOT_POOL["spec"], "instanceType": "turin-gp"}}
-ON_DEMAND_POOL = {**SPOT_POOL, "metadata": {"name": "gpu"}, "spec": {**SPOT_POOL["spec"], "computeClass": "default"}}
+SPOT_POOL = node_pool("gpu-spot", computeClass="spot")
+CPU_SPOT_POOL = node_pool("gpu-spot", computeClass="spot", instanceType="turin-gp")
+ON_DEMAND_POOL = node_pool("gpu", computeClass="default")
 
 
 def policy_test(*cases: dict[str, Any], **shared: Any) -> str:

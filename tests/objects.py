@@ -1,4 +1,4 @@
-"""The smallest workloads that tests send to an API server; `spec` is added to that of the Pod."""
+"""The smallest workloads and node pools as manifests: `spec` is added to that of the Pod, or of the node pool."""
 
 from __future__ import annotations
 
@@ -61,29 +61,6 @@ def node_pool(name: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 2, **spec},
     }
-
-
-def as_warnings(text: str) -> str:
-    """Return the lines as kubectl prints the warnings of an API server."""
-    return "".join(f"Warning: {line}\n" for line in text.splitlines())
-
-
-def of_a_bare_pod(thing: dict[str, Any], namespace: str) -> str:
-    """Return what spotgate says of a bare Pod on spot, whatever else it says; nothing of a workload."""
-    where = namespace or "default"
-    return _BARE_POD.format(name=thing["metadata"]["name"], namespace=where) if thing["kind"] == "Pod" else ""
-
-
-_BARE_POD = """\
-[spot-suitability] nothing makes this Pod again: when its spot node is reclaimed, it is gone for good (at
-    metadata.ownerReferences) [spot-suitability/bare-pod]
-  It has no controller. A Job starts work anew that ends by itself, a Deployment what always runs.
-  Fix: let a Job or a Deployment make it, of this Pod's metadata and spec:
-    apiVersion: batch/v1
-    kind: Job
-    metadata: {{name: {name}, namespace: {namespace}}}
-    spec: {{template: {{spec: {{restartPolicy: Never}}}}}}
-"""
 
 
 def karpenter_pool(name: str, capacity: str, family: str) -> dict[str, Any]:

@@ -1,0 +1,24 @@
+"""The volume of a mounted Secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from certs.authority import KeyPair
+
+
+def mount(volume: Path, revision: str, pair: KeyPair) -> None:
+    """Put a pair into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
+    directory = volume / f"..{revision}"
+    directory.mkdir(parents=True)
+    (directory / "tls.crt").write_bytes(pair.certificate_pem)
+    (directory / "tls.key").write_bytes(pair.key_pem)
+    link = volume / "..data_tmp"
+    link.symlink_to(directory.name)
+    link.rename(volume / "..data")
+    for name in ("tls.crt", "tls.key"):
+        if not (volume / name).is_symlink():
+            (volume / name).symlink_to(f"..data/{name}")
