@@ -143,7 +143,27 @@ REPLICA = "/proxy/"
             "replica",
             "warn: it last heard of the cluster 600 s",
         ),
-        ("/version", r'"gitVersion": *"v1\.\d+', '"gitVersion":"v1.29', "API server", "fail: version 1.29 knows no "),
+        (
+            "/version",
+            r'"gitVersion": *"v1\.\d+',
+            '"gitVersion":"v1.29',
+            "API server",
+            "fail: version 1.29 is older than 1.30, ",
+        ),
+        (
+            *("/deployments/spotgate", '"serve",', '"serve","--tls-secret=$(POD_NAMESPACE)/spotgate-certificates",'),
+            *(
+                "ServiceAccount spotgate",
+                "fail: it may not: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/",
+            ),
+        ),
+        (
+            *("/apis", '"name":"compute.coreweave.com"', '"name":"example.com"'),
+            *(
+                "probe OnDemandFallback",
+                "unknown: not probed: the cluster has no kind of node pool with a probe for it",
+            ),
+        ),
         (
             *("/api/v1/nodes?", r'"kubeletVersion":"v1\.\d+', '"kubeletVersion":"v1.28'),
             *("kubelets", "warn: the oldest is 1.28: no native sleep"),
@@ -158,6 +178,8 @@ REPLICA = "/proxy/"
         "failed reload",
         "stale view",
         "old API server",
+        "permissions for its own certificates",
+        "only Karpenter's node pools",
         "old kubelet",
     ],
 )

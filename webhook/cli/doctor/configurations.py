@@ -8,6 +8,7 @@ from webhook.cli.doctor.diagnosis import Diagnosis
 from webhook.cli.doctor.installation import read
 from webhook.cli.export.configurations import configurations
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
+from webhook.index import SYSTEM_NAMESPACES
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.kube.selectors import LabelSelector
 
@@ -46,7 +47,7 @@ def _compared(installed: Installed, stored: Mapping[str, JSON | None]) -> Iterat
             yield Diagnosis(kind, "unknown", "there, but there are no policies to compare it with", _APPLY)
         else:
             yield from _different(kind, wanted.get(kind, []), found)
-    names = installed.bundle.index.system_namespaces.patterns if installed.bundle else ("kube-system",)
+    names = installed.bundle.index.system_namespaces.patterns if installed.bundle else SYSTEM_NAMESPACES
     webhooks = [each for found in stored.values() if found for each in found.get("webhooks", ())]
     yield from _left_out(installed, webhooks, names)
 
@@ -100,7 +101,6 @@ def _left_out(installed: Installed, webhooks: Iterable[JSON], names: Iterable[st
             name
             for name in needed
             if selector.matches({**installed.view.namespaces.get(name, {}), NAMESPACE_NAME_LABEL: name})
-            or not selector.requirements
         ]
         if each.get("rules") and held:
             same = False

@@ -18,7 +18,7 @@ _SKEW: Final = 30.0
 """Seconds: certificates tolerate an hour, but leases, tokens and break-glass times do not."""
 
 _MATCH_CONDITIONS: Final = (1, 30)
-"""The version in which matchConditions of webhooks became stable: without them everything is asked about."""
+"""The version in which matchConditions of webhooks became stable: the configurations rely on them."""
 
 
 async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -38,8 +38,9 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     if api_server is None:
         yield Diagnosis("API server", "unknown", "its version can't be read", "allow `get /version`")
     elif api_server < _MATCH_CONDITIONS:
-        what = f"version {_text(api_server)} knows no matchConditions: every request in the rules is asked about"
-        yield Diagnosis("API server", "fail", what, f"upgrade it to {_text(_MATCH_CONDITIONS)}")
+        least = _text(_MATCH_CONDITIONS)
+        what = f"version {_text(api_server)} is older than {least}, which made matchConditions stable"
+        yield Diagnosis("API server", "fail", what, f"upgrade it to {least}")
     else:
         yield Diagnosis("API server", "ok", f"version {_text(api_server)}")
     sleeps = {

@@ -11,7 +11,6 @@ from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import aiohttp
 import msgspec
@@ -156,9 +155,8 @@ async def read_installation(api: Api, namespace: str) -> Installed:
     """Read what the checks look at. Raise ApiError if the API server does not answer, or refuses all of it."""
     _, skew = await read_text(api, "/version")
     listed = await read(api, "/apis") or {"groups": []}
-    where = quote(namespace, safe="")
-    deployment = await read(api, f"/apis/apps/v1/namespaces/{where}/deployments/spotgate")
-    pods = await read(api, f"/api/v1/namespaces/{where}/pods?labelSelector=app.kubernetes.io/name%3Dspotgate")
+    deployment = await read(api, f"/apis/apps/v1/namespaces/{namespace}/deployments/spotgate")
+    pods = await read(api, f"/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io/name%3Dspotgate")
     alive = [each for each in pods["items"] if "deletionTimestamp" not in each["metadata"]]
     bundle, problem = await _bundle(api, namespace)
     providers = (bundle or load_bundle(own_namespace=namespace)).providers
@@ -184,7 +182,7 @@ async def _bundle(api: Api, namespace: str) -> tuple[Bundle | None, str]:
     """Return the policies of the ConfigMap, or None and why there are none."""
     where = f"ConfigMap {namespace}/{POLICIES}"
     try:
-        stored = await read(api, f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{POLICIES}")
+        stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{POLICIES}")
     except ApiError as error:
         return None, f"{where} can't be read: {error}"
     if stored is None:
