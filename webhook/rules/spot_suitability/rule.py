@@ -7,7 +7,8 @@ Reads
     Pods that target spot (`webhook.capacity.placement.target`), on CREATE: the controlling owner, labels
     ``spotgate.dev/workload-class``, ``spark-role`` and the like, annotations that only stop voluntary disruption,
     volumes and mounts, readiness probes. Of the workload around a pod template: ``spec.replicas``, ``spec.selector``,
-    its own controller, and what holds the template: ``backoffLimit``, ``podFailurePolicy``, ``podReplacementPolicy``.
+    its own controller, and what holds the template: ``backoffLimit``, ``podFailurePolicy``, ``podReplacementPolicy``;
+    labels and annotations by which its Pods are a gang, and how its other pod templates target spot.
     The PodDisruptionBudgets of the namespace.
     DaemonSets and Deployments that run AWS Node Termination Handler, if the cluster has Karpenter's nodes.
     Findings on a workload are not repeated on the Pods of its controllers, unless denials reach those
@@ -21,7 +22,7 @@ Writes
 Finds
     driver, bare-pod, stateful-singleton, few-replicas, readiness-probe, disruption-budget-missing,
     disruption-budget-blocks, disruption-budget-several, disruption-budget-unknown, protection, data-on-node,
-    termination-handler, job-fails, job-failure-policy, late-replacement
+    termination-handler, job-fails, job-failure-policy, late-replacement, gang-split
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools (a reclaimed node is drained, then removed);
     https://kubernetes.io/docs/concepts/workloads/pods/disruptions/;
@@ -34,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting
+from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, target_of
 from webhook.capacity.placement.workload_class import (
     BATCH,
     CHECKPOINTING,
@@ -51,6 +52,7 @@ from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
 from webhook.rules.protocol import PolicyKind, levels_of
 from webhook.rules.spot_suitability import findings
+from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
 from webhook.rules.targeting_concern import targeting_concern
@@ -58,6 +60,7 @@ from webhook.rules.targeting_concern import targeting_concern
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.context import Context
     from webhook.decision import Violation
@@ -88,6 +91,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     data: Globs
     scratch: Globs
     members: Mapping[str, DriverSpec]
+    gangs: Gangs
     providers: Mapping[str, Provider]
     karpenters: frozenset[str]
 
@@ -140,6 +144,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         case = self._case(subject, pod, inherited, workload)
         if not subject.unchanged:
             yield from self._judge(subject, case, context)
+            yield from self._gang(subject, target, context)
             return
         before = self._case(subject, pod, inherited, subject.old_workload)
         known = {violation.reason for _, violation in self._judge(subject, before, context)}
@@ -174,6 +179,16 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             names = (volume.name, *mounts)
             if any(map(self.data.match, names)) and not any(map(self.scratch.match, names)):
                 yield "dataOnNode", findings.data_on_node(index, volume, mounts)
+
+    def _gang(self, subject: Subject, target: Target, context: Context) -> Iterator[tuple[str, Violation]]:
+        inherited = context.view.namespaces.get(subject.request.namespace, {})
+
+        def target_of_part(pod: Pod) -> Target | NotTargeting:
+            tolerating = self.spec.tolerating_is_targeting
+            provider = self.spec.provider
+            return target_of(pod, inherited, context.view, self.providers, provider=provider, tolerating=tolerating)
+
+        yield from (("gangSplit", each) for each in self.gangs.violations(subject, target, target_of_part))
 
     def _is_reported_on_workload(self, controller: OwnerReference) -> bool:
         """Return whether the controller's own template is judged, where its author sees the findings."""
@@ -282,6 +297,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
             told.add((workload.group, workload.kind))
             if workload.pod_owner is not None:
                 told.add((workload.pod_owner.group, workload.pod_owner.kind))
+    members = {driver.member: driver for driver in spec.drivers if driver.member}
     return SpotSuitability(
         spec=spec,
         levels=levels_of(spec.findings),
@@ -290,7 +306,8 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         stateful=Globs(spec.stateful),
         data=Globs(spec.data_volumes),
         scratch=Globs(spec.scratch_volumes),
-        members={driver.member: driver for driver in spec.drivers if driver.member},
+        members=members,
+        gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *members), facts.workloads),
         providers=providers,
         karpenters=frozenset(each.name for each in providers.values() if each.pool_label == KARPENTERS_POOL_LABEL),
     )

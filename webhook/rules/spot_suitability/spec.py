@@ -9,6 +9,7 @@ from pydantic import Field, StrictInt, model_validator
 from webhook.capacity.providers.schema import LabelSpec  # noqa: TC001 - pydantic reads the annotation
 from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
 from webhook.policy.terms import Enforcement
+from webhook.policy.workload_schema import RelativePath  # noqa: TC001 - pydantic reads the annotation
 
 
 class FaultToleranceSpec(Model):
@@ -60,6 +61,37 @@ DEFAULT_DRIVERS: Final = tuple(
 )
 
 
+class GangSpec(Model):
+    """Pods of one object that work only together, told by its kind or by a key."""
+
+    name: NonEmpty = Field(description="For people: JobSet.")
+    kinds: tuple[KindGlob, ...] = Field(default=(), description="Kinds of objects, as Kind.group (globs).")
+    key: str = Field(default="", description="A label or annotation of the object, or of its Pods.")
+    restarts: Flag = Field(
+        default=True, description="One lost Pod stops the others; with false they only start together."
+    )
+    elastic: RelativePath = Field(
+        default="", description="A field of the object that lets the others go on without a lost Pod."
+    )
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if not (self.kinds or self.key):
+            raise ValueError("say which objects are meant: `kinds`, `key`, or both")
+        return self
+
+
+DEFAULT_GANGS: Final = (
+    GangSpec(name="JobSet", kinds=("JobSet.jobset.x-k8s.io",)),
+    GangSpec(name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")),
+    GangSpec(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
+    GangSpec(name="Training operator", kinds=("*Job.kubeflow.org",), elastic="spec.elasticPolicy"),
+    GangSpec(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
+    GangSpec(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
+    GangSpec(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
+)
+
+
 class SuitabilityFindingsSpec(Model):
     """The greatest outcome of each finding; ``enforcement`` lowers it further."""
 
@@ -85,6 +117,9 @@ class SuitabilityFindingsSpec(Model):
     late_replacement: Level = Field(
         default="deny",
         description="Pods with a long grace period that are replaced when they have ended; only recorded.",
+    )
+    gang_split: Level = Field(
+        default="deny", description="Pods that work only together are partly on spot and partly on demand."
     )
     termination_handler: Level = Field(default="deny", description="Node Termination Handler beside Karpenter.")
 
@@ -124,6 +159,17 @@ class SpotSuitabilitySpec(PolicySpec):
         description="Kinds whose Pods hold state, as Kind.group (globs); so does a Pod that can write to a claim.",
     )
     drivers: tuple[DriverSpec, ...] = Field(default=DEFAULT_DRIVERS, description="Pods that lead the work of others.")
+    gangs: tuple[GangSpec, ...] = Field(
+        default=DEFAULT_GANGS, description="Pods of one object that work only together."
+    )
+    gang_leaders: tuple[Glob, ...] = Field(
+        default=(
+            *("*driver", "*head", "headgroupspec", "*launcher", "*leader", "leadertemplate", "*master", "chief", "ps"),
+            *("coordinator", "*scheduler", "evaluator", "submitter*", "*initializer"),
+        ),
+        description="Names of parts of a gang that lead the others or run before them (globs, in small letters): they "
+        "may be on demand while the others are on spot.",
+    )
     protections: dict[NonEmpty, str] = Field(
         default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
         description="Annotations of Pods that stop voluntary disruption only: key -> value.",

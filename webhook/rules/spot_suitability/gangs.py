@@ -1,0 +1,137 @@
+"""Find gangs, whose Pods work only together, of which a part is on spot and a part is not.
+
+Who leads a gang (a launcher, a driver, a head) is no part of it here: that belongs on demand.
+
+Source: https://kueue.sigs.k8s.io/docs/concepts/workload/ (admitted as a whole);
+https://jobset.sigs.k8s.io/docs/concepts/ (a failed Job makes all anew);
+https://lws.sigs.k8s.io/docs/concepts/ (RecreateGroupOnPodRestart by default);
+https://scheduler-plugins.sigs.k8s.io/docs/plugins/coscheduling/ (the label of a PodGroup).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.bounds import OverBoundError
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
+from webhook.decision import Violation
+from webhook.documents import field_path
+from webhook.globs import Globs
+from webhook.kube.layouts import member, steps_of
+from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
+from webhook.review import MalformedObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from webhook.capacity.placement.target import Target
+    from webhook.kube.pod import Pod
+    from webhook.kube.templates import FoundTemplate, Workload
+    from webhook.rules.protocol import Subject
+    from webhook.rules.spot_suitability.spec import GangSpec
+
+_FIELD: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
+_SHOWN: Final = 120
+"""Characters of a field path that a finding repeats: members of a map may have long names."""
+
+
+class Gangs(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes the Pods of one object a gang.
+
+    Attributes:
+        specs: the sorts of gangs, each with the globs of its kinds.
+        leaders: globs for names of parts that lead the others, in small letters.
+        workloads: the kinds of workload by API group and kind.
+    """
+
+    specs: tuple[tuple[GangSpec, Globs], ...]
+    leaders: Globs
+    workloads: Mapping[tuple[str, str], Workload]
+
+    @classmethod
+    def of(cls, specs: Iterable[GangSpec], leaders: Iterable[str], workloads: Iterable[Workload]) -> Gangs:
+        """Return the compiled gangs of a policy."""
+        return cls(
+            specs=tuple((each, Globs(each.kinds)) for each in specs),
+            leaders=Globs(each.lower() for each in leaders),
+            workloads={(each.group, each.kind): each for each in workloads},
+        )
+
+    def violations(
+        self, subject: Subject, target: Target, target_of: Callable[[Pod], Target | NotTargeting]
+    ) -> Iterator[Violation]:
+        """Yield the violation for a part of a gang on spot, if another part is not, or may not be.
+
+        Args:
+            subject: the pod template, which targets spot.
+            target: how it does.
+            target_of: tells how the Pod of another pod template targets spot.
+        """
+        kind = subject.request.kind
+        workload = self.workloads.get((kind.group, kind.kind))
+        gang = self._gang(subject) if subject.template and workload is not None else None
+        if gang is None or workload is None:
+            return
+        found = islice(workload.templates(subject.object or {}), TEMPLATES_AT_MOST)
+        parts = [each for each in found if not self._leads(each)]
+        part = next((each for each in parts if each.path == subject.path), None)
+        if part is None:
+            return
+        if target.preferred:
+            if gang.restarts:
+                yield _preferred(gang)
+            return
+        # Of parts on spot the first compares itself with all, and each other one with the first: no pair is said twice.
+        for other in parts[1:] if part is parts[0] else parts[:1]:
+            if _is_off_spot(other, workload, subject, target_of):
+                yield _split(gang, other)
+                return
+
+    def _gang(self, subject: Subject) -> GangSpec | None:
+        metadata = subject.workload.metadata
+        maps = (metadata.labels or {}, metadata.annotations or {}, subject.pod.labels, subject.pod.annotations)
+        for spec, kinds in self.specs:
+            named = kinds.match(subject.request.kind.group_kind) or (
+                spec.key and any(spec.key in each for each in maps)
+            )
+            elastic = spec.elastic and member(subject.object, steps_of(spec.elastic)) is not None
+            if named and not elastic:
+                return spec
+        return None
+
+    def _leads(self, part: FoundTemplate) -> bool:
+        return any(isinstance(step, str) and self.leaders.match(step.lower()) for step in part.identity)
+
+
+def _is_off_spot(
+    part: FoundTemplate, workload: Workload, subject: Subject, target_of: Callable[[Pod], Target | NotTargeting]
+) -> bool:
+    try:
+        target = target_of(pod_of(part, workload, subject.request))
+    except (MalformedObjectError, OverBoundError):
+        return False
+    return isinstance(target, NotTargeting) and not (target.unknown or target.untouchable)
+
+
+def _split(gang: GangSpec, other: FoundTemplate) -> Violation:
+    return Violation(
+        id="gang-split",
+        reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
+        field=_FIELD,
+        detail=f"{gang.name}: its parts run together. While one waits for spot nodes, the other does no work.",
+        fix=f"give all parts the same `{CAPACITY_LABEL}`; only what leads the others may stay on demand",
+    )
+
+
+def _preferred(gang: GangSpec) -> Violation:
+    return Violation(
+        id="gang-split",
+        reason=f"{SPOT_PREFERRED} spreads one gang over spot and on-demand nodes",
+        field=_FIELD,
+        detail=f"{gang.name}: its Pods work only together. A reclaimed node stops those on demand, too.",
+        fix="let the whole gang run on spot, or all of it on demand",
+        yaml=f"metadata:\n  labels:\n    {CAPACITY_LABEL}: spot",
+    )
