@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -188,6 +188,7 @@ requests = st.builds(
 )
 
 
+@settings(max_examples=10)  # each loads a bundle
 @given(st.lists(entries, min_size=2, max_size=3), st.booleans(), st.lists(requests, min_size=1, max_size=10))
 def test_exemptions_never_add_up_to_more_than_each_alone(
     parts: list[JSON],

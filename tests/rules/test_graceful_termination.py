@@ -21,7 +21,7 @@ from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
 from webhook.review import GroupVersionResource
 from webhook.rules.graceful_termination.rule import KIND, GracefulTermination
-from webhook.rules.protocol import Facts, Mutator, Validator
+from webhook.rules.protocol import Facts, Mutator
 from webhook.rules.spot_placement import rule as spot_placement
 
 if TYPE_CHECKING:
@@ -115,11 +115,6 @@ def judge_after(value: JSON, policy: GracefulTermination, **changes: Any) -> lis
     """Return what is said about the Pod after it was changed."""
     result, _ = mutate(value, policy, context(**changes))
     return judge(result, policy, **changes)
-
-
-def test_the_rule_changes_and_judges() -> None:
-    assert isinstance(rule(), Mutator)
-    assert isinstance(rule(), Validator)
 
 
 def test_it_asks_for_pools_and_namespaces_when_pods_are_created() -> None:
@@ -673,19 +668,6 @@ def test_tolerating_spot_is_targeting_it_only_where_the_policy_says_so() -> None
     assert grace_after(value, rule(), context(view=view)) == 30
 
 
-def test_spot_preferred_pods_stop_gracefully_too() -> None:
-    assert grace_after(pod(labels={"spotgate.dev/capacity": "spot-preferred"}), rule()) == 60
-
-
-def test_a_namespace_can_target_spot_for_its_pods() -> None:
-    value = without_target()
-    value["spec"][GRACE] = 30
-    labelled = replace(VIEW, namespaces={"team-a": SPOT})
-
-    assert grace_after(value, rule(), context(view=labelled)) == 60
-    assert grace_after(value, rule()) == 30
-
-
 def test_where_the_pools_are_unknown_the_provider_in_play_gives_the_budget() -> None:
     value = pod(labels={"spotgate.dev/workload-class": "checkpointing"})
     view = ClusterView(pools=None, providers=frozenset({"cks"}))
@@ -803,19 +785,6 @@ def test_mistakes_in_the_spec_are_found_at_their_field(spec: JSON, location: tup
     assert [(error["loc"], error["msg"]) for error in errors] == [(location, problem)]
 
 
-def test_the_schema_shows_editors_what_a_class_is() -> None:
-    schema = KIND.spec.model_json_schema()
-
-    assert schema["properties"]["classes"]["default"]["checkpointing"] == {
-        "graceSeconds": "budget",
-        "preStopSeconds": 0,
-    }
-    assert schema["$defs"]["ClassSpec"]["properties"]["graceSeconds"]["anyOf"] == [
-        {"maximum": 86400, "minimum": 1, "type": "integer"},
-        {"const": "budget", "type": "string"},
-    ]
-
-
 # Invariants ----------------------------------------------------------------------------------------------------------
 
 spot_pods = strategies.pods(
@@ -883,15 +852,3 @@ def test_what_was_changed_is_never_asked_for_again(
 
     assert not [each for each in found if "should be" in each.reason or "is missing" in each.reason]
     assert all(each.reason and each.field and each.fix and len(each.reason) <= 110 for each in found)
-
-
-@given(
-    strategies.pods(
-        labels={"spotgate.dev/workload-class": st.just("checkpointing")},
-        annotations={"spotgate.dev/keep": st.just("typo")},
-    ),
-    policies,
-)
-def test_a_pod_that_does_not_target_spot_is_untouched(value: JSON, policy: GracefulTermination) -> None:
-    assert mutate(value, policy) == (value, [])
-    assert judge(value, policy) == []

@@ -24,7 +24,7 @@ from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.pod import decode_pod
-from webhook.kube.tolerations import HARD_EFFECTS, covers, tolerates
+from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,23 +155,6 @@ def test_nothing_there_is_lost_and_the_answer_stays_the_same(
         **spec,
         **{key: spec.get(key) for key in ("nodeSelector", "tolerations", "affinity")},
     }
-
-
-@given(_pods, _pools, _namespaces)
-def test_what_is_added_is_narrow_and_needed(pod: JSON, pools: tuple[Pool, ...], namespace: JSON) -> None:
-    view = view_of(*pools, namespace=namespace)
-    result, _, _ = placed(pod, view, rule(ALL))
-    tolerations = decode_pod(msgspec.json.encode(result)).spec.tolerations or []
-    count = len(pod["spec"].get("tolerations", ()))
-    added = tolerations[count:]
-
-    for index, toleration in enumerate(added):
-        assert toleration.key
-        assert toleration.effect
-        assert "coreweave" not in toleration.key
-        assert not any(covers(each, toleration) for each in tolerations[: count + index])
-        if toleration.key == "is_gpu":
-            assert "nvidia.com/" in msgspec.json.encode(pod["spec"]).decode()
 
 
 @given(_pods, _pools, _spot_shown, _namespaces)
