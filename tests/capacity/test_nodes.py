@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.capacity.test_feasible import ALL, landing
 from tests.capacity.test_targeting import pod_of
@@ -19,7 +21,7 @@ from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.provider import Label, NodeWindow
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
-from webhook.cluster.view import NodeSummary, cluster_view, node_facts, summary_of
+from webhook.cluster.view import NodeFacts, NodeSummary, NodeTally, cluster_view, node_facts, summary_of
 from webhook.manifests.state import FileState
 
 if TYPE_CHECKING:
@@ -188,3 +190,46 @@ def test_a_label_of_the_nodes_gives_the_time_to_stop_where_the_document_says_so(
 
     assert budget(long) == 80
     assert budget(long, short) == 105  # not all have it
+
+
+SOME: tuple[NodeFacts | None, ...] = (
+    None,
+    *(
+        node_facts(each["metadata"]["labels"], msgspec.convert(each, Node), ALL.values())
+        for each in cast(
+            "tuple[JSON, ...]",
+            (
+                *NODES,
+                node("n5", "spot", spot=True, zone="c", gpus=1),
+                node("n6", "spot", spot=False),
+                {"metadata": {"labels": {"cloud.google.com/gke-spot": "true"}}, "spec": {"taints": [{"key": "spot"}]}},
+            ),
+        )
+    ),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(SOME), st.booleans())))
+def test_Nodes_that_come_change_and_go_are_counted_as_if_they_were_read_anew(
+    changes: list[tuple[int, NodeFacts | None, bool]],
+) -> None:
+    tally, there = NodeTally(), dict[int, NodeFacts]()
+    for number, after, looked_at in changes:
+        tally.replace(there.pop(number, None), after)
+        if after is not None:
+            there[number] = after
+        if looked_at:
+            tally.summary()
+    assert tally.summary() == summary_of(there.values())
+
+
+def test_node_groups_stay_the_same_tuple_while_Nodes_change_that_say_nothing_new_of_them() -> None:
+    # Rules remember by it what they have worked out.
+    tally = NodeTally()
+    for facts in SOME:
+        tally.replace(None, facts)
+    before = tally.summary().groups
+    tally.replace(None, SOME[1])
+    assert tally.summary().groups is before
+    tally.replace(SOME[1], None)
+    assert tally.summary().groups is before

@@ -13,9 +13,7 @@ import asyncio
 import math
 from http import HTTPStatus
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from webhook.capacity.providers.sizes import join_sizes
 from webhook.cluster.api import ApiError
@@ -28,17 +26,18 @@ from webhook.cluster.resources import (
     api_server_version,
     unread,
 )
-from webhook.cluster.view import cluster_view, summary_of
+from webhook.cluster.source import T
+from webhook.cluster.view import NodeTally, budgets_by_namespace, cluster_view, labels_by_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import WatchedResource
-    from webhook.cluster.view import NodeSummary
+    from webhook.kube.disruption import DisruptionBudget
 
 _COMPANY: Final = 0.005
 """Seconds that a fresh reading waits for other requests that need one, as where many node pools are applied at once."""
@@ -59,16 +58,18 @@ class LiveState:
     ) -> None:
         self._api = api
         self._pace = pace or Pace()
+        self._tally = NodeTally()
         self._pools = [Mirror(api, source, self._pace, self._changed) for source in all_pools(providers.values())]
         self._namespaces = Mirror(api, all_namespaces(), self._pace, self._changed)
-        self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._nodes_changed)
+        self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._changed, self._tally.replace)
         self._budgets = Mirror(api, all_budgets(), self._pace, self._changed) if budgets else None
+        self._watched_pools = _Derived(self._pools, self._join_pools)
+        self._namespace_labels = _Derived([self._namespaces], lambda: labels_by_namespace(self._namespaces.items))
+        self._allowed = _Derived([self._budgets] if self._budgets else [], self._join_budgets)
         self._version: tuple[int, int] | None = None
         self._version_asked = False
         self._synced = asyncio.Event()
         self._view: ClusterView | None = None
-        self._summary: NodeSummary | None = None
-        self._last_groups: tuple[Pool, ...] = ()
         self._last_pools: tuple[Pool, ...] = ()
         self._next_reading: asyncio.Task[ClusterView] | None = None
         self._last_reading = -math.inf
@@ -107,7 +108,7 @@ class LiveState:
             if unknown is not None:
                 self._view = self._without_pools(unknown.source, unknown.problem)
             else:
-                self._view = self._with_pools(pool for mirror in self._pools for pool in mirror.items.values())
+                self._view = self._look(self._watched_pools.value())
         return self._view
 
     async def fresh(self) -> ClusterView:
@@ -130,13 +131,20 @@ class LiveState:
             if isinstance(listing, BaseException):
                 return self._without_pools(source, listing)
             pools.extend(listing.items.values() if listing is not None else ())
-        return self._with_pools(pools)
+        return self._look(self._same_pools(pools))
 
-    def _with_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> ClusterView:
+    def _join_pools(self) -> tuple[Pool, ...]:
+        return self._same_pools(item for mirror in self._pools for item in mirror.items.values())
+
+    def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
+        """Return the pools, sorted; the same tuple while they are equal, as rules remember what they work out of it."""
         found = tuple(sorted(join_sizes(items), key=lambda pool: pool.identity))
-        if found != self._last_pools:  # what rules worked out of a tuple holds as long as they are given the same
+        if found != self._last_pools:
             self._last_pools = found
-        return self._look(self._last_pools)
+        return self._last_pools
+
+    def _join_budgets(self) -> dict[str, tuple[DisruptionBudget, ...]]:
+        return budgets_by_namespace(self._budgets.items if self._budgets is not None else {})
 
     def _without_pools(self, source: WatchedResource[Any], problem: BaseException | None) -> ClusterView:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
@@ -144,25 +152,13 @@ class LiveState:
     def _look(self, pools: tuple[Pool, ...] | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
         return cluster_view(
             pools=pools,
-            namespaces={name: labels for (_, name), labels in self._namespaces.items.items()},
-            nodes=self._nodes_together(),
+            namespaces=self._namespace_labels.value(),
+            nodes=self._tally.summary(),
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
-            budgets=self._budgets.items if self._budgets is not None and self._budgets.known else None,
+            budgets=self._allowed.value() if self._budgets is not None and self._budgets.known else None,
         )
-
-    def _nodes_together(self) -> NodeSummary:
-        if self._summary is None:
-            found = summary_of(self._nodes.items.values())
-            if found.groups != self._last_groups:  # as with pools
-                self._last_groups = found.groups
-            self._summary = msgspec.structs.replace(found, groups=self._last_groups)
-        return self._summary
-
-    def _nodes_changed(self) -> None:
-        self._summary = None
-        self._changed()
 
     def _changed(self) -> None:
         self._view = None
@@ -193,6 +189,28 @@ class LiveState:
         yield from self._pools
         yield self._namespaces
         yield self._nodes
+
+
+class _Derived(Generic[T]):
+    """Hold what is worked out of copies until one of them changes. The whole view is built anew with each change.
+
+    Args:
+        mirrors: the copies.
+        derive: works it out.
+    """
+
+    def __init__(self, mirrors: Collection[Mirror[Any]], derive: Callable[[], T]) -> None:
+        self._mirrors = mirrors
+        self._derive = derive
+        self._value: T | None = None
+        self._changes = -1
+
+    def value(self) -> T:
+        """Return it."""
+        changes = sum(mirror.changes for mirror in self._mirrors)
+        if self._value is None or changes != self._changes:
+            self._value, self._changes = self._derive(), changes
+        return self._value
 
 
 def _remedy(source: WatchedResource[Any], problem: BaseException | None) -> str:

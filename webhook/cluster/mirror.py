@@ -87,24 +87,35 @@ class Mirror(Generic[T]):
         source: what to copy.
         pace: how.
         changed: called after each change.
+        replaced: called with the part of an object that was kept, and the one that is kept now; None: there is none.
 
     Attributes:
         items: the part of each object that is kept.
+        changes: counts the changes of `items`.
         known: they have been listed and are watched, or the cluster does not have such a resource. That stays so while
             the API server can't be reached or does not know us (401), and ends when it keeps forbidding it (403).
         problem: what keeps it from being up to date; None while nothing does.
         heard: when the API server was last heard of, by `time.monotonic`.
     """
 
-    def __init__(self, api: Api, source: WatchedResource[T], pace: Pace, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        source: WatchedResource[T],
+        pace: Pace,
+        changed: Callable[[], None],
+        replaced: Callable[[T | None, T | None], None] = lambda _before, _after: None,
+    ) -> None:
         self.source = source
         self.items: dict[ObjectKey, T] = {}
+        self.changes = 0
         self.known = False
         self.problem: ApiError | None = None
         self.heard = monotonic()
         self._api = api
         self._pace = pace
         self._changed = changed
+        self._replaced = replaced
         self._version = ""
         self._resource_version = ""
         self._forbidden_since = math.inf
@@ -144,11 +155,11 @@ class Mirror(Generic[T]):
         """List the objects. Return False if the cluster has no such resource."""
         listing = await self.source.list(self._api, self._pace.answer)
         if listing is None:
-            self.items = {}
+            self._replace_all({})
             self._succeeded()
             self._becomes(known=True)
             return False
-        self.items = listing.items
+        self._replace_all(listing.items)
         self._version, self._resource_version = listing.version, listing.resource_version
         self._changed()
         return True
@@ -162,14 +173,30 @@ class Mirror(Generic[T]):
         self._resource_version = metadata.resourceVersion
         match event.type:
             case "ADDED" | "MODIFIED":
-                item = self.source.read(metadata, event.object)
-                if self.items.get(metadata.key) == item:
-                    return
-                self.items[metadata.key] = item
-                self._changed()
+                if self._replace(metadata.key, self.source.read(metadata, event.object)):
+                    self._changed()
             case "DELETED":
-                self.items.pop(metadata.key, None)
-                self._changed()
+                if self._replace(metadata.key, None):
+                    self._changed()
+
+    def _replace_all(self, items: dict[ObjectKey, T]) -> None:
+        for key in self.items.keys() - items.keys():
+            self._replace(key, None)
+        for key, item in items.items():
+            self._replace(key, item)
+
+    def _replace(self, key: ObjectKey, item: T | None) -> bool:
+        """Keep this part of an object; None: it is gone. Return whether that is a change."""
+        before = self.items.get(key)
+        if before == item:
+            return False
+        if item is None:
+            del self.items[key]
+        else:
+            self.items[key] = item
+        self.changes += 1
+        self._replaced(before, item)
+        return True
 
     def _becomes(self, *, known: bool) -> None:
         self.known = known

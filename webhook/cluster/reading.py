@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from webhook.capacity.providers.sizes import join_sizes
 from webhook.cluster.api import ApiError
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools, api_server_version, unread
-from webhook.cluster.view import cluster_view, summary_of
+from webhook.cluster.view import budgets_by_namespace, cluster_view, labels_by_namespace, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,13 +65,14 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     pools = await asyncio.gather(*map(items, all_pools(providers.values())))
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
+    found = await items(all_budgets()) if budgets else None
     view = cluster_view(
         pools=None if None in pools else join_sizes(item for each in pools for item in (each or {}).values()),
-        namespaces={name: labels for (_, name), labels in (namespaces or {}).items()},
+        namespaces=labels_by_namespace(namespaces or {}),
         nodes=summary_of((nodes or {}).values()),
         api_server=version,
         why_unknown=why_unknown,
         remedy="try again, with a kubeconfig whose user may list them",
-        budgets=await items(all_budgets()) if budgets else None,
+        budgets=None if found is None else budgets_by_namespace(found),
     )
     return Reading(view, tuple(problems))

@@ -6,12 +6,14 @@ A node pool's part is done by its `webhook.capacity.providers.reader.PoolReader`
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.providers.nodes import group_nodes, kind_of
+from webhook.capacity.providers.nodes import NodeGroups, kind_of
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
@@ -41,7 +43,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class NodeSummary(msgspec.Struct, frozen=True):
-    """What all Nodes of a cluster say of it; worked out once for each state of them.
+    """What all Nodes of a cluster say of it.
 
     Attributes:
         providers: names of those that any of them shows.
@@ -56,6 +58,39 @@ class NodeSummary(msgspec.Struct, frozen=True):
     groups: tuple[Pool, ...] = ()
 
 
+class NodeTally:
+    """Count what Nodes say. One that changes costs the same however many there are."""
+
+    def __init__(self) -> None:
+        self._providers: Counter[frozenset[str]] = Counter()
+        self._kubelets: Counter[tuple[int, int] | None] = Counter()
+        self._groups = NodeGroups()
+
+    def replace(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
+        """Count a Node that was added (before is None), changed, or deleted (after is None)."""
+        if before is not None:
+            self._providers[before.providers] -= 1
+            self._kubelets[before.kubelet] -= 1
+            if before.kind is not None:
+                self._groups.remove(before.kind)
+        if after is not None:
+            self._providers[after.providers] += 1
+            self._kubelets[after.kubelet] += 1
+            if after.kind is not None:
+                self._groups.add(after.kind)
+
+    def summary(self) -> NodeSummary:
+        """Return what the Nodes say together."""
+        self._providers, self._kubelets = +self._providers, +self._kubelets
+        groups = self._groups.pools()
+        return NodeSummary(
+            providers=frozenset().union(*self._providers),
+            spot_providers=frozenset(pool.provider for pool in groups if pool.spot),
+            oldest_kubelet=min((each for each in self._kubelets if each is not None), default=None),
+            groups=groups,
+        )
+
+
 def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
     """Return a Namespace's labels, with the one that the API server adds to each."""
     return {**labels, NAMESPACE_NAME_LABEL: name}
@@ -68,24 +103,14 @@ def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Prov
 
 
 def summary_of(nodes: Iterable[NodeFacts]) -> NodeSummary:
-    """Return what Nodes say together. Thousands of them are of a few kinds: only these are looked at closely."""
-    providers: set[frozenset[str]] = set()
-    kinds: dict[int, NodeKind] = {}
-    kubelets: set[tuple[int, int]] = set()
+    """Return what Nodes say together."""
+    tally = NodeTally()
     for node in nodes:
-        providers.add(node.providers)
-        if node.kind is not None:
-            kinds[id(node.kind)] = node.kind
-        if node.kubelet is not None:
-            kubelets.add(node.kubelet)
-    return NodeSummary(
-        providers=frozenset().union(*providers),
-        spot_providers=frozenset(kind.provider for kind in kinds.values() if kind.spot),
-        oldest_kubelet=min(kubelets, default=None),
-        groups=group_nodes(kinds.values()),
-    )
+        tally.replace(None, node)
+    return tally.summary()
 
 
+@lru_cache(1024)
 def version_of(text: str) -> tuple[int, int] | None:
     """Return (major, minor) of a version as Kubernetes writes it, such as ``v1.31.4-gke.100``."""
     found = _VERSION.match(text)
@@ -100,9 +125,9 @@ def cluster_view(
     api_server: tuple[int, int] | None = None,
     why_unknown: str,
     remedy: str,
-    budgets: Mapping[tuple[str, str], DisruptionBudget] | None = None,
+    budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None,
 ) -> ClusterView:
-    """Return the `ClusterView` of these parts. Disruption budgets are given by namespace and name."""
+    """Return the `ClusterView` of these parts."""
     return ClusterView(
         pools=pools,
         node_groups=nodes.groups,
@@ -113,11 +138,19 @@ def cluster_view(
         spot_providers=nodes.spot_providers,
         api_server=api_server,
         oldest_kubelet=nodes.oldest_kubelet,
-        budgets=None if budgets is None else _by_namespace(budgets),
+        budgets=budgets,
     )
 
 
-def _by_namespace(budgets: Mapping[tuple[str, str], DisruptionBudget]) -> dict[str, tuple[DisruptionBudget, ...]]:
+def labels_by_namespace(namespaces: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """Return the labels of Namespaces, which are given by the key of each object, by name."""
+    return {name: labels for (_, name), labels in namespaces.items()}
+
+
+def budgets_by_namespace(
+    budgets: Mapping[tuple[str, str], DisruptionBudget],
+) -> dict[str, tuple[DisruptionBudget, ...]]:
+    """Return the disruption budgets of each namespace, sorted by name. They are given by namespace and name."""
     found: dict[str, list[DisruptionBudget]] = {}
     for (namespace, _), budget in sorted(budgets.items(), key=itemgetter(0)):
         found.setdefault(namespace, []).append(budget)

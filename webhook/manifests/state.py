@@ -10,7 +10,7 @@ from webhook.capacity.providers.clusters import assume_here
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.sizes import join_sizes, sizes_in
-from webhook.cluster.view import cluster_view, namespace_labels, node_facts, summary_of
+from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
 from webhook.kube import disruption
 from webhook.manifests.objects import read_manifests
 from webhook.review import MalformedObjectError
@@ -112,7 +112,7 @@ def view_of(
         nodes=summary_of(nodes),
         why_unknown="No node pool is among the files.",
         remedy="pass the manifests of the cluster's node pools with --state",
-        budgets=known if (complete or known) and len(known) == len(budgets) else None,
+        budgets=budgets_by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
     )
 
 

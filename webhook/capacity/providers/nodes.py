@@ -6,8 +6,9 @@ have is the group's: a label or taint that only some Nodes have is of those Node
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -17,15 +18,15 @@ from webhook.capacity.providers.requirements import LabelValues, Requirements
 from webhook.kube.containers import is_zero
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.provider import Provider
 
 KIND: Final = "node group"
 """What a pool is called that only its Nodes show."""
 
-_KINDS: Final = 4096
-"""Kinds of Nodes that share one `NodeKind`: as many as node groups, zones and instance types make."""
+_SHARED: Final = 16_384
+"""Labels, sets of taints and kinds of Nodes that are held once: thousands of Nodes have the same thirty labels."""
 
 _OF_ONE_NODE: Final = frozenset({"kubernetes.io/hostname", ZONE_LABEL})
 """Labels that tell Nodes of one pool apart. The zone is kept beside the labels."""
@@ -78,13 +79,30 @@ class NodeKind(msgspec.Struct, frozen=True):
     spot: bool
     gpu: Gpu
     zone: str
-    labels: frozenset[tuple[str, str]]
+    labels: tuple[tuple[str, str], ...]
     taints: frozenset[Taint]
 
+    @property
+    def group(self) -> tuple[object, ...]:
+        """Return what Nodes of one group have in common.
 
-@lru_cache(_KINDS)
-def _shared(kind: NodeKind) -> NodeKind:
-    return kind
+        Nodes without a pool-name label are one group if they have the same taints and GPUs.
+        """
+        key = (self.provider, self.pool, self.spot)
+        return key if self.pool else (*key, self.taints, self.gpu)
+
+
+_T = TypeVar("_T")
+
+
+@lru_cache(_SHARED)
+def _hold(value: object) -> object:
+    return value
+
+
+def _shared(value: _T) -> _T:
+    """Return the equal value that is held already, if there is one."""
+    return cast("_T", _hold(value))
 
 
 def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]) -> NodeKind | None:
@@ -99,10 +117,12 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
             spot=provider.is_spot_node(labels),
             gpu=_gpu(labels, node.status.allocatable, provider),
             zone=labels.get(ZONE_LABEL, ""),
-            labels=frozenset(
-                item for item in labels.items() if item[0] == provider.pool_label or not _is_of_one_node(item[0])
+            labels=tuple(
+                _shared(item)
+                for item in sorted(labels.items())
+                if item[0] == provider.pool_label or not _is_of_one_node(item[0])
             ),
-            taints=frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint)),
+            taints=_shared(frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint))),
         )
     )
 
@@ -128,38 +148,110 @@ def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provi
     return Gpu.NO if allocatable else by_type
 
 
+@lru_cache(1024)
 def _is_of_one_node(key: str) -> bool:
     return key in _OF_ONE_NODE or key.startswith(_DOMAINS_OF_ONE_NODE) or key.endswith(_NAMES_OF_ONE_NODE)
 
 
-def group_nodes(kinds: Iterable[NodeKind]) -> tuple[Pool, ...]:
-    """Return the pools that Nodes of these kinds stand for, sorted by provider and name.
+class NodeGroups:
+    """Hold the pools that Nodes stand for. A Node that comes or goes costs the same however many there are."""
 
-    Nodes without a pool-name label are one group if they have the same taints, GPUs, architecture and system.
+    def __init__(self) -> None:
+        self._groups: dict[tuple[object, ...], _Group] = {}
+        self._changed: set[tuple[object, ...]] = set()
+        self._pools: tuple[Pool, ...] = ()
+
+    def add(self, kind: NodeKind) -> None:
+        """Count a Node of this kind."""
+        group = self._groups.get(kind.group)
+        if group is None:
+            group = self._groups[kind.group] = _Group(kind)
+        group.add(kind)
+        self._changed.add(kind.group)
+
+    def remove(self, kind: NodeKind) -> None:
+        """Count a Node of this kind no more."""
+        self._groups[kind.group].remove(kind)
+        self._changed.add(kind.group)
+
+    def pools(self) -> tuple[Pool, ...]:
+        """Return a pool for each group, sorted by provider and name; the same tuple while none changes."""
+        before = [self._groups[key].pool for key in self._changed]
+        after = [self._groups[key].renew() for key in self._changed]
+        self._changed.clear()
+        if before != after:
+            self._groups = {key: group for key, group in self._groups.items() if group.pool is not None}
+            pools = (group.pool for group in self._groups.values() if group.pool is not None)
+            self._pools = tuple(
+                sorted(pools, key=lambda pool: (pool.identity, pool.capacity, sorted(map(str, pool.taints))))
+            )
+        return self._pools
+
+
+class _Group:
+    """Count the labels, taints, zones and GPUs of the Nodes of one group.
+
+    Attributes:
+        pool: the pool that they stood for when they were last looked at, or None.
     """
-    groups: dict[tuple[object, ...], list[NodeKind]] = {}
-    for kind in kinds:
-        key: tuple[object, ...] = (kind.provider, kind.pool, kind.spot)
-        groups.setdefault(key if kind.pool else (*key, kind.taints, kind.gpu), []).append(kind)
-    found = [_group(kinds) for kinds in groups.values()]
-    return tuple(sorted(found, key=lambda pool: (pool.identity, pool.capacity, sorted(map(str, pool.taints)))))
+
+    __slots__ = ("_first", "_gpus", "_labels", "_nodes", "_taints", "_zones", "pool")
+
+    def __init__(self, first: NodeKind) -> None:
+        self.pool: Pool | None = None
+        self._first = first
+        self._nodes = 0
+        self._labels: Counter[tuple[str, str]] = Counter()
+        self._taints: Counter[Taint] = Counter()
+        self._zones: Counter[str] = Counter()
+        self._gpus: Counter[Gpu] = Counter()
+
+    def add(self, kind: NodeKind) -> None:
+        """Count a Node."""
+        self._nodes += 1
+        self._labels.update(kind.labels)
+        self._taints.update(kind.taints)
+        self._zones.update((kind.zone,) if kind.zone else ())
+        self._gpus.update((kind.gpu,))
+
+    def remove(self, kind: NodeKind) -> None:
+        """Count a Node no more."""
+        self._nodes -= 1
+        _subtract(self._labels, kind.labels)
+        _subtract(self._taints, kind.taints)
+        _subtract(self._zones, (kind.zone,) if kind.zone else ())
+        _subtract(self._gpus, (kind.gpu,))
+
+    def renew(self) -> Pool | None:
+        """Return the pool that the Nodes stand for now, or None if there are none."""
+        self.pool = self._read() if self._nodes else None
+        return self.pool
+
+    def _read(self) -> Pool:
+        first, zones = self._first, frozenset(self._zones)
+        return Pool(
+            provider=first.provider,
+            kind=KIND,
+            name=first.pool,
+            pool_name=first.pool,
+            capacity=CapacityType.SPOT if first.spot else CapacityType.ON_DEMAND,
+            gpu=next((each for each in (Gpu.YES, Gpu.UNKNOWN) if each in self._gpus), Gpu.NO),
+            autoscaling=True,
+            unlimited=True,
+            taints=tuple(sorted(self._of_all(self._taints), key=str)),
+            requirements=Requirements({ZONE_LABEL: LabelValues(listed=zones, present=True)}) if zones else None,
+            labels=dict(sorted(self._of_all(self._labels))),
+            zones=zones,
+        )
+
+    def _of_all(self, counted: Counter[_T]) -> Iterator[_T]:
+        """Yield what every Node has."""
+        return (each for each, times in counted.items() if times == self._nodes)
 
 
-def _group(kinds: list[NodeKind]) -> Pool:
-    first = kinds[0]
-    zones = frozenset(each.zone for each in kinds if each.zone)
-    gpus = {each.gpu for each in kinds}
-    return Pool(
-        provider=first.provider,
-        kind=KIND,
-        name=first.pool,
-        pool_name=first.pool,
-        capacity=CapacityType.SPOT if first.spot else CapacityType.ON_DEMAND,
-        gpu=next((each for each in (Gpu.YES, Gpu.UNKNOWN) if each in gpus), Gpu.NO),
-        autoscaling=True,
-        unlimited=True,
-        taints=tuple(sorted(frozenset.intersection(*(each.taints for each in kinds)), key=str)),
-        requirements=Requirements({ZONE_LABEL: LabelValues(listed=zones, present=True)}) if zones else None,
-        labels=dict(sorted(frozenset.intersection(*(each.labels for each in kinds)))),
-        zones=zones,
-    )
+def _subtract(counter: Counter[_T], values: Iterable[_T]) -> None:
+    """Count values no more, and forget those that are gone."""
+    for value in values:
+        counter[value] -= 1
+        if not counter[value]:
+            del counter[value]

@@ -1,0 +1,328 @@
+"""``make bench-scale``: spotgate on a large cluster: time to ready, memory, CPU at rest, staleness, latency.
+
+A real API server holds the objects, and a process writes what kubelets and controllers write. Everything is measured at
+a third of the sizes and at the sizes, from which follows what other numbers of Nodes need. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import platform
+import re
+import ssl
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import msgspec
+import orjson
+import uvloop
+from rich.console import Console
+
+from bench import samples
+from bench.chaos_service import Replica
+from bench.cluster_readings import cpu_seconds
+from bench.figures import Section, percentile
+from bench.run import show
+from bench.scale_objects import PROBE, PROBE_GROUP, Sizes
+from bench.scale_writer import PATHS
+from tests.controlplane.api import Api
+from tests.controlplane.binaries import BinariesError, find_or_build, report
+from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.kubectl import KubectlError
+from tests.controlplane.populate import CRDS, wait_for_crds
+from tests.controlplane.process import Process
+from tests.controlplane.webhook import WebhookError, apply_base
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+_SHARE: Final = 3
+"""The first measurement is at this part of the sizes."""
+
+_ASK: Final = 0.05
+"""Seconds between decisions."""
+
+_SETTLE: Final = 5.0
+"""Seconds after which spotgate is at rest."""
+
+_ROUNDS: Final = 5
+"""Times that both changes of an object are made."""
+
+_JSON: Final = {"Content-Type": "application/json"}
+
+_STALE: Final = 30.0
+"""Seconds after which a change counts as never seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change to an object, and the Pod for which it makes a difference.
+
+    Attributes:
+        path: of the object.
+        patches: two merge patches, in turns.
+        pod: what sets the Pod apart from others.
+    """
+
+    path: str
+    patches: tuple[dict[str, Any], dict[str, Any]]
+    pod: dict[str, Any]
+
+
+def _labels(key: str, *values: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    first, second = ({"metadata": {"labels": {key: value}}} for value in values)
+    return first, second
+
+
+_TEAM: Final = "example.com/team"
+_CHANGES: Final = {
+    "Node": Change(
+        f"{PATHS['Node']}/{PROBE_GROUP}",
+        _labels("eks.amazonaws.com/capacityType", "ON_DEMAND", "SPOT"),
+        {"metadata": {"annotations": {"spotgate.dev/node-pool": PROBE_GROUP}}},
+    ),
+    "node pool": Change(
+        f"{PATHS['NodePool']}/{PROBE}",
+        (
+            {"spec": {"template": _labels(_TEAM, "blue", "green")[0]}},
+            {"spec": {"template": _labels(_TEAM, "blue", "green")[1]}},
+        ),
+        {"metadata": {"annotations": {"spotgate.dev/node-pool": PROBE}}, "spec": {"nodeSelector": {_TEAM: "blue"}}},
+    ),
+    "Namespace": Change(
+        f"{PATHS['Namespace']}/{PROBE}",
+        _labels("spotgate.dev/capacity", "spot", None),
+        {"metadata": {"labels": {}}},
+    ),
+}
+"""What is changed to see when a decision shows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured at one size. Times are in seconds, memory in MiB.
+
+    Attributes:
+        node_kb: the size of a Node, as the API server sends it.
+        ready: from the start of spotgate until it is ready.
+        peak: of its memory, over everything that is measured.
+        settled: its memory at rest.
+        cpu: share of a core that it takes at rest.
+        heartbeats: Nodes' status updates in a second.
+        changes: other writes in a second.
+        latencies: of decisions.
+        stale: by what was changed, from the API server's answer until a decision shows it.
+    """
+
+    node_kb: float
+    ready: float
+    peak: float
+    settled: float
+    cpu: float
+    heartbeats: float
+    changes: float
+    latencies: list[float]
+    stale: dict[str, list[float]]
+
+
+class Asking:
+    """A connection to spotgate, which is asked about Pods as the API server asks."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.latencies: list[float] = []
+        self._session = session
+
+    async def answer(self, pod: dict[str, Any]) -> bytes:
+        """Return both of its answers about a Pod."""
+        body = _review(pod)
+        answers = b""
+        for phase in ("mutate", "validate"):
+            began = time.perf_counter()
+            async with self._session.post(f"/{phase}?timeout=3s", data=body, headers=_JSON) as response:
+                answers += await response.read()
+                response.raise_for_status()
+            self.latencies.append(time.perf_counter() - began)
+        return answers
+
+    async def staleness(self, api: Api, change: Change, patch: dict[str, Any]) -> float:
+        """Change the object and return the seconds until the answer about the Pod is another one."""
+        before = await self.answer(change.pod)
+        changed = await asyncio.to_thread(api.patch, change.path, patch)
+        assert not changed.message, changed.message
+        began = time.perf_counter()
+        while await self.answer(change.pod) == before:
+            if time.perf_counter() - began > _STALE:
+                raise WebhookError(f"no decision shows a change of {change.path} after {_STALE:.0f} s")
+            await asyncio.sleep(0.001)
+        return time.perf_counter() - began
+
+
+def _review(changes: dict[str, Any]) -> bytes:
+    pod = samples.pod(containers=1, variables=3)
+    pod["metadata"] |= {"namespace": PROBE} | changes.get("metadata", {})
+    pod["spec"] |= changes.get("spec", {})
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": PROBE,
+        "operation": "CREATE",
+        "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+        "object": pod,
+    }
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+
+async def measure(cluster: Cluster, directory: Path, flags: list[str], sizes: Sizes, seconds: float) -> Figures:
+    """Start spotgate and the writer, measure, and end both."""
+    name = f"{sizes.nodes}-nodes"
+    writer = Process("writer", _writer(cluster, "beat", sizes), directory / f"writer-{name}.log")
+    replica = Replica(sizes.nodes, directory, flags)
+    api = Api(cluster)
+    try:
+        writer.start()
+        began = time.monotonic()
+        await replica.start()
+        ready = time.monotonic() - began
+        await asyncio.sleep(min(_SETTLE, seconds))
+        cpu, written, began = cpu_seconds(replica.process.pid), _written(writer), time.monotonic()
+        await asyncio.sleep(seconds)
+        rested = time.monotonic() - began
+        used = cpu_seconds(replica.process.pid) - cpu
+        beats = {what: (count - written.get(what, 0)) / rested for what, count in _written(writer).items()}
+        settled = _memory(replica.process.pid, "VmRSS")
+        async with _asking(directory, replica.port) as asking:
+            for _ in range(int(seconds / _ASK / 2)):
+                await asking.answer({})
+                await asyncio.sleep(_ASK)
+            latencies = asking.latencies
+            stale = {
+                what: [await asking.staleness(api, change, patch) for patch in change.patches * _ROUNDS]
+                for what, change in _CHANGES.items()
+            }
+        if writer.exit_code is not None:
+            raise WebhookError(f"the writer has ended:\n{writer.tail()}")
+        return Figures(
+            node_kb=len(orjson.dumps(api.get(f"{PATHS['Node']}/{PROBE_GROUP}"))) / 1000,
+            ready=ready,
+            peak=_memory(replica.process.pid, "VmHWM"),
+            settled=settled,
+            cpu=used / rested,
+            heartbeats=beats["heartbeats"],
+            changes=beats["changes"],
+            latencies=latencies,
+            stale=stale,
+        )
+    finally:
+        writer.kill()
+        replica.process.kill()
+
+
+@contextlib.asynccontextmanager
+async def _asking(directory: Path, port: int) -> AsyncIterator[Asking]:
+    tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
+    tls.check_hostname = False  # its certificate is for the Service
+    async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=aiohttp.TCPConnector(ssl=tls)) as session:
+        yield Asking(session)
+
+
+def _writer(cluster: Cluster, what: str, sizes: Sizes) -> list[str]:
+    kubeconfig = cluster.credentials.kubeconfig("admin")
+    return [sys.executable, "-m", "bench.scale_writer", str(kubeconfig), what, orjson.dumps(sizes).decode()]
+
+
+def _written(writer: Process) -> dict[str, float]:
+    """Return how much the writer has said that it has written."""
+    lines = [line for line in writer.log.read_text().splitlines() if line.startswith("{")]
+    return msgspec.json.decode(lines[-1], type=dict[str, float]) if lines else {}
+
+
+def _memory(pid: int, field: str) -> float:
+    """Return a size of proc_pid_status(5) in MiB."""
+    found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1]) / 1024
+
+
+def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
+    """Return the figures, and what they make of a cluster with so many Nodes, everything else in proportion."""
+    (small, one), (large, other) = measured.items()
+
+    def line(name: str, figure: Callable[[Figures], float]) -> tuple[str | float, ...]:
+        slope = (figure(other) - figure(one)) / (large.nodes - small.nodes)
+        return name, figure(one), figure(other), figure(other) + slope * (elsewhere - large.nodes)
+
+    def spread(name: str, seconds: Callable[[Figures], list[float]]) -> Iterator[tuple[str | float, ...]]:
+        for share, title in ((0.5, "median"), (0.99, "p99")):
+            yield (f"{name}, {title} ms", *(percentile(seconds(each), share) * 1000 for each in (one, other)), "")
+
+    def stale(what: str) -> Iterator[tuple[str | float, ...]]:
+        return spread(f"{what} changed until a decision shows it", lambda figures: figures.stale[what])
+
+    return Section(
+        title="spotgate on a large cluster",
+        columns=("", *(f"{each.nodes:,} Nodes" for each in measured), f"{elsewhere:,} Nodes, extrapolated"),
+        rows=[
+            (
+                "Namespaces, budgets, pools",
+                *(f"{s.namespaces:,}, {s.budgets:,}, {s.pools:,}" for s in measured),
+                "as many more",
+            ),
+            line("heartbeats a second", lambda figures: figures.heartbeats),
+            line("other writes a second", lambda figures: figures.changes),
+            line("time to ready, s", lambda figures: figures.ready),
+            line("memory at its peak, MiB", lambda figures: figures.peak),
+            line("memory at rest, MiB", lambda figures: figures.settled),
+            line("CPU at rest, % of a core", lambda figures: figures.cpu * 100),
+            *spread("decision", lambda figures: figures.latencies),
+            *(row for what in _CHANGES for row in stale(what)),
+        ],
+        note=f"A Node is {other.node_kb:.1f} KB, as the API server sends it.",
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=15_000)
+    parser.add_argument("--namespaces", type=int, default=5_000)
+    parser.add_argument("--budgets", type=int, default=2_000, help="PodDisruptionBudgets")
+    parser.add_argument("--pools", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=30, help="of rest, in which CPU time is measured")
+    parser.add_argument("--elsewhere", type=int, default=100_000, help="Nodes for which figures are extrapolated")
+    given = parser.parse_args()
+    sizes = Sizes(given.nodes, given.namespaces, given.budgets, given.pools)
+    console = Console(width=160, highlight=False)
+    before = os.getloadavg()[0]
+    measured: dict[Sizes, Figures] = {}
+    try:
+        with start_cluster(find_or_build(("etcd", "kube-apiserver", "kubectl")), controllers=False) as cluster:
+            cluster.kubectl("apply", f"--filename={CRDS / 'karpenter.yaml'}")
+            wait_for_crds(cluster.kubectl)
+            directory = cluster.directory / "webhook"
+            with apply_base(cluster, directory) as flags:
+                for each in (sizes.over(_SHARE), sizes):
+                    report(f"{each.nodes:,} Nodes")
+                    subprocess.run(_writer(cluster, "fill", each), check=True)  # noqa: S603
+                    measured[each] = uvloop.run(measure(cluster, directory, flags, each, given.seconds))
+    except subprocess.CalledProcessError:
+        sys.exit("spotgate: the cluster could not be filled")
+    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
+        sys.exit(f"spotgate: {error}")
+    console.print(
+        f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
+        f"{platform.machine()}; load average {before:.1f} before."
+    )
+    show(console, table(measured, given.elsewhere))
+
+
+if __name__ == "__main__":
+    main()
