@@ -574,3 +574,14 @@ def test_what_is_remembered_is_what_would_be_worked_out_anew(questions: list[Any
     for question, answer in zip(questions, remembered, strict=True):
         targeting._remembered.cache_clear()
         assert ask(question) == answer
+
+
+def test_only_so_much_is_remembered() -> None:
+    view = view_of(GPU_SPOT)
+    memory = targeting._remembered(supply_of(view, ONLY_CKS))
+    long = pod_of(labels=SPOT, selector={"example.com/x": "x" * targeting._KIND_LENGTH})
+    assert target(long, view=view) == target(long, view=view)
+    assert not memory
+    for number in range(2 * targeting._KINDS):
+        target(pod_of(labels=SPOT, selector={"example.com/x": str(number)}), view=view)
+        assert 1 <= len(memory) <= targeting._KINDS
