@@ -1,4 +1,4 @@
-"""Node pools that make machines: OpenShift's MachineSets, and Crossplane's node groups of Amazon EKS."""
+"""Node pools of OpenShift (MachineSets), Crossplane (NodeGroups of Amazon EKS) and GKE (ComputeClasses)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.rules.conftest import shipped_provider
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.provider import readers_by_resource
 
-SPOT, ON_DEMAND, UNKNOWN = CapacityType.SPOT, CapacityType.ON_DEMAND, CapacityType.UNKNOWN
-READERS = readers_by_resource(shipped_provider(name) for name in ("eks", "openshift"))
+SPOT, ON_DEMAND, BOTH, UNKNOWN = CapacityType.SPOT, CapacityType.ON_DEMAND, CapacityType.BOTH, CapacityType.UNKNOWN
+READERS = readers_by_resource(shipped_provider(name) for name in ("eks", "gke", "openshift"))
 
 MAX_SIZE = "machine.openshift.io/cluster-api-autoscaler-node-group-max-size"
 OF_NODES = "machine.openshift.io/cluster-api-machineset"
@@ -186,3 +186,76 @@ def test_a_node_group_of_crossplane_is_as_large_as_it_says(spec: object, types: 
     assert found.instance_type == types
     assert found.unusable.startswith(unusable)
     assert bool(found.unusable) is bool(unusable)
+
+
+def compute_class(spec: object) -> Pool:
+    return READERS["cloud.google.com", "computeclasses"].read({"metadata": {"name": "a"}, "spec": spec})
+
+
+def kubelet(total: int, critical: int | None = None) -> dict[str, Any]:
+    config = {"shutdownGracePeriodSeconds": total, "shutdownGracePeriodCriticalPodsSeconds": critical}
+    return {"nodeSystemConfig": {"kubeletConfig": {key: seconds for key, seconds in config.items() if seconds}}}
+
+
+L4 = {"gpu": {"type": "nvidia-l4", "count": 1}}
+
+
+@pytest.mark.parametrize(
+    ("priorities", "capacity", "gpu"),
+    [
+        ([{"machineFamily": "n4", "spot": True}], SPOT, Gpu.NO),
+        ([{"machineFamily": "n4", "spot": True}, {"machineFamily": "n4", "spot": False}], BOTH, Gpu.NO),
+        ([{"machineType": "n4-standard-8"}], ON_DEMAND, Gpu.NO),
+        ([{"spot": True, **L4}], SPOT, Gpu.YES),
+        ([{"spot": True, **L4}, {"spot": False, **L4}], BOTH, Gpu.YES),
+        ([{"spot": True, **L4}, {"machineFamily": "n4"}], SPOT, Gpu.YES),  # no GPUs there
+        ([{"spot": True, "tpu": {"type": "tpu-v5-lite-podslice", "count": 4}}], SPOT, Gpu.YES),
+        ([{"spot": True, "machineFamily": "a2"}], SPOT, Gpu.YES),
+        ([{"spot": True, **L4}, {"nodepools": ["l4"]}], SPOT, Gpu.YES),
+        ([{"machineFamily": "n4", "spot": True}, {"nodepools": ["standard"]}], BOTH, Gpu.NO),
+        ("spot", UNKNOWN, Gpu.NO),
+        (None, ON_DEMAND, Gpu.NO),
+    ],
+)
+def test_a_compute_class_is_one_pool_of_all_its_priorities(
+    priorities: object, capacity: CapacityType, gpu: Gpu
+) -> None:
+    found = compute_class({"priorities": priorities})
+    assert (found.capacity, found.gpu) == (capacity, gpu)
+
+
+def test_Pods_choose_a_compute_class_by_its_label() -> None:
+    found = compute_class(
+        {
+            "priorities": [{"machineFamily": "c4a", "spot": True}],
+            "nodePoolAutoCreation": {"enabled": True},
+            "nodePoolConfig": {
+                "nodeLabels": {"team": "ml"},
+                "taints": [{"key": "team", "value": "ml", "effect": "NoExecute"}],
+            },
+        }
+    )
+    assert (found.chosen_by, found.cluster, found.pool_name) == ("cloud.google.com/compute-class", "", "")
+    assert found.labels == {"cloud.google.com/compute-class": "a", "team": "ml", "kubernetes.io/arch": "arm64"}
+    assert found.taints == (
+        Taint("cloud.google.com/compute-class", "a", "NoSchedule"),
+        Taint("team", "ml", "NoExecute"),
+    )
+    assert (found.autoscaling, found.unusable, found.problems) == (True, "", ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "grace"),
+    [
+        ({"priorities": [{"spot": True, **kubelet(120, 30)}]}, 90),
+        ({"priorities": [{"spot": True, **kubelet(120)}]}, 105),
+        ({"priorities": [{"spot": True, **kubelet(120, 30)}, {"spot": True, **kubelet(60, 20)}]}, 30),
+        ({"priorities": [{"spot": True, **kubelet(120, 30)}, {"spot": False, **kubelet(30, 20)}]}, 90),
+        ({"priorities": [{"spot": True, **kubelet(120, 30)}, {"spot": True}]}, None),  # the provider's
+        ({"priorities": [{"spot": True}], "priorityDefaults": kubelet(100, 20)}, 80),
+    ],
+)
+def test_the_window_of_a_compute_class_is_what_its_spot_priorities_leave_ordinary_Pods(
+    spec: object, grace: int | None
+) -> None:
+    assert compute_class(spec).grace_seconds == grace

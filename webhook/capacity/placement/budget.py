@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Pool
@@ -52,6 +52,10 @@ class GraceBudgets:
         seen = {pool.provider for pool in pools}
         unseen = (self._by_provider[each.name] for each in target.providers if each.name not in seen)
         return min(chain(map(self._of_pool, pools), unseen), key=_seconds, default=None)
+
+    def of_pools(self, pools: Iterable[Pool]) -> GraceBudget | None:
+        """Return the strictest budget of these pools. Return None if there are none."""
+        return min(map(self._of_pool, pools), key=_seconds, default=None)
 
     def _of_pool(self, pool: Pool) -> GraceBudget:
         budget = self._by_provider[pool.provider]

@@ -98,6 +98,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         required = self.by_provider.get(spot.provider)
         provider = self.providers.get(spot.provider)
         needs = (FallbackNeed(required),) if required is not None else provider.fallback if provider is not None else ()
+        if spot.chosen_by:  # What a cluster needs beside such nodes is no need of those who choose the pool.
+            needs = tuple(each for each in needs if each.require != "standard")
         needs = needs or (FallbackNeed(self.require),)
         if spot.gpu is not Gpu.ANY:
             return needs
@@ -146,6 +148,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         """Return why a pool is no fallback for this spot pool. Return an empty string if it is one."""
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             return self._other_cluster(spot, pool)
+        if chosen := next((each for each in (spot, pool) if each.chosen_by), None):
+            return f"Pods that choose {chosen} by label {chosen.chosen_by} run there, and no others"
         if (why := self._why_never(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
         if pool.gpu is (Gpu.YES if require == "standard" else Gpu.NO):
@@ -196,7 +200,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
         def cover(spot: Pool, require: FallbackKind) -> Coverage:
             same_type = (spot.gpu_type, spot.instance_type, spot.machines)
-            key = (spot.cluster, spot.cluster_path, spot.provider, same_type, spot.zones, require)
+            chosen = spot.name if spot.chosen_by else ""
+            key = (spot.cluster, spot.cluster_path, spot.provider, chosen, same_type, spot.zones, require)
             if key not in known:
                 known[key] = self.coverage(spot, usable, require)
             return known[key]

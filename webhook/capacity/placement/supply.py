@@ -161,7 +161,9 @@ def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[s
 def _supply(
     all_pools: tuple[Pool, ...] | None, node_groups: tuple[Pool, ...], providers: Mapping[str, Provider]
 ) -> Supply:
-    declared = tuple(pool for pool in all_pools or () if not pool.elsewhere and pool.provider in providers)
+    declared = tuple(
+        pool for pool in all_pools or () if not pool.elsewhere and not pool.chosen_by and pool.provider in providers
+    )
     seen = {pool.provider for pool in declared}
     groups = (pool for pool in node_groups if pool.provider not in seen and pool.provider in providers)
     pools = (*declared, *groups)

@@ -15,7 +15,8 @@ import msgspec
 
 from webhook.capacity.placement.feasible import confined_to, demands_spot, feasible_nodes
 from webhook.capacity.placement.supply import supply_of
-from webhook.kube.affinity import constrained, terms_of
+from webhook.capacity.providers.pool import CapacityType
+from webhook.kube.affinity import Tristate, constrained, terms_of
 from webhook.kube.containers import requested_of
 from webhook.kube.tolerations import tolerates
 
@@ -90,11 +91,14 @@ class NotTargeting(msgspec.Struct, frozen=True):
         because: the reason, as a phrase for people.
         untouchable: spotgate never changes this Pod, whatever it says.
         unknown: the node pools are unknown, so the Pod may target spot.
+        chosen: the pools that the Pod chooses by name, where it may run on spot: it is placed there by rules of their
+            own, and has the time to stop that they give.
     """
 
     because: str
     untouchable: bool = False
     unknown: bool = False
+    chosen: tuple[Pool, ...] = ()
 
 
 _ON_DEMAND: Final = NotTargeting(f"label {CAPACITY_LABEL}: {ON_DEMAND}")
@@ -127,6 +131,10 @@ def target_of(
     if never:
         return NotTargeting(never, untouchable=True)
     said = pod.labels.get(CAPACITY_LABEL)
+    if key := _chooses_by(pod, providers):
+        because = f"it selects nodes by {key}, which chooses spot or not by rules of its own"
+        asked = (said or namespace_labels.get(CAPACITY_LABEL)) in _ASKS_FOR_SPOT
+        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, asked=asked))
     if said is not None and said not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if said == ON_DEMAND else _NO_CAPACITY
     asked = said or namespace_labels.get(CAPACITY_LABEL)
@@ -251,11 +259,29 @@ def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     scheduler = pod.spec.schedulerName
     if scheduler and any(each.hands_off_schedulers.match(scheduler) for each in providers.values()):
         return f"scheduler {scheduler} places and stops it by rules of its own"
+    return ""
+
+
+def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
+    """Return the label by which a Pod chooses what places it. Return an empty string if it chooses nothing."""
     if constrained(pod.spec):
         for each in chain.from_iterable(term.requirements for term in terms_of(pod.spec)):
             if any(each.key in provider.hands_off_selectors for provider in providers.values()):
-                return f"it selects nodes by {each.key}, which chooses spot or not by rules of its own"
+                return each.key
     return ""
+
+
+def _chosen(pod: Pod, key: str, view: ClusterView, *, asked: bool) -> tuple[Pool, ...]:
+    """Return the pools that a Pod chooses by a label: those that are spot, or may be if the Pod asks for spot."""
+    capacities = {CapacityType.SPOT, CapacityType.BOTH} if asked else {CapacityType.SPOT}
+    terms = terms_of(pod.spec)
+    return tuple(
+        pool
+        for pool in view.pools or ()
+        if pool.chosen_by == key
+        and pool.capacity in capacities
+        and any(term.admits(pool.labels, frozenset((key,))) is not Tristate.NO for term in terms)
+    )
 
 
 def own_choice(

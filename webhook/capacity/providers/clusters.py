@@ -43,12 +43,13 @@ def assume_here(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
 
     Files that describe one cluster, and are used to judge objects, describe the cluster of these objects.
     """
-    if not pools or not all(each.cluster and each.provider == pools[0].provider for each in pools):
+    named = [each for each in pools if not each.chosen_by]
+    if not named or not all(each.cluster and each.provider == named[0].provider for each in named):
         return pools
-    named = max(pools, key=lambda each: bool(each.cluster_path))
-    if not all(same_cluster(named, each) for each in pools):
+    most = max(named, key=lambda each: bool(each.cluster_path))
+    if not all(same_cluster(most, each) for each in named):
         return pools
-    return tuple(replace(each, assumed_here=True) for each in pools)
+    return tuple(replace(each, assumed_here=bool(each.cluster)) for each in pools)
 
 
 def _path(written: str) -> str:

@@ -177,6 +177,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         cluster=_query(spec.cluster),
         cluster_namespace=_query(spec.cluster_namespace),
         cluster_path=_query(spec.cluster_path),
+        chosen_by=spec.chosen_by or "",
         unusable=tuple(UnusableCondition(Query(item.when), item.because, item.passing) for item in spec.unusable),
         controller_fields=_paths(spec.controller_fields),
     )

@@ -94,6 +94,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         cluster: the cluster that the pool describes, if that is not the one it is stored in; else empty.
         cluster_path: the provider's path of that cluster, if the pool names it so; see `clusters`.
         assumed_here: that cluster is taken for this one: files show no other, and no Nodes.
+        chosen_by: the key of the label by which Pods choose this pool and no other; empty if they need not.
         is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.
         deleting: the pool, or the cluster or object that it is deleted with, has a deletionTimestamp.
         problems: what could not be read in it, each with its field.
@@ -129,6 +130,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = ""
     cluster_path: str = ""
     assumed_here: bool = False
+    chosen_by: str = ""
     is_cluster: bool = False
     deleting: bool = False
     problems: tuple[str, ...] = ()

@@ -86,6 +86,7 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
         grace: the limits on a Pod's grace period.
         cluster: the cluster it belongs to, in ``cluster_namespace`` or else in the pool's own namespace.
         cluster_path: the provider's own path of that cluster, if ``cluster`` is a name.
+        chosen_by: the key of the label by which Pods choose a pool of this kind by name; empty if they need not.
         controller_fields: the fields that only the provider's controllers write.
     """
 
@@ -122,6 +123,7 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Query | None
     cluster_namespace: Query | None
     cluster_path: Query | None
+    chosen_by: str
     unusable: tuple[UnusableCondition, ...]
     controller_fields: tuple[QueryPath, ...]
 

@@ -48,6 +48,8 @@ class PoolParser(QueryResults):
         name = _text(metadata.get("name")) or _text(metadata.get("generateName"))
         namespace = _text(metadata.get("namespace"))
         labels = self._labels(name)
+        if reader.chosen_by:
+            labels[reader.chosen_by] = name
         requirements = self._requirements(labels)
         types = self._instance_types(requirements)
         if ARCH_LABEL not in labels and (architecture := self._architecture(types, requirements)):
@@ -94,6 +96,7 @@ class PoolParser(QueryResults):
             safety_margin_seconds=grace.margin if grace is not None else None,
             cluster=cluster,
             cluster_path=cluster_path,
+            chosen_by=reader.chosen_by,
             is_cluster=reader.is_cluster,
             deleting=bool(metadata.get("deletionTimestamp")),
             problems=tuple(self._problems),
@@ -123,7 +126,7 @@ class PoolParser(QueryResults):
             self._note(f"{where} is not text")
         elif len(types) < len(several):
             self._note(f"{where} has items that are not strings")
-        return types if len(types) == len(several) else ()
+        return tuple(dict.fromkeys(types)) if len(types) == len(several) else ()
 
     def _architecture(self, types: tuple[str, ...], requirements: Requirements | None) -> str:
         """Return the architecture of all machines of the pool. Return an empty string if it is unknown, or not one."""

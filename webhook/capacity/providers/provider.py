@@ -142,7 +142,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pools_are_here(self) -> bool:
         """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
-        return any(reader.cluster is None for reader in self.readers)
+        return any(reader.cluster is None and not reader.chosen_by for reader in self.readers)
 
 
 class GpuTaint(msgspec.Struct, frozen=True):

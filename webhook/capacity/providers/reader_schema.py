@@ -244,6 +244,11 @@ class NodePoolReaderSpec(Model):
     cluster_path: QueryText | None = Field(
         default=None, description="The provider's own path of the cluster, by which others may name it too."
     )
+    chosen_by: LabelKey | None = Field(
+        default=None,
+        description="Pods choose it by this node label, whose value is its name (GKE's ComputeClasses): no others are "
+        "placed there, it is no fallback for other pools, and they are none for it.",
+    )
     taints: QueryText | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(

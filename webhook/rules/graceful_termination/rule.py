@@ -8,7 +8,8 @@ Reads
     hooks of all containers, the controlling owner, declared ports, GPU requests, ``spec.os``, label
     ``spotgate.dev/workload-class``, annotation ``spotgate.dev/keep``; the pools that admit the Pod; the versions of the
     API server and the oldest kubelet. A Pod that no spot pool admits is left as it is: SpotPlacement says why. Unknown
-    pools may admit it.
+    pools may admit it. A Pod that chooses a pool by its name (GKE's ComputeClass), which places it by rules of its own,
+    has the time of that pool, where it may be spot.
 Writes
     ``spec.terminationGracePeriodSeconds``: the grace period of the class, at most the budget, if the Pod has 30 (the
     API server sets that before any webhook runs). Every other value is the user's, and is only lowered, by
@@ -32,6 +33,7 @@ import msgspec
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
+from webhook.capacity.providers.pool import Gpu
 from webhook.cluster.protocol import Needs
 from webhook.globs import Globs
 from webhook.kube.containers import is_windows, longest_sleep, without_pre_stop
@@ -47,6 +49,7 @@ from webhook.rules.targeting_concern import targeting_concern
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from webhook.capacity.placement.budget import GraceBudget
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.context import Context
@@ -97,8 +100,12 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         say = subject.trace.say
         target = self._target(subject, context)
         if isinstance(target, NotTargeting):
-            say("left alone: %s", target.because)
-            return None
+            budget, gpu = self.budgets.of_pools(target.chosen), any(pool.gpu is Gpu.YES for pool in target.chosen)
+            if budget is None:
+                say("left alone: %s", target.because)
+                return None
+            say("may run on spot: %s", target.because)
+            return self._within(budget, subject, context, gpu=gpu)
         if target.pools is not None and not target.nodes:
             say("left alone: it targets spot (%s), and there is no spot pool that it can land on", target.because)
             return None
@@ -107,14 +114,17 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             say("left alone: it targets spot (%s), but no capacity provider is in play", target.because)
             return None
         say("targets spot: %s", target.because)
+        return self._within(budget, subject, context, gpu=target.gpu is True)
+
+    def _within(self, budget: GraceBudget, subject: Subject, context: Context, *, gpu: bool) -> TerminationPlan:
+        """Return the plan for a Pod that has this budget."""
+        say = subject.trace.say
         say("the budget is %d s: %s", budget.seconds, budget)
 
         pod = subject.pod
         named = pod.labels.get(CLASS_LABEL, "")
         name, because = (
-            (named, "its label")
-            if named in self.classes
-            else derive_class(pod, self.training_operators, gpu=target.gpu is True)
+            (named, "its label") if named in self.classes else derive_class(pod, self.training_operators, gpu=gpu)
         )
         workload_class = self.classes[name]
         say("class %s: %s", name, because)

@@ -81,6 +81,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         if spot.problems:
             detail.append(f"Not readable: {'; '.join(spot.problems)}.")
         fix = f"create an on-demand pool first{self._example(spot, need)}"
+        if spot.chosen_by:
+            fix = f"add on-demand capacity to {spot}: Pods that choose it run on no other nodes"
         if change.reader.is_cluster:
             fix = "let the cluster begin with an on-demand pool without GPUs, and declare this pool by itself, after it"
         if spot.capacity is CapacityType.UNKNOWN:
