@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from webhook.bundle import load_bundle
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.target import NotTargeting, Target, target_of
+from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, target_of
+from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.pod import Pod, decode_pod
-
-if TYPE_CHECKING:
-    from webhook.capacity.providers.pool import Pool
 
 PROVIDERS = load_bundle().providers
 READERS = readers_by_resource(PROVIDERS.values())
@@ -78,6 +76,36 @@ def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
     assert isinstance(found, NotTargeting)
     assert found.untouchable
     assert found.because == f"it selects nodes by {COMPUTE_CLASS}, which chooses spot or not by rules of its own"
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity", "chooses"),
+    [
+        ({CAPACITY_LABEL: "spot"}, CapacityType.BOTH, True),
+        ({CAPACITY_LABEL: "spot-preferred"}, CapacityType.SPOT, True),
+        ({}, CapacityType.SPOT, True),
+        ({}, CapacityType.BOTH, False),
+        ({CAPACITY_LABEL: "on-demand"}, CapacityType.SPOT, False),
+        ({CAPACITY_LABEL: "spot"}, CapacityType.ON_DEMAND, False),
+    ],
+)
+def test_a_Pod_of_a_compute_class_has_its_time_to_stop_where_it_may_be_spot(
+    labels: dict[str, str], capacity: CapacityType, *, chooses: bool
+) -> None:
+    its, another = (
+        Pool(
+            provider="gke",
+            kind="ComputeClass",
+            name=name,
+            capacity=capacity,
+            chosen_by=COMPUTE_CLASS,
+            labels={COMPUTE_CLASS: name},
+        )
+        for name in ("spot-first", "another")
+    )
+    found = target(pod_of(labels, nodeSelector={COMPUTE_CLASS: "spot-first"}), its, another)
+    assert isinstance(found, NotTargeting)
+    assert found.chosen == ((its,) if chooses else ())
 
 
 def test_several_providers_in_one_cluster_are_all_in_play() -> None:

@@ -133,8 +133,9 @@ def target_of(
     said = pod.labels.get(CAPACITY_LABEL)
     if key := _chooses_by(pod, providers):
         because = f"it selects nodes by {key}, which chooses spot or not by rules of its own"
-        asked = (said or namespace_labels.get(CAPACITY_LABEL)) in _ASKS_FOR_SPOT
-        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, asked=asked))
+        for_spot = (said or namespace_labels.get(CAPACITY_LABEL)) in _ASKS_FOR_SPOT
+        chosen = () if said == ON_DEMAND else _chosen(pod, key, view, for_spot=for_spot)
+        return NotTargeting(because, untouchable=True, chosen=chosen)
     if said is not None and said not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if said == ON_DEMAND else _NO_CAPACITY
     asked = said or namespace_labels.get(CAPACITY_LABEL)
@@ -271,9 +272,9 @@ def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
     return ""
 
 
-def _chosen(pod: Pod, key: str, view: ClusterView, *, asked: bool) -> tuple[Pool, ...]:
+def _chosen(pod: Pod, key: str, view: ClusterView, *, for_spot: bool) -> tuple[Pool, ...]:
     """Return the pools that a Pod chooses by a label: those that are spot, or may be if the Pod asks for spot."""
-    capacities = {CapacityType.SPOT, CapacityType.BOTH} if asked else {CapacityType.SPOT}
+    capacities = {CapacityType.SPOT, CapacityType.BOTH} if for_spot else {CapacityType.SPOT}
     terms = terms_of(pod.spec)
     return tuple(
         pool
