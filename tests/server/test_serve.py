@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
+from argparse import ArgumentParser
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPException
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,17 +29,20 @@ from tests.server.harness import (
     review,
     write_policy,
 )
+from webhook import __version__
+from webhook.cli.commands.serve import configure
 from webhook.context import utc_now
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.server.conftest import Spawn
     from tests.server.harness import Process
 
 MIB = 1024 * 1024
+SPOTGATE = Path(sys.executable).with_name("spotgate")
+AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
 # Starting -----------------------------------------------------------------------------------------------------------
@@ -104,6 +113,27 @@ def test_an_address_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
         assert str(address.port) in refuses({"policies": (tmp_path,), "listen": address}, capsys)
 
 
+def test_the_first_lines_name_the_configuration_in_force(spawn: Spawn, tmp_path: Path) -> None:
+    process = spawn(tls_names=("spotgate.example",))
+    (line,) = process.log("listening")
+    assert line["version"] == __version__
+    assert line["bundle"] == process.ops("/version").json["bundle"]
+    assert line["certificate"] == "self-signed"
+    assert line["flags"]["policies"] == [str(tmp_path / "policies")]
+    assert line["flags"]["listen"] == "127.0.0.1:0"
+    assert line["flags"]["tls_names"] == ["spotgate.example"]
+
+
+def test_every_flag_is_among_them() -> None:
+    parser = ArgumentParser()
+    configure(parser)
+    flags = {action.dest for action in parser._actions} - {"help"}
+    plural = {"tls_name": "tls_names", "client_name": "client_names"}
+    in_effect = ServeOptions(listen=LOOPBACK, ops=LOOPBACK, tls_secret=("a", "b")).in_effect()
+    assert {plural.get(flag, flag) for flag in flags} == in_effect.keys()
+    assert (in_effect["policies"], in_effect["tls_secret"]) == (("shipped",), "a/b")
+
+
 # Load ---------------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +200,48 @@ def test_what_was_decided_last_is_logged_too(spawn: Spawn) -> None:
     process.process.send_signal(signal.SIGINT)
     process.process.wait(PATIENCE)
     assert [line["uid"] for line in process.log("decision")] == ["the-last"]
+
+
+@pytest.mark.parametrize("moment", ["starts", "serves"])
+def test_L3_as_process_1_of_a_container_it_ends_on_sigterm_while_it(moment: str, tmp_path: Path) -> None:
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*AS_PROCESS_1, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("no PID namespace can be made here")
+    write_policy(tmp_path / "policies")
+    flags = ["--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--policies={tmp_path / 'policies'}"]
+    if moment == "starts":  # a pipe that nobody writes to keeps it there
+        os.mkfifo(tmp_path / "pipe")
+        flags += [f"--tls-cert={tmp_path / 'pipe'}", f"--tls-key={tmp_path / 'pipe'}"]
+    else:
+        flags += ["--self-signed"]
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen([*AS_PROCESS_1, SPOTGATE, "serve", *flags], stdout=log, stderr=subprocess.PIPE) as container,
+    ):
+        try:
+            eventually(lambda: children(container.pid))
+            (pid,) = children(container.pid)
+            eventually(lambda: catches(pid, signal.SIGTERM))
+            if moment == "serves":
+                eventually(lambda: b'"listening"' in (tmp_path / "log").read_bytes())
+            assert children(pid) == []  # nobody's parent, it has nobody's end to wait for
+            os.kill(pid, signal.SIGTERM)
+            assert container.wait(PATIENCE) == 0
+            assert container.stderr
+            assert container.stderr.read() == b""
+        finally:
+            container.kill()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 # Memory -------------------------------------------------------------------------------------------------------------

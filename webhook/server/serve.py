@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from certs.files import CertificateFiles
 from certs.self_signed import self_signed
 from certs.verify import CertificateProblem
+from webhook import __version__
 from webhook.bundle import SHIPPED, load_bundle
 from webhook.cluster.protocol import ClusterView, UnusableCredentialsError
 from webhook.context import UNKNOWN, utc_now
@@ -58,6 +59,9 @@ class Address(NamedTuple):
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - of TCP
             raise ValueError(f"{text!r} is no address to listen on; write host:port, as in 0.0.0.0:8443")
         return cls(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - what an empty host means
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def bind(self) -> socket.socket:
         """Return a listening socket. Raise OSError if the address can't be bound."""
@@ -111,6 +115,17 @@ class ServeOptions:
         """Whether the state is that of a live cluster."""
         return self.in_cluster or self.kubeconfig is not None
 
+    @property
+    def certificate_mode(self) -> str:
+        """Where the certificate comes from: ``secret``, ``self-signed`` or ``files``."""
+        return "secret" if self.tls_secret is not None else "self-signed" if self.self_signed else "files"
+
+    def in_effect(self) -> dict[str, object]:
+        """Return the value of every flag, by its field, for the log: files are named, never shown."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "limits"}
+        secret = "/".join(self.tls_secret) if self.tls_secret is not None else None
+        return values | {"policies": self.policies or ("shipped",), "tls_secret": secret}
+
 
 def serve(options: ServeOptions) -> int:
     """Serve until a signal ends it.
@@ -134,7 +149,10 @@ def serve(options: ServeOptions) -> int:
         "listening",
         port=listener.getsockname()[1],
         ops_port=ops_listener.getsockname()[1],
+        version=__version__,
         bundle=reloader.snapshot.bundle.hash,
+        certificate=options.certificate_mode,
+        flags=options.in_effect(),
     )
     return run(_serve(options, listener, ops_listener, certificate, reloader))
 

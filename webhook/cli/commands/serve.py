@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.exits import CannotJudgeError
+from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, secret_name
 from webhook.server.serve import Address, ServeOptions, serve
 
@@ -143,6 +145,8 @@ def run(options: Namespace) -> int:
         raise CannotJudgeError("spotgate serve: error: give at most one of --in-cluster, --kubeconfig and --state")
     if options.client_name and options.client_ca is None:
         raise CannotJudgeError("spotgate serve: error: --client-name needs --client-ca: whose names are they?")
+    # The kernel keeps signals without a handler from process 1 of a container: until the server has one, this is it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FINE))
     return serve(
         ServeOptions(
             listen=options.listen,
