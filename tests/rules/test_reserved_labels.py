@@ -354,8 +354,6 @@ CARRIED = [
     ("ray.io", "rayservices", "spec.rayClusterConfig.headGroupSpec.labels"),
     ("argoproj.io", "rollouts", "spec.strategy.canary.canaryMetadata.labels"),
     ("argoproj.io", "rollouts", "spec.strategy.blueGreen.previewMetadata.labels"),
-    ("sparkoperator.k8s.io", "sparkapplications", "spec.driver.labels"),
-    ("sparkoperator.k8s.io", "sparkapplications", "spec.executor.labels"),
 ]
 
 
@@ -379,7 +377,7 @@ def test_labels_carried_to_jobs_may_be_what_is_allowed_on_jobs() -> None:
     assert isinstance(rule, ReservedLabels)
     labels = {RESERVED: "x"}
     assert not judge(of_workload("batch", "cronjobs", at("spec.jobTemplate.metadata.labels", labels)), rule)
-    assert judge(of_workload("sparkoperator.k8s.io", "sparkapplications", at("spec.driver.labels", labels)), rule)
+    assert judge(of_workload("ray.io", "rayclusters", at("spec.headGroupSpec.labels", labels)), rule)
 
 
 def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
@@ -497,11 +495,11 @@ def test_it_is_said_of_every_object_around_the_pods(
     assert violation.fix == f"move it to {fix}"
 
 
-def test_labels_that_spark_puts_on_its_pods_have_their_effect_and_are_checked_like_those_of_pods() -> None:
+def test_labels_that_ray_puts_on_its_pods_have_their_effect_and_are_checked_like_those_of_pods() -> None:
     labels = {CAPACITY: "spot", "spotgate.dev/keeep": "x"}
-    value = {"metadata": {"labels": {CAPACITY: "spot"}}, **at("spec.executor.labels", labels)}
-    (violation,) = judge(of_workload("sparkoperator.k8s.io", "sparkapplications", value, kind="SparkApplication"))
-    assert violation.field == 'spec.executor.labels["spotgate.dev/keeep"]'
+    value = {"metadata": {"labels": {CAPACITY: "spot"}}, **at("spec.headGroupSpec.labels", labels)}
+    (violation,) = judge(of_workload("ray.io", "rayclusters", value, kind="RayCluster"))
+    assert violation.field == 'spec.headGroupSpec.labels["spotgate.dev/keeep"]'
 
 
 def test_an_annotation_among_the_labels_that_ray_puts_on_its_pods_belongs_in_their_templates() -> None:

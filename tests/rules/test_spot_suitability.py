@@ -113,7 +113,6 @@ def test_nothing_is_said_of(what: str, value: JSON) -> None:
     ("value", "name", "at"),
     [
         ({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}, "spec": {"headGroupSpec": {"template": spot()}}}, "Ray head", "spec.headGroupSpec.template"),
-        ({"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication", "metadata": {"name": "s"}, "spec": {"driver": {"template": spot()}, "executor": {"template": spot()}}}, "Spark driver", "spec.driver.template"),
         ({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "m"}, "spec": {"mpiReplicaSpecs": {"Launcher": {"template": spot()}, "Worker": {"template": spot()}}}}, "MPI launcher", "spec.mpiReplicaSpecs.Launcher.template"),
         (pod(metadata={"labels": {**SPOT, "spark-role": "driver"}}), "Spark driver", ""),
         (workload(of=spot(labels={"dask.org/component": "scheduler"}), replicas=1), "Dask scheduler", "spec.template"),
@@ -135,6 +134,26 @@ def ray(kind: str, *, metadata: JSON | None = None, head: JSON | None = None, **
     for member in inner:
         spec = {member: spec}
     return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": {"name": "r", **(metadata or {})}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("driver", "field"),
+    [
+        ({"labels": SPOT}, "spec.driver.labels"),
+        ({"template": spot()}, "spec.driver.template.metadata.labels"),
+        ({"labels": SPOT, "template": template()}, "spec.driver.labels"),
+    ],
+)
+def test_a_spark_driver_is_judged_by_the_operators_fields_and_by_its_template_once(driver: JSON, field: str) -> None:
+    spec = {"driver": driver, "executor": driver}
+    metadata = {"name": "s"}
+    for kind, inner in (("SparkApplication", spec), ("ScheduledSparkApplication", {"template": spec})):
+        value = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": kind, "metadata": metadata, "spec": inner}
+        place = "spec" if kind == "SparkApplication" else "spec.template"
+        finding = one(value)
+        assert finding.field == f'{place}{field.removeprefix("spec")}["spotgate.dev/capacity"]'
+        to_write: JSON = {"driver": {"labels": {"spotgate.dev/capacity": "on-demand"}}}
+        assert yaml_of(finding) == {"spec": to_write if kind == "SparkApplication" else {"template": to_write}}
 
 
 LOST_HEAD = ["the Ray head holds the state of the whole job"]

@@ -23,10 +23,22 @@ _GPU: Final = "nvidia.com/gpu"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Say where an object has labels, annotations and fields of the spec for all its Pods."""
+    """Say where an object has labels, annotations and fields of the spec for all its Pods.
+
+    Attributes:
+        metadata: what holds labels and annotations.
+        spec: what holds the fields of the spec.
+        whole: it is the spec of a pod template, and every field of it counts.
+    """
 
     metadata: Steps | None = None
     spec: Steps | None = None
+    whole: bool = False
+
+    @classmethod
+    def template(cls, path: Steps) -> Source:
+        """Return the source for the pod template at a path."""
+        return cls(metadata=(*path, "metadata"), spec=(*path, "spec"), whole=True)
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +88,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         copied: dict[str, Any] = {}
         for source in self.inherits:
             there = member(root, source.spec) if source.spec is not None else None
-            for field in _INHERITED:
+            for field in there if source.whole and isinstance(there, dict) else _INHERITED:
                 if spec.get(field) is None and (given := member(there, (field,))) is not None:
                     spec[field] = copied[field] = given
                     inherited["spec", field] = (*(source.spec or ()), field)

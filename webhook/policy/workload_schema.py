@@ -54,6 +54,15 @@ class InheritedSpec(Model):
     spec: RelativePath = Field(
         default="", description="Field path of what holds nodeSelector, tolerations, affinity and schedulerName."
     )
+    template: RelativePath = Field(
+        default="", description="Instead of both, field path of a pod template, of which all fields count."
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if self.template and (self.metadata or self.spec):
+            raise ValueError("write `template` alone, or `metadata` and `spec`")
+        return self
 
 
 class PodPlaceSpec(Model):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from webhook.kube.layouts import Steps
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-    from webhook.policy.workload_schema import PodPlaceSpec, WorkloadSpec
+    from webhook.policy.workload_schema import InheritedSpec, PodPlaceSpec, WorkloadSpec
 
 WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
 
@@ -72,10 +72,16 @@ def _laid_out(item: PodPlaceSpec) -> TemplatePath:
         spec=steps_of(item.spec),
         containers=tuple(map(steps_of, item.containers)),
         gpus=steps_of(item.gpus),
-        inherits=tuple(Source(metadata=_given(each.metadata), spec=_given(each.spec)) for each in item.inherits),
+        inherits=tuple(map(_source, item.inherits)),
         written=None if item.written is None else frozenset(item.written),
     )
     return TemplatePath(item.path, layout)
+
+
+def _source(item: InheritedSpec) -> Source:
+    if item.template:
+        return Source.template(steps_of(item.template))
+    return Source(metadata=_given(item.metadata), spec=_given(item.spec))
 
 
 def _given(path: str) -> Steps | None:
