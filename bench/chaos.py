@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import platform
 import re
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 from rich.console import Console
 
+from bench.chaos_cert_manager import cert_manager, mounted_certificate
 from bench.chaos_faults import FAULTS, Fault, Scene
 from bench.chaos_load import MEANINGS, RATE, Load, Outcome, Tally
-from bench.chaos_service import REPLICAS, Service
+from bench.chaos_service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
 from bench.run import show
 from tests.controlplane.binaries import BinariesError, find_or_build, report
@@ -43,16 +45,20 @@ _OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=
 
 
 async def measure(
-    cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], *, self_managed: bool
+    cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str
 ) -> dict[str, Tally]:
     """Run the faults one after another, under load. Returns what came of the writes of each."""
     service, load = Service(directory, flags), Load(cluster)
-    kubeconfig = next(each for each in flags if each.startswith("--kubeconfig=")).partition("=")[2]
-    scene = Scene(cluster, service, load, directory, directory / kubeconfig)
+    kubeconfig = directory / next(each for each in flags if each.startswith("--kubeconfig=")).partition("=")[2]
+    api_server = CuttableApiServer(int(cluster.url.rpartition(":")[2]))
+    scene = Scene(cluster, service, load, directory, kubeconfig, api_server)
     tallies: dict[str, Tally] = {}
     log = cluster.processes["kube-apiserver"].log
-    async with service.running():
-        apply = partial(apply_configurations, self_managed=self_managed)
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(api_server.running())
+        kubeconfig.write_text(kubeconfig.read_text().replace(cluster.url, f"https://127.0.0.1:{api_server.port}"))
+        await stack.enter_async_context(service.running())
+        apply = partial(apply_configurations, component=component)
         await asyncio.to_thread(apply, cluster, directory, service.port)
         writing = asyncio.create_task(load.run())
         try:
@@ -112,6 +118,25 @@ def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]
     ]
 
 
+def run(faults: list[Fault], component: str) -> dict[str, Tally]:
+    """Measure at an installation with this component of the manifests, on a control plane of its own."""
+    with contextlib.ExitStack() as stack:
+        programs = find_or_build(("etcd", "kube-apiserver", "kubectl"))
+        cluster = stack.enter_context(start_cluster(programs, controllers=False))
+        cluster.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
+        wait_for_crds(cluster.kubectl)
+        cluster.kubectl("apply", f"--filename={POOLS}")
+        everything = ("platform", "--clusterrole=cluster-admin", "--group=platform")
+        cluster.kubectl("create", "clusterrolebinding", *everything)
+        directory = cluster.directory / "webhook"
+        if component == "cert-manager":
+            stack.enter_context(cert_manager(cluster))
+        flags = stack.enter_context(apply_base(cluster, directory, component=component))
+        if component == "cert-manager":
+            stack.enter_context(mounted_certificate(cluster, directory))
+        return uvloop.run(measure(cluster, directory, flags, faults, component))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -125,21 +150,10 @@ def main() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     before = os.getloadavg()[0]
+    tallies: dict[str, Tally] = {}
     try:
-        with start_cluster(find_or_build(("etcd", "kube-apiserver", "kubectl")), controllers=False) as cluster:
-            cluster.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
-            wait_for_crds(cluster.kubectl)
-            cluster.kubectl("apply", f"--filename={POOLS}")
-            everything = ("platform", "--clusterrole=cluster-admin", "--group=platform")
-            cluster.kubectl("create", "clusterrolebinding", *everything)
-            tallies: dict[str, Tally] = {}
-            for self_managed in (False, True):
-                chosen = [fault for fault in faults if fault.self_managed == self_managed]
-                directory = cluster.directory / ("self-managed" if self_managed else "webhook")
-                if chosen:
-                    with apply_base(cluster, directory, self_managed=self_managed) as flags:
-                        run = measure(cluster, directory, flags, chosen, self_managed=self_managed)
-                        tallies |= uvloop.run(run)
+        for component in dict.fromkeys(fault.component for fault in faults):
+            tallies |= run([fault for fault in faults if fault.component == component], component)
     except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
     console.print(

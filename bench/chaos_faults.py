@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.chaos_load import Load
-    from bench.chaos_service import Service
+    from bench.chaos_service import CuttableApiServer, Service
     from tests.controlplane.cluster import Cluster
 
 _LOOKED: Final = 7.0
@@ -36,6 +36,13 @@ _ROTATED: Final = 90.0
 
 _HEARD: Final = 4.0
 """Seconds within which every replica hears of changed policies, and compiles them."""
+
+_NEWER_POLICY: Final = """
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: newer-labels}
+spec: {domains: [newer.example]}
+"""
 
 _HOSTILE: Final = 15.0
 """Seconds of hostile requests."""
@@ -50,6 +57,7 @@ class Scene:
     load: Load
     directory: Path
     kubeconfig: Path
+    api_server: CuttableApiServer
 
 
 Act: TypeAlias = "Callable[[Scene], Awaitable[None]]"
@@ -63,13 +71,13 @@ class Fault:
         name: what is printed.
         act: does it, and puts back what it has changed.
         may: outcomes that are not promised to be absent while it lasts, beside denials as unknown.
-        self_managed: of an installation that manages its certificates itself.
+        component: of manifests/components that is installed; none: certificates come from files.
     """
 
     name: str
     act: Act
     may: frozenset[Outcome] = frozenset()
-    self_managed: bool = False
+    component: str = ""
 
 
 async def nothing(_: Scene) -> None:
@@ -93,6 +101,15 @@ async def rollout(scene: Scene) -> None:
     for replica in tuple(scene.service.replicas):
         await scene.service.add()
         await scene.service.delete(replica)
+
+
+async def newer_bundle(scene: Scene) -> None:
+    """Serve a bundle with one policy more beside the old one, and take it back."""
+    policy = scene.directory / "newer.yaml"
+    policy.write_text(_NEWER_POLICY)
+    newer = await scene.service.add(f"--policies={policy}")
+    await asyncio.sleep(5)
+    await scene.service.delete(newer)
 
 
 async def all_dead(scene: Scene) -> None:
@@ -254,6 +271,39 @@ async def ca_bundles_emptied(scene: Scene) -> None:
     await asyncio.sleep(_LOOKED)
 
 
+async def cert_manager_renewals(scene: Scene) -> None:
+    """Have cert-manager renew the CA and the certificate five times in a row."""
+    for name in ("spotgate-ca", SERVICE) * 5:
+        before = await asyncio.to_thread(_certificate_of, scene, name)
+        issuing = {
+            "type": "Issuing",
+            "status": "True",
+            "reason": "ManuallyTriggered",
+            "message": "",
+            "observedGeneration": 1,
+        }
+        renew = json.dumps([{"op": "add", "path": "/status/conditions/-", "value": issuing}])
+        arguments = ("patch", "certificate", name, f"--namespace={NAMESPACE}", "--subresource=status", "--type=json")
+        await asyncio.to_thread(scene.cluster.kubectl, *arguments, f"--patch={renew}")
+        async with asyncio.timeout(_ROTATED):
+            while await asyncio.to_thread(_certificate_of, scene, name) == before:  # noqa: ASYNC110
+                await asyncio.sleep(0.5)
+    await asyncio.sleep(_LOOKED)
+
+
+def _certificate_of(scene: Scene, name: str) -> str:
+    secret = "spotgate-tls" if name == SERVICE else name
+    data: dict[str, str] = scene.cluster.kubectl.get("secret", secret, f"--namespace={NAMESPACE}")["data"]
+    return data["tls.crt"]
+
+
+async def watches_cut(scene: Scene) -> None:
+    """End every connection of the replicas to the API server, five times."""
+    for _ in range(5):
+        scene.api_server.cut()
+        await asyncio.sleep(2)
+
+
 async def etcd_stopped(scene: Scene) -> None:
     """Stop etcd for 10 s."""
     pid = scene.cluster.processes["etcd"].pid
@@ -319,6 +369,7 @@ FAULTS: Final = tuple(
         ("nothing", nothing),
         ("a replica killed, twice", kill, _UNANSWERED),
         ("rollout", rollout),
+        ("upgrade and downgrade: two bundles side by side", newer_bundle),
         ("all replicas killed, back after 5 s", all_dead, _UNANSWERED),
         ("policies: good", _policies(_good_policies)),
         ("policies: broken", _policies(lambda folder: _append(folder / "reserved-labels.yaml", "\n{"))),
@@ -332,17 +383,19 @@ FAULTS: Final = tuple(
         ("certificate: of a CA not in force", _certificate(_not_in_force)),
         ("etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED})),
         ("API server restarted", api_server_restarted, frozenset({Outcome.FAILED})),
-        ("webhook's token revoked", token_revoked),
+        ("watches cut, five times", watches_cut),
+        ("webhook's token revoked", token_revoked),  # after it, replicas reach the API server by its own port
         ("hostile: 2,000 half-sent bodies", _hostile("half_sent")),
         ("hostile: 8 clients with reviews of 282 KiB", _hostile("reviews")),
         ("hostile: handshakes", _hostile("handshakes")),
         ("a tenant's Pods of 1.3 MiB", huge_objects),
-        ("self-managed: rollout", rollout, frozenset(), True),
-        ("self-managed: five rotations in a row", rotations, frozenset(), True),
-        ("self-managed: a rotation, and four replicas killed", rotation_and_kills, _UNANSWERED, True),
-        ("self-managed: Secret deleted", secret_deleted, frozenset(), True),
-        ("self-managed: Secret truncated", secret_truncated, frozenset(), True),
-        ("self-managed: caBundles emptied", ca_bundles_emptied, _UNANSWERED, True),
-        ("self-managed: etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED}), True),
+        ("self-managed: rollout", rollout, frozenset(), "self-managed"),
+        ("self-managed: five rotations in a row", rotations, frozenset(), "self-managed"),
+        ("self-managed: a rotation, and four replicas killed", rotation_and_kills, _UNANSWERED, "self-managed"),
+        ("self-managed: Secret deleted", secret_deleted, frozenset(), "self-managed"),
+        ("self-managed: Secret truncated", secret_truncated, frozenset(), "self-managed"),
+        ("self-managed: caBundles emptied", ca_bundles_emptied, _UNANSWERED, "self-managed"),
+        ("self-managed: etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED}), "self-managed"),
+        ("cert-manager: five renewals in a row", cert_manager_renewals, frozenset(), "cert-manager"),
     )
 )

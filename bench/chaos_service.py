@@ -102,12 +102,13 @@ class Service:
             for replica in self._started:
                 replica.process.kill()
 
-    async def add(self) -> None:
-        """Start one more replica; connections come to it when it is ready."""
-        replica = Replica(len(self._started), self._directory, self._flags)
+    async def add(self, *flags: str) -> Replica:
+        """Start one more replica, with more flags; connections come to it when it is ready."""
+        replica = Replica(len(self._started), self._directory, [*self._flags, *flags])
         self._started.append(replica)
         await replica.start()
         self.replicas.append(replica)
+        return replica
 
     async def delete(self, replica: Replica) -> None:
         """End it as a Pod that is deleted: no new connections, SIGTERM, and its grace period at most."""
@@ -130,18 +131,57 @@ class Service:
             if not ready:
                 writer.transport.abort()
                 return
-            try:
-                there = await asyncio.open_connection("127.0.0.1", random.choice(ready).port)  # noqa: S311
-            except OSError:
-                writer.transport.abort()
-                return
-            with contextlib.closing(there[1].transport):
-                ways = [asyncio.create_task(_copy(reader, there[1])), asyncio.create_task(_copy(there[0], writer))]
-                try:
-                    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for way in ways:
-                        way.cancel()
+            await _relay(reader, writer, random.choice(ready).port)  # noqa: S311
+
+
+class CuttableApiServer:
+    """A way to the API server whose connections can be cut, as a network or a load balancer does."""
+
+    def __init__(self, port: int) -> None:
+        self.port = 0
+        self._there = port
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Relay, and end every connection."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+            self.cut()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def cut(self) -> None:
+        """End every connection without a word."""
+        for writer in tuple(self._connections.values()):
+            writer.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
+        with contextlib.closing(writer.transport):
+            await _relay(reader, writer, self._there)
+
+
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    """Copy both ways between a connection and this port, until one side ends."""
+    try:
+        there = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        writer.transport.abort()
+        return
+    with contextlib.closing(there[1].transport):
+        ways = [asyncio.create_task(_copy(reader, there[1])), asyncio.create_task(_copy(there[0], writer))]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -69,7 +69,7 @@ class Module:
     def key(self) -> str:
         """Names its build: another version, dependency, flag or platform makes another key."""
         digest = hashlib.sha256(self.ldflags.encode())
-        for file in ("go.mod", "go.sum"):
+        for file in ("go.mod", "go.sum", *sorted(each.name for each in self.directory.glob("*.go"))):
             digest.update((self.directory / file).read_bytes())
         return f"{self.name}-{self.version}-{sys.platform}-{platform.machine()}-{digest.hexdigest()[:12]}"
 
@@ -100,7 +100,10 @@ KUSTOMIZE = Module(
     source="sigs.k8s.io/kustomize/kustomize/v5",
     packages={"kustomize": "sigs.k8s.io/kustomize/kustomize/v5"},
 )
-TOOLS = (GOJQ, HELM, KUSTOMIZE)  # no part of a control plane
+CERT_MANAGER = Module(
+    name="cert-manager", source="github.com/cert-manager/cert-manager", packages={"cert-manager": "."}
+)
+TOOLS = (CERT_MANAGER, GOJQ, HELM, KUSTOMIZE)  # no part of a control plane
 GATOR = Module(
     name="gator",
     source="github.com/open-policy-agent/gatekeeper/v3",

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from bench.chaos_cert_manager import cert_manager
+from tests.cli.replay import test_replay as recorded_reviews
+from tests.controlplane.binaries import BinariesError, find_or_build
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.populate import populate
@@ -30,6 +33,7 @@ from tests.controlplane.webhook import (
     start_on_free_ports,
 )
 from tests.objects import pod, saying
+from tests.programs import without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +43,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "install.md").read_text()
-CERTIFICATES_PAGE = (ROOT / "docs" / "certificates.md").read_text()
+SECTION = re.compile(r"^## (.*?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+OPERATE = dict(SECTION.findall((ROOT / "docs" / "operate.md").read_text()))
+CERTIFICATES_PAGE = dict(SECTION.findall((ROOT / "docs" / "certificates.md").read_text()))
 KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
 WEBHOOKS = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
@@ -64,6 +70,9 @@ def folder(tmp_path: Path) -> Path:
     (overlay,) = re.findall(r"`(my-cluster/kustomization.yaml)`:\n\n +```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / overlay[0]).parent.mkdir()
     (tmp_path / overlay[0]).write_text(overlay[1])
+    (tmp_path / "recorded").mkdir()
+    reviews = [recorded_reviews.labelled(domain="coreweave.cloud"), recorded_reviews.on_spot()]
+    (tmp_path / "recorded" / "reviews.jsonl").write_bytes(recorded_reviews.record(tmp_path / "policies", reviews))
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
     docker.write_text("#!/bin/sh\n")
@@ -97,19 +106,36 @@ def carry_out(command: str, own: Cluster, folder: Path) -> int:
 
 
 def test_every_command_of_the_page_does_what_it_says(own: Cluster, folder: Path) -> None:
-    configured = [(command, carry_out(command, own, folder)) for command in commands(PAGE)]
+    *install, stop = commands(PAGE)
+    wanted = [*install, *commands(OPERATE["Upgrade"]), stop, *commands(OPERATE["Remove"])]
+    configured = [(command, carry_out(command, own, folder)) for command in wanted]
     rollout = next(number for number, (command, _) in enumerate(configured) if "rollout status" in command)
     assert {rules for _, rules in configured[: rollout + 1]} == {0}
     assert {rules for _, rules in configured[rollout:]} == {0, WEBHOOKS}
     assert configured[-1][1] == 0
+    assert nothing_is_left(own)
+
+
+def test_the_gate_of_an_upgrade_stops_policies_that_change_a_verdict(own: Cluster, folder: Path) -> None:
+    gate, *_ = commands(OPERATE["Upgrade"])
+    (folder / "policies" / "reserved-labels.yaml").unlink()
+    with pytest.raises(AssertionError, match=r"denied -> allowed"):
+        carry_out(gate, own, folder)
+
+
+def nothing_is_left(own: Cluster) -> bool:
+    """Wait for the namespace to go; return whether no object of any kind has our label or name."""
     own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
+    kinds = own.kubectl("api-resources", "--verbs=list", "--output=name").split()
+    listed = own.kubectl("get", ",".join(kinds), "--all-namespaces", "--ignore-not-found", "--output=name").split()
+    assert len(listed) > 50  # of Kubernetes itself
+    return not [name for name in listed if "spotgate" in name]
 
 
 def test_self_managed_certificates_need_no_certificate(own: Cluster, folder: Path) -> None:
     overlay = folder / "my-cluster" / "kustomization.yaml"
-    (component,) = re.findall(r"^components: .*$", CERTIFICATES_PAGE, re.MULTILINE)
-    overlay.write_text(f"{overlay.read_text()}{component}\n")
-    apply, rolled_out, *others = commands(CERTIFICATES_PAGE)
+    add_component(overlay, "Self-managed")
+    apply, rolled_out, *others = commands(CERTIFICATES_PAGE["Self-managed"])
     assert carry_out(apply, own, folder) == carry_out(rolled_out, own, folder) == 0
     # Nothing runs in this cluster: one replica here stands for its Pods.
     flags = (
@@ -121,10 +147,31 @@ def test_self_managed_certificates_need_no_certificate(own: Cluster, folder: Pat
     try:
         start_on_free_ports(replica, [*flags])
         assert [carry_out(command, own, folder) for command in others] == [0, 0, WEBHOOKS, WEBHOOKS]
+        assert own.kubectl.get("secret", CERTIFICATES, f"--namespace={NAMESPACE}")
+        assert [carry_out(command, own, folder) for command in commands(OPERATE["Remove"])] == [0, 0, 0]
+        assert nothing_is_left(own)
     finally:
         replica.kill()
-        own.kubectl("delete", KINDS, "spotgate", "--ignore-not-found")
-        own.kubectl("delete", f"--kustomize={overlay.parent}")
+
+
+def add_component(overlay: Path, section: str) -> None:
+    (component,) = re.findall(r"^components: .*$", CERTIFICATES_PAGE[section], re.MULTILINE)
+    overlay.write_text(f"{overlay.read_text()}{component}\n")
+
+
+def test_cert_manager_issues_the_certificate_and_injects_its_ca(own: Cluster, folder: Path) -> None:
+    overlay = folder / "my-cluster" / "kustomization.yaml"
+    add_component(overlay, "cert-manager")
+    try:
+        find_or_build(["cert-manager"])
+    except BinariesError as error:
+        raise without(error) from None
+    with cert_manager(own):
+        rules = [carry_out(command, own, folder) for command in commands(CERTIFICATES_PAGE["cert-manager"])]
+        assert {*rules[:-2]} == {0}
+        assert rules[-2:] == [WEBHOOKS, WEBHOOKS]
+        assert {carry_out(command, own, folder) for command in commands(OPERATE["Remove"])} == {0}
+        assert nothing_is_left(own)
 
 
 def test_the_base_without_an_image_is_refused_aloud(own: Cluster) -> None:

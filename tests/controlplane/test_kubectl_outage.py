@@ -207,7 +207,7 @@ def test_a_node_pool_does_not_shrink_while_it_is_down(alice: Kubectl) -> None:
 
 
 def test_a_cluster_without_nodes_starts(binaries: dict[str, Path]) -> None:
-    """The cold start of docs/runbook.md: spotgate needs a node, and the autoscaler is not held up by spotgate."""
+    """The cold start of docs/operate.md: spotgate needs a node, and the autoscaler is not held up by spotgate."""
     pool = node_pool("system", instanceType="turin-gp", targetNodes=0, autoscaling=True, maxNodes=3)
     with start_cluster(binaries) as cluster, contextlib.ExitStack() as stack:
         kubectl = cluster.kubectl

@@ -44,6 +44,8 @@ OF_CA = ("--server-side", "--field-manager=spotgate-ca")
 OF_RULES = ("--server-side",)
 NAMESPACE = "spotgate-system"
 SERVICE = "spotgate"
+KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
+FILLED = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}"
 CERTIFICATES = "spotgate-certificates"
 """The Secret of the component `self-managed`."""
 
@@ -161,14 +163,17 @@ def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
 
 
 @contextlib.contextmanager
-def apply_base(cluster: Cluster, directory: Path, *, self_managed: bool = False) -> Iterator[list[str]]:
-    """Apply the base, and delete it at the end. Yields the flags of `spotgate serve`, whose files are in `directory`."""
+def apply_base(cluster: Cluster, directory: Path, *, component: str = "") -> Iterator[list[str]]:
+    """Apply the base and one of its components, and delete them at the end.
+
+    Yields the flags of `spotgate serve`, whose files are in `directory`; with cert-manager the certificate is not there yet.
+    """
     kubectl = cluster.kubectl
     create_certificates(directory)
-    overlay = write_overlay(directory / "overlay", self_managed=self_managed)
+    overlay = write_overlay(directory / "overlay", component=component)
     kubectl("apply", f"--kustomize={overlay}", "--warnings-as-errors")
     files = (f"--cert={directory / 'tls.crt'}", f"--key={directory / 'tls.key'}")
-    if not self_managed:
+    if not component:
         kubectl("create", "secret", "tls", "spotgate-tls", f"--namespace={NAMESPACE}", *files)
     external = {"type": "ExternalName", "externalName": "localhost"}
     kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
@@ -177,7 +182,7 @@ def apply_base(cluster: Cluster, directory: Path, *, self_managed: bool = False)
             f"--policies={write_policies(cluster, directory / 'policies')}",
             *(
                 [f"--tls-secret={NAMESPACE}/{CERTIFICATES}"]
-                if self_managed
+                if component == "self-managed"
                 else [f"--tls-cert={directory / 'tls.crt'}", f"--tls-key={directory / 'tls.key'}"]
             ),
             f"--tls-name={SERVICE}.{NAMESPACE}.svc",
@@ -187,10 +192,10 @@ def apply_base(cluster: Cluster, directory: Path, *, self_managed: bool = False)
         kubectl("delete", f"--kustomize={overlay}", "--wait=false")
 
 
-def write_overlay(directory: Path, *, self_managed: bool = False) -> Path:
+def write_overlay(directory: Path, *, component: str = "") -> Path:
     """Write a kustomization of the base that names an image; nothing pulls it."""
     directory.mkdir()
-    components = [MANIFESTS / "components" / "self-managed"] if self_managed else []
+    components = [MANIFESTS / "components" / component] if component else []
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -202,12 +207,16 @@ def write_overlay(directory: Path, *, self_managed: bool = False) -> Path:
     return directory
 
 
-def apply_configurations(cluster: Cluster, directory: Path, port: int, *, self_managed: bool = False) -> None:
+def apply_configurations(cluster: Cluster, directory: Path, port: int, *, component: str = "") -> None:
     """Apply the CA, then the rules, for a webhook that listens on this port."""
-    policies, authority = directory / "policies", directory / "ca.crt"
-    if not self_managed:
-        of_ca = render_configurations(policies, port, f"--ca-file={authority}", "--ca-only")
+    policies = directory / "policies"
+    if component != "self-managed":
+        authority = [] if component else [f"--ca-file={directory / 'ca.crt'}"]
+        of_ca = render_configurations(policies, port, *authority, "--ca-only")
         cluster.kubectl("apply", *OF_CA, "--filename=-", documents=of_ca)
+    if component == "cert-manager":
+        cluster.kubectl("annotate", KINDS, SERVICE, f"cert-manager.io/inject-ca-from={NAMESPACE}/{SERVICE}")
+        cluster.kubectl("wait", FILLED, f"--timeout={START_SECONDS:.0f}s", KINDS, SERVICE)
     cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=render_configurations(policies, port))
 
 

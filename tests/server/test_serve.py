@@ -221,7 +221,7 @@ def test_L3_as_process_1_of_a_container_it_ends_on_sigterm_while_it(moment: str,
         subprocess.Popen([*AS_PROCESS_1, SPOTGATE, "serve", *flags], stdout=log, stderr=subprocess.PIPE) as container,
     ):
         try:
-            eventually(lambda: children(container.pid))
+            eventually(lambda: len(children(container.pid)) == 1)
             (pid,) = children(container.pid)
             eventually(lambda: catches(pid, signal.SIGTERM))
             if moment == "serves":

@@ -1,4 +1,4 @@
-"""docs/runbook.md: each of its commands works where the page says so."""
+"""docs/operate.md: each of its commands works where the page says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.controlplane.webhook import Webhook, install_webhook
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
@@ -52,7 +52,7 @@ def follow(section: str, webhook: Webhook) -> None:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
-def test_the_commands_of_the_runbook_work_in_the_emergencies_that_they_are_for(spotgate: Webhook) -> None:
+def test_the_commands_of_the_page_work_in_the_emergencies_that_they_are_for(spotgate: Webhook) -> None:
     kubectl = spotgate.cluster.kubectl
     refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100", "--dry-run=server")
     assert "[on-demand-fallback]" in refused.stderr

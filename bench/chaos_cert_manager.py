@@ -1,0 +1,64 @@
+"""cert-manager beside the replicas of `make chaos`, and what stands in for the kubelet that mounts its Secret."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Final
+
+from tests.controlplane.binaries import MODULES, find_or_build
+from tests.controlplane.cluster import START_SECONDS
+from tests.controlplane.populate import wait_for_crds
+from tests.controlplane.process import Process
+from tests.controlplane.webhook import NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.controlplane.cluster import Cluster
+
+_MOUNTED: Final = 3.0
+"""Seconds between looks at the Secret: later than the API server hears of a caBundle, as a kubelet's minute is."""
+
+
+@contextlib.contextmanager
+def cert_manager(cluster: Cluster) -> Iterator[None]:
+    """Run its controllers and its CA injector."""
+    program = find_or_build(["cert-manager"])["cert-manager"]
+    cluster.kubectl("apply", f"--filename={MODULES / 'cert-manager' / 'crds.yaml'}")
+    wait_for_crds(cluster.kubectl)
+    kubeconfig = f"--kubeconfig={cluster.credentials.kubeconfig('admin')}"
+    process = Process("cert-manager", [str(program), kubeconfig], cluster.directory / "cert-manager.log")
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+@contextlib.contextmanager
+def mounted_certificate(cluster: Cluster, directory: Path) -> Iterator[None]:
+    """Keep tls.crt and tls.key as the Secret has them, from the moment it is there."""
+    kubectl, ended = cluster.kubectl, threading.Event()
+    named = ("secret/spotgate-tls", f"--namespace={NAMESPACE}")
+    kubectl("wait", "--for=jsonpath={.data.tls\\.crt}", f"--timeout={START_SECONDS:.0f}s", *named)
+
+    def mount() -> None:
+        data = kubectl.get("secret", "spotgate-tls", named[1])["data"]
+        for name in ("tls.key", "tls.crt"):
+            (directory / name).write_bytes(base64.b64decode(data[name]))
+
+    def follow() -> None:
+        while not ended.wait(_MOUNTED):
+            mount()
+
+    mount()
+    kubelet = threading.Thread(target=follow)
+    kubelet.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        kubelet.join()
