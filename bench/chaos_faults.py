@@ -44,6 +44,8 @@ metadata: {name: newer-labels}
 spec: {domains: [newer.example]}
 """
 
+_HOUR: Final = timedelta(hours=1)
+
 _HOSTILE: Final = 15.0
 """Seconds of hostile requests."""
 
@@ -183,8 +185,8 @@ def _certificate(make: Callable[[KeyPair], KeyPair]) -> Act:
     return act
 
 
-def _leaf(authority: KeyPair, name: str = f"{SERVICE}.{NAMESPACE}.svc", days: int = 0) -> KeyPair:
-    return issue_leaf(authority, names=[name], ips=[], now=datetime.now(UTC) - timedelta(days=days))
+def _leaf(authority: KeyPair, name: str = f"{SERVICE}.{NAMESPACE}.svc", *, age: timedelta = timedelta()) -> KeyPair:
+    return issue_leaf(authority, names=[name], ips=[], now=datetime.now(UTC) - age)
 
 
 def _half_written(authority: KeyPair) -> KeyPair:
@@ -378,7 +380,9 @@ FAULTS: Final = tuple(
         ("certificate: good", _certificate(_leaf)),
         ("certificate: of another key", _certificate(_mismatched)),
         ("certificate: half written", _certificate(_half_written)),
-        ("certificate: expired", _certificate(lambda authority: _leaf(authority, days=60))),
+        ("certificate: expired", _certificate(lambda authority: _leaf(authority, age=timedelta(days=60)))),
+        ("certificate: by a clock an hour ahead", _certificate(lambda authority: _leaf(authority, age=-_HOUR))),
+        ("certificate: by a clock an hour behind", _certificate(lambda authority: _leaf(authority, age=_HOUR))),
         ("certificate: of another name", _certificate(lambda authority: _leaf(authority, name="other.example"))),
         ("certificate: of a CA not in force", _certificate(_not_in_force)),
         ("etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED})),
