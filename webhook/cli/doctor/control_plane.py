@@ -73,6 +73,6 @@ async def check_failed_calls(installed: Installed) -> AsyncIterator[Diagnosis]:
             failed[f"{labels['name']} refused"] += int(value)
     ours = {what: count for what, count in failed.items() if count and what.partition(" ")[0].endswith(".spotgate.dev")}
     what = ", ".join(f"{what} {count}" for what, count in sorted(ours.items()))
-    fix = "if the count grows: the API server's log says why; see docs/runbook.md" if ours else ""
+    fix = "if the count grows: the API server's log says why; see docs/operate.md" if ours else ""
     what = f"since the start of the API server that answered: {what or 'none'}"
     yield Diagnosis("failed calls", "warn" if ours else "ok", what, fix)
