@@ -94,8 +94,8 @@ def test_findings_with_the_same_id_are_one_entry_with_their_first_places_and_one
         "and 309 more; `-o table --verbose` shows all"
     )
     assert lines[:7] == [
-        "    the label is wrong (311 x)",
-        "    another label is wrong",
+        "    the label is wrong: deploy/web.yaml:1 and 310 more",
+        "    another label is wrong: deploy/web.yaml:400",
         "    Why.",
         "    Fix for Pod team-a/web-1 at deploy/web.yaml:1: write:",
         "    labels:",
