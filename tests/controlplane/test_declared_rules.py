@@ -8,19 +8,23 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.controlplane.api import Answer, Api
+from tests.controlplane.populate import wait_for_crds
 from tests.controlplane.registration import installed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tests.controlplane.cluster import Cluster
     from tests.controlplane.webhook import Webhook
 
+FIELDS = Path(__file__).parents[1] / "policy" / "workload_fields.yaml"
 # Controllers write Pods, ReplicaSets and Nodes at any time, and are counted too: then once more.
 TRIES = 5
 
@@ -70,6 +74,43 @@ CONCERNS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("", "namespaces"): {"labels": {"x.coreweave.cloud/declared": "rule"}}
 }
 TARGET = {"target": {"kind": "Node", "name": "nowhere"}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workload_kinds(cluster: Cluster) -> Iterator[None]:
+    """Serve the kinds of workloads that no other test needs, by the names that their own projects give them."""
+    there = {each["metadata"]["name"] for each in cluster.kubectl.get("customresourcedefinitions")["items"]}
+    crds = [each for each in map(definition, *_kinds()) if each["metadata"]["name"] not in there]
+    cluster.kubectl.apply(*crds)
+    wait_for_crds(cluster.kubectl)
+    yield
+    names = [each["metadata"]["name"] for each in crds]
+    cluster.kubectl("delete", "customresourcedefinitions", *names, "--wait=false")
+
+
+def _kinds() -> tuple[Iterable[str], Iterable[dict[str, Any]]]:
+    kinds = yaml.safe_load(FIELDS.read_text())
+    return kinds.keys(), kinds.values()
+
+
+def definition(name: str, kind: dict[str, Any]) -> dict[str, Any]:
+    """Return a CRD of a kind, such as `CloneSet.apps.kruise.io`, whose objects may have any fields."""
+    title, _, group = name.partition(".")
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{kind['resource']}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved"},
+        },
+        "spec": {
+            "group": group,
+            "scope": kind["scope"],
+            "names": {"kind": title, "plural": kind["resource"]},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}],
+        },
+    }
 
 
 @dataclass(frozen=True, slots=True, order=True)
