@@ -268,4 +268,6 @@ def test_hardly_any_case_is_left_out() -> None:
         "after its last day the exemption holds no longer": "it is today for an API server",
         "a label that a person puts on a Node is noted": "a request on trial is not in the audit log",
         "so it is when the Node is created": "a request on trial is not in the audit log",
+        "reclaims are no failures of a Job, and its Pods are replaced at once": "a request on trial is not in the audit log",
+        "a long grace period delays the next try": "a request on trial is not in the audit log",
     }

@@ -94,7 +94,7 @@ def test_what_it_prints_can_be_typed(running: Running) -> None:
     assert len(pods) == 6
     assert all(re.search(r" cpu-spot-\d ", line) for line in pods)
     assert "is the last on-demand fallback of GPU spot pool NodePool h100-spot" in running.typed(kept).stderr
-    assert "deny  Deployment media/thumbnails  reserved-labels" in running.typed(checked).stdout
+    assert "Fix for Deployment media/thumbnails at " in running.typed(checked).stdout
 
 
 @pytest.mark.usefixtures("nothing_left")
