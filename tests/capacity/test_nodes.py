@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.capacity.test_feasible import ALL, landing
 from tests.capacity.test_targeting import pod_of
 from tests.pools import cks_pool
-from tests.rules.placement import SPOT, placed, rule
+from tests.rules.placement import SPOT, placed, rule, said
+from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.nodes import Node
@@ -153,6 +154,30 @@ TOLERATE = [{"key": "lifecycle", "operator": "Equal", "value": "Ec2Spot", "effec
 )
 def test_a_pod_lands_on_the_groups_that_nodes_show(nodes: tuple[JSON, ...], pod: JSON, expected: list[str]) -> None:
     assert landing(pod_of(labels=SPOT, **pod), view=view(*nodes)) == expected
+
+
+SSD = node("ssd", "ssd", "team=x:NoSchedule", disktype="ssd")
+PLAIN = node("plain", "plain")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "selector", "finding"),
+    [
+        ((SSD, PLAIN), {"disktype": "ssd"}, "pool-dedicated"),
+        ((SSD, PLAIN), {"disktpye": "ssd"}, "own-selector-excludes"),
+        ((node("paid", "paid", spot=False, disktype="ssd"), PLAIN), {"disktype": "ssd"}, "own-selector-excludes"),
+        ((node("gpu", "gpu", "nvidia.com/gpu=x:NoSchedule", gpus=1, chip="l4"), PLAIN), {"chip": "l4"}, "own-selector-excludes"),
+    ],
+)  # fmt: skip
+def test_a_label_that_no_node_of_a_group_has_is_absent(nodes: tuple[JSON, ...], selector: JSON, finding: str) -> None:
+    assert said(rule_pod(labels=SPOT, nodeSelector=selector), view(*nodes), providers=ALL).id == finding
+
+
+@pytest.mark.parametrize(
+    "key", ["kubernetes.io/hostname", "topology.ebs.csi.aws.com/zone", "node.kubernetes.io/instance-type"]
+)
+def test_a_label_that_each_node_has_of_its_own_may_be_on_other_nodes_of_the_group(key: str) -> None:
+    assert landing(pod_of(labels=SPOT, selector={key: "another"}), view=view(PLAIN)) == ["plain"]
 
 
 def test_a_deployment_that_ran_gets_the_tolerations_of_its_nodes() -> None:

@@ -12,6 +12,7 @@ import msgspec
 from webhook.caching import identity_cache
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, platform_of
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
+from webhook.capacity.providers.nodes import is_of_one_node
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.kube.affinity import Tristate
@@ -19,7 +20,7 @@ from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.provider import Provider
@@ -59,18 +60,23 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         labels: the labels that the nodes have.
         requirements: the values that their other labels may have.
+        label_keys: the keys of all labels that some of them have; None if they may have any.
     """
 
     labels: Mapping[str, str]
     requirements: Requirements = NO_REQUIREMENTS
+    label_keys: frozenset[str] | None = None
 
-    def admitted(self, terms: Iterable[Term], absent: frozenset[str]) -> bool:
+    def admitted(self, terms: Collection[Term], absent: frozenset[str]) -> bool:
         """Return whether one of these terms may admit such nodes.
 
         Args:
             terms: a Pod's own constraints.
             absent: keys of labels that the nodes lack unless their requirements mention them.
         """
+        if self.label_keys is not None:
+            asked = {each.key for term in terms for each in term.requirements}
+            absent |= {key for key in asked - self.label_keys - EVERY_NODE_HAS if not is_of_one_node(key)}
         absent -= self.requirements.labels.keys()
         return any(
             term.admits(self.labels, absent) is not Tristate.NO and self.requirements.admits(term.requirements)
@@ -224,6 +230,7 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
         labels=_with_old_names({**platform, **labels}),
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
+        label_keys=pool.label_keys if pool is not None else None,
         absent=absent,
         closed=_closed(pool, meant[TaintMeaning.FORBIDDEN]),
         guards=tuple(meant[TaintMeaning.ACCELERATOR]),
@@ -268,7 +275,8 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
         label.key: LabelValues(present=False) if label.spot_only else LabelValues(excluded=frozenset((label.value,)))
         for label in provider.spot_labels
     }
-    return Nodes(labels=pool.labels, requirements=(pool.requirements or NO_REQUIREMENTS).narrowed(marked))
+    requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(marked)
+    return Nodes(labels=pool.labels, requirements=requirements, label_keys=pool.label_keys)
 
 
 def _closed(pool: Pool | None, forbidden: list[Taint]) -> str:

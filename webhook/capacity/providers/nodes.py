@@ -120,7 +120,7 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
             labels=tuple(
                 _shared(item)
                 for item in sorted(labels.items())
-                if item[0] == provider.pool_label or not _is_of_one_node(item[0])
+                if item[0] == provider.pool_label or not is_of_one_node(item[0])
             ),
             taints=_shared(frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint))),
         )
@@ -149,7 +149,8 @@ def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provi
 
 
 @lru_cache(1024)
-def _is_of_one_node(key: str) -> bool:
+def is_of_one_node(key: str) -> bool:
+    """Return whether a label tells Nodes of one pool apart, so that other nodes of the pool may have another value."""
     return key in _OF_ONE_NODE or key.startswith(_DOMAINS_OF_ONE_NODE) or key.endswith(_NAMES_OF_ONE_NODE)
 
 
@@ -241,6 +242,7 @@ class _Group:
             taints=tuple(sorted(self._of_all(self._taints), key=str)),
             requirements=Requirements({ZONE_LABEL: LabelValues(listed=zones, present=True)}) if zones else None,
             labels=dict(sorted(self._of_all(self._labels))),
+            label_keys=frozenset(key for key, _ in self._labels),
             zones=zones,
         )
 
