@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.capacity.test_feasible import ALL, landing
 from tests.capacity.test_targeting import pod_of
-from tests.pools import cks_pool
+from tests.pools import cks_pool, other_pool
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.budget import GraceBudgets
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
 
 EKS_POOL, EKS_SPOT = "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/capacityType"
-ZONE, ARCH = "topology.kubernetes.io/zone", "kubernetes.io/arch"
+ZONE, ARCH, OS = "topology.kubernetes.io/zone", "kubernetes.io/arch", "kubernetes.io/os"
 JSON = dict[str, Any]
 
 
@@ -198,6 +198,58 @@ def test_nodes_count_for_nothing_beside_declared_pools_of_their_provider() -> No
     label = "compute.coreweave.com/node-pool"
     of_cks = {"metadata": {"name": "a", "labels": {label: "other"}}}
     assert landing(pod_of(labels=SPOT), view=view(of_cks, pools=(cks_pool("ours", gpu=False),))) == ["ours"]
+
+
+def declared(provider: str, name: str, pool_name: str) -> Pool:
+    pool = other_pool(ALL[provider], name, gpu=Gpu.NO)
+    return msgspec.structs.replace(pool, pool_name=pool_name)
+
+
+BESIDE = (node("a", "a"), node("tf", "tf", "spot=true:NoSchedule"), node("tfgpu", "tfgpu", gpus=8))
+
+
+@pytest.mark.parametrize(
+    ("pool", "nodes", "pod", "expected"),
+    [
+        (declared("eks", "a", "a"), BESIDE, {}, ["a", "tf"]),
+        (declared("eks", "a", "a"), BESIDE, {"gpu": True}, ["tfgpu"]),
+        (declared("eks", "in-git", "a"), BESIDE, {}, ["in-git", "tf"]),  # its Nodes make no second pool
+        (declared("eks", "a", ""), BESIDE, {}, ["a"]),  # any group may be this pool's
+        (declared("eks", "b", "b"), (node("x", "x", "dedicated=y:NoSchedule"),), {}, ["b"]),
+        (declared("eks", "b", "b"), (node("x", ""),), {}, ["b"]),
+        (declared("karpenter", "k", "k"), BESIDE, {}, ["a", "tf", "k"]),
+    ],
+)
+def test_groups_of_no_declared_pool_count_beside_declared_pools(
+    pool: Pool, nodes: tuple[JSON, ...], pod: JSON, expected: list[str]
+) -> None:
+    assert landing(pod_of(labels=SPOT, **pod), view=view(*nodes, pools=(pool,))) == expected
+
+
+def test_a_node_of_a_pool_that_is_no_object_of_the_cluster_any_more_is_on_its_way_out() -> None:
+    labels = {"karpenter.sh/nodepool": "deleted", "karpenter.sh/capacity-type": "spot"}
+    old = {"metadata": {"name": "a", "labels": labels}}
+    assert landing(pod_of(labels=SPOT), view=view(old, pools=(declared("karpenter", "k", "k"),))) == ["k"]
+
+
+WINDOWS = {
+    "metadata": {
+        "name": "win",
+        "labels": {"cloud.google.com/gke-nodepool": "win", "cloud.google.com/gke-spot": "true", OS: "windows"},
+    },
+    "spec": {"taints": [{"key": "node.kubernetes.io/os", "value": "windows", "effect": "NoSchedule"}]},
+}
+
+
+@pytest.mark.parametrize("own", [{"os": {"name": "windows"}}, {"nodeSelector": {OS: "windows"}}])
+def test_a_taint_that_names_the_operating_system_of_nodes_does_not_pass(own: JSON) -> None:
+    result, _, violations = placed(rule_pod(labels=SPOT, **own), view(WINDOWS), rule(ALL))
+    assert violations == []
+    assert [each["key"] for each in result["spec"]["tolerations"]] == [
+        "cloud.google.com/gke-spot",
+        "node.kubernetes.io/os",
+    ]
+    assert said(rule_pod(labels=SPOT), view(WINDOWS), providers=ALL).id == "no-pool-fits"
 
 
 def test_a_label_of_the_nodes_gives_the_time_to_stop_where_the_document_says_so() -> None:

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.caching import identity_cache
-from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, platform_of
+from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.nodes import is_of_one_node
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
+from webhook.capacity.providers.taints import platform_of
 from webhook.kube.affinity import Tristate
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.provider import Provider
@@ -129,7 +130,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         known: whether the node pools are known.
-        pools: all node pools; of providers that declare none here, those that Nodes stand for.
+        pools: all node pools: those that are declared, and those that only Nodes stand for.
         providers: the names of the providers that declare pools.
         assumed: the cluster that the pools name, if it is taken for this one because files show no other; else empty.
         spot: the spot nodes of each pool, if Pods can be kept to them.
@@ -171,8 +172,7 @@ def _supply(
         pool for pool in all_pools or () if not pool.elsewhere and not pool.chosen_by and pool.provider in providers
     )
     seen = {pool.provider for pool in declared}
-    groups = (pool for pool in node_groups if pool.provider not in seen and pool.provider in providers)
-    pools = (*declared, *groups)
+    pools = (*declared, *_undeclared(node_groups, declared, providers))
     common = common_spot_taints(pools)
     marks = {provider.name: _marks(provider) for provider in providers.values()}
     every_mark = frozenset().union(*marks.values())
@@ -202,6 +202,25 @@ def _supply(
         telling=given | every_mark,
         taints=tuple(_spot_taints(pools, providers, common)),
     )
+
+
+def _undeclared(
+    node_groups: tuple[Pool, ...], declared: tuple[Pool, ...], providers: Mapping[str, Provider]
+) -> Iterator[Pool]:
+    """Yield the node groups that are of no declared pool.
+
+    Where a declared pool's nodes can't be known by its name, each group may be of that pool. Where all pools of a
+    provider are objects of the cluster, Nodes of another pool are on their way out.
+    """
+    names: dict[str, set[str]] = {}
+    for pool in declared:
+        names.setdefault(pool.provider, set()).add(pool.pool_name)
+    for group in node_groups:
+        if (provider := providers.get(group.provider)) is None:
+            continue
+        taken = names.get(group.provider)
+        if taken is None or not (provider.pools_are_here or "" in taken or group.pool_name in {"", *taken}):
+            yield group
 
 
 def can_be_spot(pool: Pool, provider: Provider) -> bool:

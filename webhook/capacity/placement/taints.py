@@ -9,32 +9,16 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from webhook.kube.containers import ARCH_LABEL, OS_LABEL
+from webhook.capacity.providers.taints import platform_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.provider import Provider
 
 _SPOT_WORDS: Final = frozenset({"spot", "preemptible", "interruptible", "evictable"})
 _WORD: Final = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
-
-_PLATFORM_KEYS: Final[Mapping[str, str]] = {
-    ARCH_LABEL: ARCH_LABEL,
-    "beta.kubernetes.io/arch": ARCH_LABEL,
-    OS_LABEL: OS_LABEL,
-    "beta.kubernetes.io/os": OS_LABEL,
-    "node.kubernetes.io/os": OS_LABEL,
-}
-"""Keys of taints that restate a label of the node by which Pods say their platform.
-
-Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment. Pods tolerate
-others, such as ``os=windows``, by their own doing: https://kubernetes.io/docs/concepts/windows/user-guide/
-"""
-
-
-_SYSTEMS: Final = frozenset({"linux", "windows"})
 
 
 class TaintMeaning(Enum):
@@ -71,13 +55,6 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
         if holds:
             return meaning
     return TaintMeaning.DEDICATED
-
-
-def platform_of(taint: Taint) -> tuple[str, str] | None:
-    """Return the key and value of the platform label that a taint restates, or None."""
-    key, value = _PLATFORM_KEYS.get(taint.key, ""), taint.value.casefold()
-    named = value in _SYSTEMS if key == OS_LABEL else bool(key and value)
-    return (key, value) if named else None
 
 
 def _says_spot(taint: Taint) -> bool:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.pool import Taint
+from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,10 +36,33 @@ https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
 """
 
 
+_PLATFORM_KEYS: Final[Mapping[str, str]] = {
+    ARCH_LABEL: ARCH_LABEL,
+    "beta.kubernetes.io/arch": ARCH_LABEL,
+    OS_LABEL: OS_LABEL,
+    "beta.kubernetes.io/os": OS_LABEL,
+    "node.kubernetes.io/os": OS_LABEL,
+}
+"""Keys of taints that restate a label of the node by which Pods say their platform.
+
+Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment. Pods tolerate
+others, such as ``os=windows``, by their own doing: https://kubernetes.io/docs/concepts/windows/user-guide/
+"""
+
+_SYSTEMS: Final = frozenset({"linux", "windows"})
+
+
 def is_passing(taint: Taint) -> bool:
     """Return whether a taint is there only while a node begins, ends or is not well, whatever its provider."""
     domain, _, name = taint.key.rpartition("/")
-    return domain in _PASSING_DOMAINS or name in _PASSING_NAMES
+    return (domain in _PASSING_DOMAINS or name in _PASSING_NAMES) and platform_of(taint) is None
+
+
+def platform_of(taint: Taint) -> tuple[str, str] | None:
+    """Return the key and value of the platform label that a taint restates, or None."""
+    key, value = _PLATFORM_KEYS.get(taint.key, ""), taint.value.casefold()
+    named = value in _SYSTEMS if key == OS_LABEL else bool(key and value)
+    return (key, value) if named else None
 
 
 def read_taints(
