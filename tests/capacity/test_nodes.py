@@ -23,7 +23,7 @@ from webhook.capacity.providers.provider import Label, NodeWindow
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
 from webhook.cluster.view import NodeFacts, NodeSummary, NodeTally, cluster_view, node_facts, summary_of
-from webhook.manifests.state import FileState
+from webhook.manifests.state import FileState, StateErrors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,11 +98,28 @@ def test_files_and_an_API_server_show_the_same_groups(tmp_path: Path) -> None:
     assert from_files.oldest_kubelet == (1, 34)
 
 
-def test_a_node_of_which_only_the_labels_can_be_read_shows_these(tmp_path: Path) -> None:
-    odd = {**NODES[0], "spec": {"taints": "none"}}
-    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(odd))
+@pytest.mark.parametrize(
+    ("taints", "message"),
+    [
+        ("none", "spec.taints: expected a list, got text; give"),
+        (
+            [{"key": "spot", "value": True, "effect": "NoSchedule"}],
+            "spec.taints[0].value: expected text, got the boolean true (YAML reads y, yes and on so); write it in quotes",
+        ),
+    ],
+)
+def test_a_node_with_taints_of_wrong_types_is_an_error(taints: object, message: str, tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump({**NODES[0], "spec": {"taints": taints}}))
+    with pytest.raises(StateErrors) as error:
+        FileState([tmp_path], ALL)
+    assert f"nodes.yaml:1:1: {message}" in str(error.value)
+
+
+def test_a_null_in_a_node_is_nothing(tmp_path: Path) -> None:
+    null = {**NODES[0], "spec": {"taints": [{"key": "spot", "value": None, "effect": "NoSchedule"}]}, "status": None}
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(null))
     (group,) = FileState([tmp_path], ALL).view().node_groups
-    assert (group.name, group.taints) == ("spot", ())
+    assert list(map(str, group.taints)) == ["spot:NoSchedule"]
 
 
 def test_a_node_of_two_providers_is_of_the_one_whose_pools_are_in_the_cluster() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from webhook.capacity.providers.nodes import Node
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, described, field_path, read_documents
 from webhook.globs import Globs
+from webhook.kube.defaults import drop_nulls
 from webhook.manifests.files import STDIN, Ignored, find_manifest_files
 from webhook.manifests.placeholders import RENDER, placeholder_in
 from webhook.policy.errors import Problem, printable, unreadable
+from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -247,7 +251,7 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
         for index, item in enumerate(items or ()):
             _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", found)
         return
-    if wrong := _metadata_problem(manifest):
+    if wrong := _metadata_problem(manifest) or _node_problem(manifest):
         found.lose(wrong, frozenset({manifest.kind}))
     else:
         found.objects.append(manifest)
@@ -270,6 +274,32 @@ def _metadata_problem(manifest: Manifest) -> Problem | None:
         for name, text in (entries or {}).items():
             if not isinstance(text, str | None):
                 return _expected_text(manifest, ("metadata", key, name), text)
+    return None
+
+
+def node_of(manifest: Manifest) -> Node:
+    """Return what is read of a Node beside its metadata.
+
+    Raises:
+        MalformedObjectError: it does not have the types of a Node.
+    """
+    value = deepcopy({key: manifest.value[key] for key in ("spec", "status") if key in manifest.value})
+    drop_nulls(value)
+    try:
+        return msgspec.convert(value, Node)
+    except msgspec.ValidationError as error:
+        raise MalformedObjectError.of(error, value=value) from None
+
+
+def _node_problem(manifest: Manifest) -> Problem | None:
+    """Return the problem with a Node: without its taints it would seem to take every Pod."""
+    if (manifest.api_version, manifest.kind) != ("v1", "Node"):
+        return None
+    try:
+        node_of(manifest)
+    except MalformedObjectError as error:
+        text = f"{error.problem}; {error.fix}"
+        return Problem(manifest.file, *manifest.position_of(()), error.field, text)
     return None
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from webhook.capacity.providers.clusters import assume_here
-from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.sizes import join_sizes, sizes_in
 from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
 from webhook.kube import disruption
-from webhook.manifests.objects import read_manifests
+from webhook.manifests.objects import node_of, read_manifests
 from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
@@ -99,7 +96,7 @@ def view_of(
             there = namespaces.get(manifest.name, {})
             namespaces[manifest.name] = namespace_labels(manifest.name, {**there, **manifest.labels})
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
-            nodes.append(node_facts(manifest.labels, _node(manifest), providers.values()))
+            nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values()))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
     joined = join_sizes((*pools.values(), *sizes.values()))
@@ -127,11 +124,3 @@ def _budget(manifest: Manifest) -> DisruptionBudget | None:
         return disruption.budget_from(manifest.value)
     except MalformedObjectError:
         return None
-
-
-def _node(manifest: Manifest) -> Node:
-    """Return what is read of a Node beside its metadata; nothing if it can't be read."""
-    try:
-        return msgspec.convert(manifest.value, Node)
-    except msgspec.ValidationError:
-        return Node()
