@@ -48,6 +48,10 @@ def asking(**more: Any) -> Pod:
         ("interruptible=true:NoSchedule", True),
         ("pool=evictable:NoSchedule", True),
         ("dedicated=payments:NoExecute", False),
+        ("team=not-interruptible:NoSchedule", False),
+        ("noSpot=true:NoSchedule", False),
+        ("example.com/spot=never:NoSchedule", False),
+        ("not-ready-spot=true:NoSchedule", True),  # another word is negated
         ("team=hotspot:NoSchedule", False),  # another word
         ("spotlight=on:NoSchedule", False),
         ("spot.example.com/dedicated=payments:NoSchedule", False),  # the domain says who wrote it

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
 
 _SPOT_WORDS: Final = frozenset({"spot", "preemptible", "interruptible", "evictable"})
+_NEGATIONS: Final = frozenset({"no", "non", "not", "never"})
 _WORD: Final = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 
 
@@ -58,9 +59,14 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
 
 
 def _says_spot(taint: Taint) -> bool:
-    """Return whether the name or the value of a taint has a word for spot; the domain of its key does not count."""
+    """Return whether the name or the value of a taint has a word for spot; the domain of its key does not count.
+
+    A word with a negation beside it says the opposite: ``team=not-interruptible``.
+    """
     text = f"{taint.key.rpartition('/')[2]} {taint.value}"
-    return any(word.casefold() in _SPOT_WORDS for word in _WORD.findall(text))
+    words = ["", *(word.casefold() for word in _WORD.findall(text)), ""]
+    beside = zip(words, words[1:], words[2:], strict=False)
+    return any(word in _SPOT_WORDS and _NEGATIONS.isdisjoint((left, right)) for left, word, right in beside)
 
 
 def common_spot_taints(pools: Collection[Pool]) -> frozenset[Taint]:
