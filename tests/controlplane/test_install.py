@@ -107,7 +107,8 @@ def carry_out(command: str, own: Cluster, folder: Path) -> int:
 
 def test_every_command_of_the_page_does_what_it_says(own: Cluster, folder: Path) -> None:
     *install, stop = commands(PAGE)
-    wanted = [*install, *commands(OPERATE["Upgrade"]), stop, *commands(OPERATE["Remove"])]
+    operate = [command for name in ("Upgrade", "Certificate", "Refused bundle") for command in commands(OPERATE[name])]
+    wanted = [*install, *operate, stop, *commands(OPERATE["Remove"])]
     configured = [(command, carry_out(command, own, folder)) for command in wanted]
     rollout = next(number for number, (command, _) in enumerate(configured) if "rollout status" in command)
     assert {rules for _, rules in configured[: rollout + 1]} == {0}
