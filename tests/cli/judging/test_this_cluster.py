@@ -176,3 +176,15 @@ def test_a_placeholder_in_metadata_is_called_one(run: Run, write: Write) -> None
     done = run("check", write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: '${LABELS}'}\n"))
     assert done.code == 2
     assert "expected a map, got the placeholder ${LABELS}" in done.err
+
+
+@pytest.mark.parametrize(("beside", "finding"), [((), ["spot-placement/pools-unknown"]), ((pool("spot"),), [])])
+def test_nodes_that_cannot_be_read_leave_unknown_whether_there_are_spot_pools(
+    run: Run, write: Write, beside: tuple[str, ...], finding: list[str]
+) -> None:
+    unread = "apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: {eks.amazonaws.com/nodegroup: 1}}\n"
+    state = write("state.yaml", "\n---\n".join((*beside, unread)))
+    done = run("check", "-o", "json", write("web.yaml", WEB), "--state", state)
+    assert done.code == 2
+    placement = [each["id"] for each in done.json["results"] if each["policy"] == "spot-placement"]
+    assert placement == finding

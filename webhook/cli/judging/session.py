@@ -154,7 +154,10 @@ class Session:
             view = applied(live.view, [*state, *objects], self.bundle.providers)
         if any(each.may_hold({disruption.KIND}) for each in unread):
             view = replace(view, budgets=None)
-        unread = [each for each in unread if each.may_hold(kind for _, kind in pool_kinds)]
+        showing = {kind for _, kind in pool_kinds}
+        if not view.pools:  # Nodes stand for pools where none is declared.
+            showing.add("Node")
+        unread = [each for each in unread if each.may_hold(showing)]
         view = _with_unknown_pools(view, partial=options.partial, unread=unread)
         context = replace(
             self._context,
