@@ -54,8 +54,9 @@ def configurations(bare_cluster: Cluster) -> Iterator[None]:
     """Both configurations as shipped, and no Secret; taken away afterwards."""
     bare_cluster.kubectl("apply", f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}")
     yield
-    bare_cluster.kubectl("delete", f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}")
-    bare_cluster.kubectl("delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}", "--ignore-not-found")
+    kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    things = [*(f"{kind}/spotgate" for kind in kinds), f"secrets/{SECRET_NAME}"]
+    bare_cluster.kubectl("delete", *things, f"--namespace={NAMESPACE}", "--ignore-not-found")
 
 
 class Killed(Exception):  # noqa: N818 - a fate
@@ -169,7 +170,7 @@ class Installation:
 
 
 @asynccontextmanager
-async def installed(cluster: Cluster, account: Path, replicas: int = 3) -> AsyncIterator[Installation]:
+async def installed(cluster: Cluster, account: Path, replicas: int = 2) -> AsyncIterator[Installation]:
     configure_logging(io.BytesIO())
     administrator = await Api.connect(admin(cluster))
     installation = Installation(administrator, account)
@@ -188,6 +189,7 @@ async def installed(cluster: Cluster, account: Path, replicas: int = 3) -> Async
             await watching
         await installation.close()
         await administrator.close()
+        await asyncio.sleep(0.1)  # the connections of requests that were cancelled take leave of the API server
 
 
 def ca(issued: Issued) -> bytes:
@@ -198,7 +200,7 @@ def ca(issued: Issued) -> bytes:
 async def test_replicas_that_start_at_once_serve_one_leaf_that_the_ca_bundles_trust(
     bare_cluster: Cluster, account: Path
 ) -> None:
-    async with installed(bare_cluster, account) as installation:
+    async with installed(bare_cluster, account, replicas=3) as installation:
         bundles = await ca_bundles(installation.api, SECONDS)
         issued = await installation.issued()
         assert len(bundles) >= 4
@@ -232,7 +234,7 @@ async def test_five_rotations_in_a_row_by_hand(bare_cluster: Cluster, account: P
 
 
 @pytest.mark.usefixtures("configurations")
-@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("writes", [0, 1, 2, 4])
 async def test_another_replica_goes_on_wherever_one_was_killed(
     bare_cluster: Cluster, account: Path, writes: int
 ) -> None:
@@ -246,27 +248,22 @@ async def test_another_replica_goes_on_wherever_one_was_killed(
         await installation.settled(lambda issued: ca(issued) != ca(old))
 
 
+BROKEN: dict[str, dict[str, bytes | None]] = {
+    "emptied": dict.fromkeys(issue(NAMES, now=datetime.now(UTC)).to_data()),
+    "truncated": {"tls.key": b"-----BEGIN PRIVATE KEY-----\nhalf"},
+    "no text": {"ca.crt": b"\xff\xfe"},
+    "a stranger's": {**issue(("other.example",), now=datetime.now(UTC)).to_data()},
+    "expired": {**issue(NAMES, now=datetime.now(UTC) - timedelta(days=400)).to_data()},
+}
+
+
 @pytest.mark.usefixtures("configurations")
-@pytest.mark.parametrize(
-    "data",
-    [
-        dict.fromkeys(issue(NAMES, now=datetime.now(UTC)).to_data()),
-        {"tls.key": b"-----BEGIN PRIVATE KEY-----\nhalf"},
-        {"ca.crt": b"\xff\xfe"},
-        issue(("other.example",), now=datetime.now(UTC)).to_data(),
-        issue(NAMES, now=datetime.now(UTC) - timedelta(days=400)).to_data(),
-        None,
-    ],
-    ids=["emptied", "truncated", "no text", "a stranger's", "expired", "deleted"],
-)
-async def test_a_secret_that_somebody_breaks_is_mended(
-    bare_cluster: Cluster, account: Path, data: dict[str, bytes | None] | None
-) -> None:
+async def test_a_secret_that_somebody_breaks_is_mended_again_and_again(bare_cluster: Cluster, account: Path) -> None:
     async with installed(bare_cluster, account) as installation:
-        if data is None:
-            bare_cluster.kubectl("delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}")
-        else:
+        for data in BROKEN.values():
             await installation.store(data)
+            await installation.settled()
+        await asyncio.to_thread(bare_cluster.kubectl, "delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}")
         await installation.settled()
 
 
@@ -291,7 +288,7 @@ async def test_applying_the_configurations_again_leaves_the_ca_bundles_alone(
     async with installed(bare_cluster, account) as installation:
         before = await ca_bundles(installation.api, SECONDS)
         file = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
-        for how in ([], [], ["--server-side", "--force-conflicts"], ["--server-side", "--force-conflicts"]):
+        for how in ([], ["--server-side", "--force-conflicts"]):
             await asyncio.to_thread(bare_cluster.kubectl, "apply", *how, file)
             assert await ca_bundles(installation.api, SECONDS) == before
 
@@ -351,7 +348,7 @@ async def test_the_command_shows_checks_and_rotates(bare_cluster: Cluster, accou
         before = await installation.issued()
         rotated = await asyncio.to_thread(certs, bare_cluster, "rotate")
         assert (rotated.returncode, rotated.stderr) == (0, "")
-        assert "3 replicas serve it" in rotated.stdout
+        assert "2 replicas serve it" in rotated.stdout
         assert (await installation.settled()).authority != before.authority
 
 

@@ -29,10 +29,10 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     elif placed:
         yield Diagnosis("hosts", "ok", f"{len(placed)} replicas on {len(placed)} hosts")
     spot = []
-    for each in placed:
-        node = await read(installed.api, f"/api/v1/nodes/{each.node}")
+    for name in sorted({each.node for each in placed}):
+        node = await read(installed.api, f"/api/v1/nodes/{name}")
         if node is not None and _is_spot(installed, node["metadata"].get("labels", {})):
-            spot.append(each.node)
+            spot.append(name)
     if spot:
         fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
         yield Diagnosis("capacity", "fail", f"replicas run on spot: {', '.join(spot)}", fix)
