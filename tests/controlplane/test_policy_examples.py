@@ -156,9 +156,9 @@ def arranged(bare_cluster: Cluster) -> Iterator[Arranged]:
         f"--kubeconfig={kubectl.kubeconfig}",
     ]
     with contextlib.ExitStack() as stack:
-        karpenter = f"--filename={CRDS / 'karpenter.yaml'}"
-        kubectl("apply", karpenter)
-        stack.callback(kubectl, "delete", karpenter)
+        crds = [f"--filename={CRDS / name}" for name in ("karpenter.yaml", "jobset.yaml")]
+        kubectl("apply", *crds)
+        stack.callback(kubectl, "delete", *crds)
         wait_for_crds(kubectl)
         stack.callback(process.kill)
         port, ops_port = start_on_free_ports(process, flags)
