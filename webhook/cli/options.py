@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from pathlib import Path
 from posixpath import normpath
@@ -183,12 +182,6 @@ def secret_name(text: str) -> tuple[str, str]:
         problem = f"{text!r} names no Secret; write NAMESPACE/NAME, as in spotgate-system/spotgate-certificates"
         raise argparse.ArgumentTypeError(problem)
     return namespace, name
-
-
-def default_kubeconfig() -> Path | None:
-    """Return the file that kubectl uses without flags, or None if there is none."""
-    file = Path(os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or Path.home() / ".kube" / "config")
-    return file if file.exists() else None
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict, replace
 from datetime import timedelta
-from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from webhook.cli.connection import add_connection, connected
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
-from webhook.cli.options import default_kubeconfig, secret_name
+from webhook.cli.options import secret_name
 from webhook.cli.terminal import complain, counted, show
 from webhook.context import utc_now
 
@@ -58,10 +57,7 @@ _PAUSE: Final = 1.0
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("action", choices=("show", "check", "rotate"), help="what to do")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="of the cluster; default: $KUBECONFIG, else ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    add_connection(parser)
     parser.add_argument(
         "--secret",
         metavar="NAMESPACE/NAME",
@@ -88,26 +84,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Do what is asked for."""
-    from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
-    from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
-
-    try:
-        return asyncio.run(_run(options))
-    except UnusableCredentialsError as error:
-        raise CannotJudgeError(f"spotgate certs: {error}") from None
-    except ApiError as error:
-        fix = "; allow it, see docs/cli/certs.md" if error.status == HTTPStatus.FORBIDDEN else ""
-        raise CannotJudgeError(f"spotgate certs: the cluster can't be read: {error}{fix}") from None
-
-
-async def _run(options: Namespace) -> int:
-    from webhook.cluster.api import Api  # noqa: PLC0415
-
-    api = await Api.connect(options.kubeconfig or default_kubeconfig(), options.context)
-    try:
-        return await (_rotate(api, options) if options.action == "rotate" else _show(api, options))
-    finally:
-        await api.close()
+    act = _rotate if options.action == "rotate" else _show
+    return connected("certs", options, lambda api: act(api, options))
 
 
 async def _show(api: Api, options: Namespace) -> int:
@@ -156,7 +134,7 @@ def _as_json(items: Sequence[Item], *, self_managed: bool) -> str:
 
 async def _rotate(api: Api, options: Namespace) -> int:
     """Store a new CA and a certificate of it. The replicas do the rest."""
-    from certs.rotation import issue  # noqa: PLC0415 - as in `run`
+    from certs.rotation import issue  # noqa: PLC0415 - as in `connected`
     from webhook.cli.certificates import ANSWER, read_certificates  # noqa: PLC0415
     from webhook.cluster.installation import write_secret  # noqa: PLC0415
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import asdict
-from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from webhook.bundle import OWN_NAMESPACE
-from webhook.cli.exits import FINE, FOUND, CannotJudgeError
-from webhook.cli.options import default_kubeconfig, resource_name
+from webhook.cli.connection import add_connection, connected
+from webhook.cli.exits import FINE, FOUND
+from webhook.cli.options import resource_name
 from webhook.cli.terminal import counted, show
 
 if TYPE_CHECKING:
@@ -48,10 +46,7 @@ _STYLES: Final[Mapping[State, str]] = {"ok": "green", "warn": "yellow", "fail": 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="of the cluster; default: $KUBECONFIG, else ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    add_connection(parser)
     parser.add_argument(
         "--namespace",
         metavar="NAME",
@@ -64,16 +59,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print what each check found."""
-    from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
-    from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
+    from webhook.cli.doctor import examine  # noqa: PLC0415 - as in `connected`
 
-    try:
-        found = asyncio.run(_diagnoses(options))
-    except UnusableCredentialsError as error:
-        raise CannotJudgeError(f"spotgate doctor: {error}") from None
-    except ApiError as error:
-        fix = "; allow it, see docs/cli/doctor.md" if error.status == HTTPStatus.FORBIDDEN else ""
-        raise CannotJudgeError(f"spotgate doctor: the cluster can't be read: {error}{fix}") from None
+    found = connected("doctor", options, lambda api: examine.examine(api, options.namespace))
     states = Counter(each.state for each in found)
     if options.output == "json":
         report = {"checks": [asdict(each) for each in found], "summary": {state: states[state] for state in _STYLES}}
@@ -81,17 +69,6 @@ def run(options: Namespace) -> int:
     else:
         show(_lines(found))
     return FOUND if states["fail"] else FINE
-
-
-async def _diagnoses(options: Namespace) -> list[Diagnosis]:
-    from webhook.cli.doctor import examine  # noqa: PLC0415 - as in `run`
-    from webhook.cluster.api import Api  # noqa: PLC0415
-
-    api = await Api.connect(options.kubeconfig or default_kubeconfig(), options.context)
-    try:
-        return await examine.examine(api, options.namespace)
-    finally:
-        await api.close()
 
 
 def _lines(found: Sequence[Diagnosis]) -> list[Line]:
