@@ -25,11 +25,12 @@ from bench.chaos_load import MEANINGS, RATE, Load, Outcome, Tally
 from bench.chaos_service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
 from bench.run import show
-from tests.controlplane.binaries import BinariesError, find_or_build, report
-from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.webhook import WebhookError, apply_base, apply_configurations
+from webhook.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +155,7 @@ def main() -> None:
     try:
         for component in dict.fromkeys(fault.component for fault in faults):
             tallies |= run([fault for fault in faults if fault.component == component], component)
-    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
+    except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
     console.print(
         f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "

@@ -7,11 +7,11 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final
 
-from tests.controlplane.binaries import MODULES, find_or_build
-from tests.controlplane.cluster import START_SECONDS
 from tests.controlplane.populate import wait_for_crds
-from tests.controlplane.process import Process
+from tests.controlplane.tools import MODULES, find_tools
 from tests.controlplane.webhook import NAMESPACE
+from webhook.controlplane.control_plane import START_SECONDS
+from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ _MOUNTED: Final = 3.0
 @contextlib.contextmanager
 def cert_manager(cluster: Cluster) -> Iterator[None]:
     """Run its controllers and its CA injector."""
-    program = find_or_build(["cert-manager"])["cert-manager"]
+    program = find_tools(["cert-manager"])["cert-manager"]
     cluster.kubectl("apply", f"--filename={MODULES / 'cert-manager' / 'crds.yaml'}")
     wait_for_crds(cluster.kubectl)
     kubeconfig = f"--kubeconfig={cluster.credentials.kubeconfig('admin')}"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from bench.chaos_load import HUGE, Outcome
 from certs.authority import KeyPair, create_authority, issue_leaf
 from certs.rotation import identifier_of, issue
-from tests.controlplane.process import Process
 from tests.controlplane.webhook import CERTIFICATES, NAMESPACE, SERVICE
+from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

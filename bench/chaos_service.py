@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from tests.controlplane.process import Process
 from tests.controlplane.webhook import SPOTGATE, WebhookError, ports_in
+from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -23,12 +23,13 @@ from bench.cluster_load import Creates
 from bench.cluster_readings import calls_since, cpu_seconds, read_calls
 from bench.figures import Section, percentile
 from bench.run import show
-from tests.controlplane.binaries import BinariesError, find_or_build, report
-from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.webhook import WebhookError
 from webhook.capacity.placement.target import CAPACITY_LABEL
+from webhook.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -210,7 +211,7 @@ def main() -> None:
             with start_contenders(cluster) as contenders:
                 before = os.getloadavg()[0]
                 cells = measure(cluster, contenders, rounds=1 if quick else 7, share=0.05 if quick else 1)
-    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
+    except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
     console.print(
         f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "

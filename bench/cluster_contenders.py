@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.cluster_readings import calls_since, read_calls
-from tests.controlplane.process import Process
 from tests.controlplane.webhook import (
     apply_base,
     render_configurations,
     start_on_free_ports,
 )
+from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

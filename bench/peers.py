@@ -23,7 +23,8 @@ from bench import samples
 from bench.commands import SPOTGATE, Ran, run
 from bench.figures import Section
 from bench.run import show
-from tests.controlplane.binaries import PEERS, BinariesError, find_or_build
+from tests.controlplane.tools import PEERS, find_tools
+from webhook.controlplane.binaries import BinariesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,7 +104,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000, help="of manifests; default: %(default)s")
     options = parser.parse_args()
     try:
-        programs = find_or_build({name for module in PEERS for name in module.packages})
+        programs = find_tools({name for module in PEERS for name in module.packages})
     except BinariesError as error:
         sys.exit(str(error))
     console = Console(width=160, highlight=False)

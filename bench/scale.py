@@ -34,12 +34,13 @@ from bench.run import show
 from bench.scale_objects import PROBE, PROBE_GROUP, Sizes
 from bench.scale_writer import PATHS
 from tests.controlplane.api import Api
-from tests.controlplane.binaries import BinariesError, find_or_build, report
-from tests.controlplane.cluster import Cluster, ClusterError, start_cluster
+from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, wait_for_crds
-from tests.controlplane.process import Process
 from tests.controlplane.webhook import WebhookError, apply_base
+from webhook.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.controlplane.control_plane import ControlPlaneError
+from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -315,7 +316,7 @@ def main() -> None:
                     measured[each] = uvloop.run(measure(cluster, directory, flags, each, given.seconds))
     except subprocess.CalledProcessError:
         sys.exit("spotgate: the cluster could not be filled")
-    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
+    except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
     console.print(
         f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "

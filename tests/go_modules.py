@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.controlplane.binaries import BinariesError
 from tests.programs import without
+from webhook.controlplane.binaries import BinariesError
 
 TIMEOUT_SECONDS = 100.0
 

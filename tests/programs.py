@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane.binaries import BinariesError, find_or_build
+from tests.controlplane.tools import find_tools
+from webhook.controlplane.binaries import BinariesError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,6 @@ def helm() -> Path:
 
 def _program(name: str) -> Path:
     try:
-        return find_or_build([name])[name]
+        return find_tools([name])[name]
     except BinariesError as error:
         raise without(error) from None

@@ -86,6 +86,15 @@ def test_wheel_holds_every_bundled_policy_but_not_their_tests(wheel: Path) -> No
     assert in_wheel == in_checkout
 
 
+def test_wheel_holds_what_a_control_plane_is_built_from(wheel: Path) -> None:
+    modules = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("webhook/controlplane/modules/")}
+    assert {
+        f"webhook/controlplane/modules/{name}/go.{end}"
+        for name in ("etcd", "kubernetes", "kwok")
+        for end in ("mod", "sum")
+    } == modules
+
+
 def test_wheel_has_both_console_scripts(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]

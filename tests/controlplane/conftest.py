@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane.binaries import BinariesError, find_or_build, report
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.populate import CRDS, POOLS, populate, wait_for_crds
 from tests.controlplane.webhook import Webhook, install_webhook
 from tests.programs import without
+from webhook.controlplane.binaries import BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS
 from tests.controlplane.parity_answers import Answer, connect
 from tests.controlplane.parity_changes import DEPLOYMENT, POD, RAY_CLUSTER
 from tests.controlplane.parity_corpus import ALICE, NAMESPACE_CONTROLLER, PLAIN, REPLICASET_CONTROLLER, SPOT
 from tests.objects import deployment, pod, saying
+from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

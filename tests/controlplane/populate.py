@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.controlplane.binaries import KUBERNETES
-from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS, ClusterError
+from webhook.controlplane.binaries import KUBERNETES
+from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ NODE_INFO = {
 def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
     """Install the custom resources, what a file or folder holds and the Nodes of its pools, and wait until all can be used.
 
-    Raises KubectlError, ClusterError.
+    Raises KubectlError, ControlPlaneError.
     """
     kubectl("apply", f"--filename={CRDS}")
     wait_for_crds(kubectl)
@@ -49,14 +49,14 @@ def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
 
 
 def wait_for_crds(kubectl: Kubectl) -> None:
-    """Wait until every custom resource there is can be used. Raises ClusterError.
+    """Wait until every custom resource there is can be used. Raises ControlPlaneError.
 
     `kubectl wait --for=condition=Established` can't: it fails on one that is so new that its conditions are null.
     """
     deadline = time.monotonic() + START_SECONDS
     while waiting := [crd for crd in kubectl.get("customresourcedefinitions")["items"] if not _is_established(crd)]:
         if time.monotonic() > deadline:
-            raise ClusterError(
+            raise ControlPlaneError(
                 f"after {START_SECONDS:.0f} s not established: {[crd['metadata']['name'] for crd in waiting]}"
             )
         time.sleep(POLL_SECONDS)

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
-from tests.controlplane.cluster import ClusterError, start_cluster
+from tests.controlplane.cluster import start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import populate
 from tests.controlplane.webhook import WebhookError, install_webhook
+from webhook.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
+from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -40,7 +41,7 @@ def main() -> None:
                 signal.pause()
     except KeyboardInterrupt:
         report("the cluster is gone")
-    except (BinariesError, ClusterError, KubectlError, WebhookError) as error:
+    except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane import binaries
-from tests.controlplane.binaries import BuildError, GoMissingError, find_or_build
+from webhook.controlplane import binaries
+from webhook.controlplane.binaries import BuildError, GoMissingError, find_or_build
 
 HERE = Path(__file__).parent
 ETCD_AND_KWOK = ("etcd", "kwok")
@@ -128,7 +128,7 @@ def test_what_it_takes_and_how_far_it_is_is_said(cache: Path, tmp_path: Path, mo
     said: list[str] = []
     find_or_build(["etcd"], cache=cache, say=said.append)
     assert re.fullmatch(rf"building etcd: up to 6 GB in Go's caches, \d+ GB are free at {cache}", said[0])
-    assert re.fullmatch(r"building etcd v\S+ for the tests \(once; minutes, and 2 GB of memory at the end\)", said[1])
+    assert re.fullmatch(r"building etcd v\S+ \(once; minutes, and 2 GB of memory at the end\)", said[1])
     assert re.fullmatch(r"building etcd: 0 packages in \d+ s, at go: downloading x", said[2])
     assert re.fullmatch(r"building etcd: 1 packages in \d+ s, at bufio", said[3])
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.binaries import BinariesError, find_or_build
+from tests.controlplane.tools import find_tools
 from tests.programs import without
+from webhook.controlplane.binaries import BinariesError
 
 ROOT = Path(__file__).parents[2]
 WRONG = ("let in", "unchanged", "denied", "failed")
@@ -45,7 +46,7 @@ def test_wrong_verdicts_are_counted_by_kind() -> None:
 @pytest.mark.usefixtures("binaries")
 def test_no_verdict_is_wrong_while_cert_manager_renews() -> None:
     try:
-        find_or_build(["cert-manager"])
+        find_tools(["cert-manager"])
     except BinariesError as error:
         raise without(error) from None
     (counts,) = outcomes("cert-manager: five renewals in a row").values()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane.cluster import ClusterError, start_cluster
+from tests.controlplane.cluster import start_cluster
+from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,7 +63,7 @@ def test_a_server_that_does_not_start_is_an_error_with_what_it_said(binaries: di
     broken.write_text("#!/bin/sh\necho no such flag\nexit 3\n")
     broken.chmod(0o755)
     with (
-        pytest.raises(ClusterError, match=r"^kube-apiserver exited with 3; it said last:\nno such flag$"),
+        pytest.raises(ControlPlaneError, match=r"^kube-apiserver exited with 3; it said last:\nno such flag$"),
         contextlib.ExitStack() as stack,
     ):
         stack.enter_context(start_cluster(binaries | {"kube-apiserver": broken}, controllers=False))

@@ -16,11 +16,10 @@ import yaml
 
 from bench.chaos_cert_manager import cert_manager
 from tests.cli.replay import test_replay as recorded_reviews
-from tests.controlplane.binaries import BinariesError, find_or_build
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.populate import populate
-from tests.controlplane.process import Process
+from tests.controlplane.tools import find_tools
 from tests.controlplane.webhook import (
     BASE,
     CERTIFICATES,
@@ -34,6 +33,8 @@ from tests.controlplane.webhook import (
 )
 from tests.objects import pod, saying
 from tests.programs import without
+from webhook.controlplane.binaries import BinariesError
+from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +165,7 @@ def test_cert_manager_issues_the_certificate_and_injects_its_ca(own: Cluster, fo
     overlay = folder / "my-cluster" / "kustomization.yaml"
     add_component(overlay, "cert-manager")
     try:
-        find_or_build(["cert-manager"])
+        find_tools(["cert-manager"])
     except BinariesError as error:
         raise without(error) from None
     with cert_manager(own):

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.controlplane.cluster import POLL_SECONDS, start_cluster
+from tests.controlplane.cluster import start_cluster
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.populate import CRDS, nodes_of, wait_for_crds
-from tests.controlplane.process import reserve_port
 from tests.controlplane.webhook import NAMESPACE, apply_base, apply_configurations
 from tests.objects import deployment, node_pool, pod, saying
 from webhook.cli.export.conditions import KEY_LENGTH_AT_MOST
 from webhook.cli.export.pool_conditions import ANNOTATIONS_AT_MOST
+from webhook.controlplane.control_plane import POLL_SECONDS
+from webhook.controlplane.process import reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.controlplane.binaries import KUBERNETES
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.parity import Parity, assert_same_pod
 from tests.controlplane.parity_answers import Identity, Offline, Refusal, connect
@@ -31,6 +30,7 @@ from tests.controlplane.parity_pods import everything as pod_with_everything
 from tests.controlplane.parity_pods import pods
 from tests.controlplane.parity_workloads import BUILT_IN, built_in_workloads, custom_workloads, everything, node_pools
 from webhook.bundle import load_bundle
+from webhook.controlplane.binaries import KUBERNETES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

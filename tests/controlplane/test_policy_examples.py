@@ -14,7 +14,6 @@ import yaml
 from tests.controlplane.parity_answers import Answer, Identity, connect
 from tests.controlplane.parity_corpus import KEPT
 from tests.controlplane.populate import CRDS, wait_for_crds
-from tests.controlplane.process import Process
 from tests.controlplane.webhook import (
     NAMESPACE,
     SERVICE,
@@ -28,6 +27,7 @@ from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.policy_tests.case import PolicyTestCase
 from webhook.cli.policy_tests.expectations import differences
 from webhook.cli.policy_tests.run import read_tests
+from webhook.controlplane.process import Process
 from webhook.decision import Verdict
 from webhook.manifests.objects import read_manifests
 from webhook.policy.policy_test import ExpectSpec

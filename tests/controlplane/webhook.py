@@ -27,9 +27,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import create_authority, issue_leaf
-from tests.controlplane.cluster import POLL_SECONDS, START_SECONDS
-from tests.controlplane.process import Process
 from tests.objects import node_pool, pod, saying
+from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS
+from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

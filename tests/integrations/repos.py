@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.controlplane.binaries import find_or_build
+from tests.controlplane.tools import find_tools
 from tests.integrations.conftest import REPOS, Shell, install_spotgate
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def run(name: str, shell: Shell, *programs: Path) -> subprocess.CompletedProcess
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         installed = Shell(install_spotgate(Path(folder)))
-        tools = find_or_build(["helm", "kustomize"]).values()
+        tools = find_tools(["helm", "kustomize"]).values()
         EXPECTED.mkdir(exist_ok=True)
         for file in COMMANDS:
             (EXPECTED / file).write_text(run(file, installed, *tools).stdout)

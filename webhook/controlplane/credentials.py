@@ -6,7 +6,7 @@ import json
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Users and their groups. RBAC has rules for the two servers; KWOK plays all kubelets, so it may do anything.
-GROUPS = {
+GROUPS: Final = {
     "admin": ["system:masters"],
     "kwok": ["system:masters"],
     "system:kube-controller-manager": [],

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WRAPPER = Path(__file__).with_name("run_with_parent.py")
+WRAPPER: Final = Path(__file__).with_name("run_with_parent.py")
 
 
 def reserve_port() -> socket.socket:
@@ -40,21 +40,24 @@ class Process:
     @property
     def pid(self) -> int:
         """Its process id; it has been started."""
-        assert self._child
-        return self._child.pid
+        return self._started().pid
 
     @property
     def exit_code(self) -> int | None:
         """What it ended with; None while it runs."""
-        assert self._child
-        return self._child.poll()
+        return self._started().poll()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._child is None:
+            raise RuntimeError(f"{self.name} has not been started")
+        return self._child
 
     def start(self) -> None:
         """Start it, again if it was killed; its output goes to the end of `log`."""
         wrapped = [sys.executable, "-ISE", str(WRAPPER), str(os.getpid()), *self.command]
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal is for the tests, which then end it in their order.
-            self._child = subprocess.Popen(
+            # A session of its own: Ctrl-C in the terminal is for the program, which then ends it in its order.
+            self._child = subprocess.Popen(  # noqa: S603 - a program of the control plane
                 wrapped, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 

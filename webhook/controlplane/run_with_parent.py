@@ -1,6 +1,8 @@
-"""Become the program named on the command line, and die with the parent: `run_with_parent.py PARENT_PID PROGRAM ARGS...`.
+"""Become the program named on the command line, and die with the parent.
 
-A test run that is killed runs no clean-up of its own; the kernel (of Linux) does this for it.
+Usage: `run_with_parent.py PARENT_PID PROGRAM ARGS...`.
+
+A program that is killed runs no clean-up of its own; the kernel (of Linux) does this for it.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import ctypes
 import os
 import signal
 import sys
+from typing import Final
 
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PR_SET_PDEATHSIG: Final = 1  # <linux/prctl.h>
 
 if __name__ == "__main__":
     parent, program = int(sys.argv[1]), sys.argv[2:]

@@ -1,0 +1,44 @@
+"""Programs in Go that tests and benchmarks run beside a control plane, built as its own are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.controlplane.binaries import Module, find_or_build
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MODULES: Final = Path(__file__).parent / "modules"
+GOJQ: Final = Module(
+    directory=MODULES / "gojq", source="github.com/itchyny/gojq", packages={"gojq": "github.com/itchyny/gojq/cmd/gojq"}
+)
+HELM: Final = Module(
+    directory=MODULES / "helm", source="helm.sh/helm/v4", packages={"helm": "helm.sh/helm/v4/cmd/helm"}
+)
+KUSTOMIZE: Final = Module(
+    directory=MODULES / "kustomize",
+    source="sigs.k8s.io/kustomize/kustomize/v5",
+    packages={"kustomize": "sigs.k8s.io/kustomize/kustomize/v5"},
+)
+CERT_MANAGER: Final = Module(
+    directory=MODULES / "cert-manager", source="github.com/cert-manager/cert-manager", packages={"cert-manager": "."}
+)
+TOOLS: Final = (CERT_MANAGER, GOJQ, HELM, KUSTOMIZE)
+GATOR: Final = Module(
+    directory=MODULES / "gator",
+    source="github.com/open-policy-agent/gatekeeper/v3",
+    packages={"gator": "github.com/open-policy-agent/gatekeeper/v3/cmd/gator"},
+)
+KYVERNO: Final = Module(
+    directory=MODULES / "kyverno",
+    source="github.com/kyverno/kyverno",
+    packages={"kyverno": "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno"},
+)
+PEERS: Final = (GATOR, KYVERNO)  # what `make bench-peers` measures beside spotgate
+
+
+def find_tools(names: Collection[str]) -> dict[str, Path]:
+    """Return the path of each named program; may build it, which takes minutes, once. Raises BinariesError."""
+    return find_or_build(names, modules=(*TOOLS, *PEERS))
