@@ -1,0 +1,187 @@
+"""The result of a rehearsal: figures over its runs, and what the picture of its first run needs.
+
+Nothing here knows how it came about, and nothing that draws it needs anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from typing import Literal
+
+import msgspec
+
+ReclaimEventName = Literal[
+    "notice",
+    "cordon",
+    "drain",
+    "evicted",
+    "blocked",
+    "stopped",
+    "killed",
+    "removed",
+    "placed",
+    "ready",
+    "pending",
+    "grown",
+]
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A figure over the runs; None: it needs the scheduler, and there is none."""
+
+    min: float | None = None
+    max: float | None = None
+
+    @classmethod
+    def over(cls, figures: list[float]) -> Figure:
+        """Return the range of these figures, one for each run."""
+        return cls(min(figures), max(figures)) if figures else cls()
+
+    def __str__(self) -> str:
+        if self.min is None or self.max is None:
+            return "unknown"
+        return f"{self.min:g}" if self.min == self.max else f"{self.min:g}-{self.max:g}"
+
+
+class ReclaimEvent(msgspec.Struct, frozen=True):
+    """Something that happens in the first run.
+
+    Attributes:
+        seconds: after the notice; modelled.
+        name: what it is.
+        node: which Node it happens to, or where the Pod is; empty if it has none.
+        pod: the Pod's name; empty if it happens to a Node.
+        workload: its workload, as in `WorkloadResult.identity`; None if it happens to a Node.
+        text: what there is to say: the scheduler's words, the budget that blocks.
+    """
+
+    seconds: float
+    name: ReclaimEventName
+    node: str = ""
+    pod: str = ""
+    workload: tuple[str, str, str] | None = None
+    text: str = ""
+
+
+class PoolCapacity(msgspec.Struct, frozen=True):
+    """The capacity of a node pool before and after the reclaim.
+
+    Attributes:
+        name: of the pool; empty: Nodes of no known pool.
+        spot: whether it is spot.
+        before, after: its Nodes.
+        allocatable_before, allocatable_after: what they offer together, by resource, in whole units or bytes.
+        requested_before, requested_after: what the Pods on them request of that, in the first run.
+    """
+
+    name: str
+    spot: bool
+    before: int
+    after: int
+    allocatable_before: Mapping[str, float]
+    allocatable_after: Mapping[str, float]
+    requested_before: Mapping[str, float]
+    requested_after: Mapping[str, float]
+
+
+class ReclaimWindow(msgspec.Struct, frozen=True):
+    """What a provider does with a reclaimed node, in seconds after the notice.
+
+    Attributes:
+        provider: its title.
+        nodes: the lost Nodes that it is about.
+        cordon, drain: when the node is cordoned and drained.
+        kill: when what still runs gets SIGKILL.
+        removal: when the node is gone.
+    """
+
+    provider: str
+    nodes: tuple[str, ...]
+    cordon: float
+    drain: float
+    kill: float
+    removal: float
+
+
+class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reclaim does to one workload; the figures are those of `-o json`.
+
+    Attributes:
+        api_version, kind, namespace, name: the workload, or the Pod itself where nothing owns it.
+        replicas: its Pods that run before.
+        lost: those on lost Nodes.
+        moved: Pods made anew that run at the end.
+        pending: Pods that do not, and did before.
+        killed_early: Pods that get less than their grace period.
+        lowest_ready: the fewest Pods that are ready at once.
+        seconds_below_budget: how long fewer are healthy than its PodDisruptionBudget demands.
+        work_lost_gpu_hours: what its GPUs have done since the last checkpoint, and is lost.
+        budget: the name of that PodDisruptionBudget; empty if there is none.
+        reasons: why Pods are pending, in the scheduler's words, and what else there is to say.
+    """
+
+    api_version: str = msgspec.field(name="apiVersion")
+    kind: str
+    namespace: str
+    name: str
+    replicas: int
+    lost: int
+    moved: Figure
+    pending: Figure
+    killed_early: Figure = msgspec.field(name="killedEarly")
+    lowest_ready: Figure = msgspec.field(name="lowestReady")
+    seconds_below_budget: Figure = msgspec.field(name="secondsBelowBudget")
+    reasons: tuple[str, ...]
+    work_lost_gpu_hours: Figure
+    budget: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Kind, namespace and name."""
+        return (self.kind, self.namespace, self.name)
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """Something that would mend it."""
+
+    why: str
+    yaml: str
+
+
+class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
+    """The figures of all workloads together."""
+
+    moved: Figure
+    pending: Figure
+    killed_early: Figure
+    work_lost_gpu_hours: Figure
+
+
+class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a rehearsal.
+
+    Attributes:
+        lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone/a``.
+        runs: how often it was rehearsed.
+        scheduler: version of the scheduler; None: there was none, and only what arithmetic proves is told.
+        not_simulated: what the result leaves out, a sentence each.
+        modelled: what was not waited for but computed, a sentence each.
+        summary: the figures of all workloads.
+        workloads: those that the reclaim touches, those with pending Pods first.
+        fixes: what would mend it.
+        windows: what the providers do with the lost nodes.
+        pools: capacity by pool.
+        events: of the first run, in order.
+    """
+
+    lost: tuple[str, ...]
+    runs: int
+    scheduler: str | None
+    not_simulated: tuple[str, ...]
+    modelled: tuple[str, ...]
+    summary: RehearsalSummary
+    workloads: tuple[WorkloadResult, ...]
+    fixes: tuple[Fix, ...] = ()
+    windows: tuple[ReclaimWindow, ...] = ()
+    pools: tuple[PoolCapacity, ...] = ()
+    events: tuple[ReclaimEvent, ...] = ()
