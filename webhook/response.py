@@ -13,6 +13,7 @@ import orjson
 from webhook.context import Phase
 from webhook.decision import Outcome
 from webhook.review import API_VERSION, KIND
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +50,7 @@ def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
     if warnings := _warnings(decision.of(Outcome.WARN)):
         response["warnings"] = warnings
     if decision.audit:
-        response["auditAnnotations"] = {key: _printable(text[:MESSAGE_LENGTH]) for key, text in decision.audit.items()}
+        response["auditAnnotations"] = {key: printable(text[:MESSAGE_LENGTH]) for key, text in decision.audit.items()}
     return _review(response)
 
 
@@ -84,7 +85,7 @@ def _messages(findings: Iterable[Finding]) -> Iterator[str]:
         if places := [each.field for each in others if each.field]:
             rest = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
             text += f"\n  Also at {', '.join(places[:_PLACES])}{rest}."
-        yield _printable(text, keep="\n")
+        yield printable(text, keep="\n")
 
 
 def _warnings(findings: Iterable[Finding]) -> list[str]:
@@ -111,11 +112,3 @@ def _wrapped(text: str) -> Iterator[str]:
         yield text[:cut].rstrip()
         text = _INDENT + text[cut:].lstrip()
     yield text
-
-
-def _printable(text: str, keep: str = "") -> str:
-    """Return the text without control characters and lone surrogates: the API server drops warnings with them."""
-    if (text.replace(keep, "") if keep else text).isprintable():
-        return text
-    clean = (c if c in keep or c.isprintable() else " " for c in text)
-    return "".join(clean)

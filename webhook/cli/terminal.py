@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from webhook.text import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -49,11 +51,6 @@ def plain(lines: Iterable[Line]) -> str:
     """
     texts = ("".join(printable(text) for text, _ in line).rstrip() for line in lines)
     return "\n".join(text.replace("::", ": :", 1) if text.lstrip().startswith("::") else text for text in texts)
-
-
-def printable(text: str) -> str:
-    """Replace control characters by spaces: a manifest must not steer the terminal that it is shown on."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def counted(number: int, what: str) -> str:

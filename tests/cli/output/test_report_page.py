@@ -16,7 +16,7 @@ from tests.golden import formats
 from webhook.cli import main
 from webhook.cli.output import html as output_html
 from webhook.cli.report.model import ObjectReport, Report, Result
-from webhook.cli.terminal import printable
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

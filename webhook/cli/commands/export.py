@@ -8,10 +8,11 @@ from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
 from webhook.cli.options import add_policies, read_policies, resource_name
-from webhook.cli.terminal import complain, printable
+from webhook.cli.terminal import complain
 from webhook.context import utc_now
 from webhook.documents.yaml_writer import UNBROKEN, dump_documents
 from webhook.lint import too_wide
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

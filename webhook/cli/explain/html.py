@@ -12,7 +12,7 @@ from webhook.cli.explain.explanation import CHANGES
 from webhook.cli.explain.svg import titled
 from webhook.cli.explain.text import as_yaml, others_of
 from webhook.cli.explain.timeline import ReclaimTimeline
-from webhook.cli.pages import page
+from webhook.pages import page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

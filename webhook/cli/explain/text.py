@@ -9,9 +9,9 @@ from webhook.cli import terminal
 from webhook.cli.explain import timeline_text
 from webhook.cli.explain.explanation import CHANGES, WORDS
 from webhook.cli.explain.timeline import ReclaimTimeline
-from webhook.cli.terminal import printable
 from webhook.decision import Outcome
 from webhook.documents.yaml_writer import dump
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

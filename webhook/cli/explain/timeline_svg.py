@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
-from webhook.cli.terminal import printable
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
-from webhook.cli.terminal import printable
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

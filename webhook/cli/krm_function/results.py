@@ -8,8 +8,8 @@ import msgspec
 
 from webhook.cli.judging.additions import addition_of
 from webhook.cli.report.model import named
-from webhook.cli.terminal import printable
 from webhook.decision import Outcome
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

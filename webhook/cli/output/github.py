@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.output import Format
 from webhook.cli.report.repository import repository_paths
-from webhook.cli.terminal import printable
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from webhook.cli.explain import timeline_svg
 from webhook.cli.explain.html import as_field
 from webhook.cli.output import Format
-from webhook.cli.pages import page
 from webhook.cli.report.build import NOBODY
 from webhook.cli.terminal import counted
+from webhook.pages import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,9 @@ from webhook.cli import terminal
 from webhook.cli.judging.additions import addition_of
 from webhook.cli.output import Format
 from webhook.cli.report.model import named
-from webhook.cli.terminal import counted, plain, printable
+from webhook.cli.terminal import counted, plain
 from webhook.policy.errors import Problem
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sized

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.cli.judging.additions import field_at
-from webhook.cli.terminal import counted, printable
+from webhook.cli.terminal import counted
 from webhook.documents import parse_pointer
+from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from webhook.cli.terminal import printable
+from webhook.text import printable
 
 _HERE: Final = Path(__file__).parent
 
@@ -57,7 +57,7 @@ def _shown(value: object) -> object:
     """Return a text without control characters, which may reverse the direction of the text after them, too."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return "\n".join(printable(line) for line in value.split("\n"))
+    return printable(value, keep="\n")
 
 
 def _hashed(text: str) -> str:
