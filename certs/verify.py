@@ -66,13 +66,14 @@ def verify(pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: b
     return VerifiedKeyPair(pair, leaf.not_valid_after_utc)
 
 
-def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime) -> None:
-    """Raise CertificateProblem if clients that trust only `ca_pem` would not trust the certificate.
+def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime, names: Sequence[str] = ()) -> None:
+    """Raise CertificateProblem if clients that trust only `ca_pem` would not trust the certificate for these names.
 
-    `certificate_pem` is a certificate that `verify` let through, with its intermediates. `now` is timezone-aware.
+    `certificate_pem` is the certificate with its intermediates. `now` is timezone-aware.
     """
     leaf, *intermediates = _certificates(certificate_pem, "the certificate file")
     try:
+        _check_names(leaf, names)
         _check_chain(leaf, intermediates, ca_pem, now)
     except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
         raise CertificateProblem(f"the CA bundle is malformed ({error})", "put the CA's certificate there") from error

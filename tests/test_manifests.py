@@ -104,7 +104,7 @@ def test_the_quota_is_for_the_priority_class_and_leaves_room_for_a_rollout() -> 
     assert int(quota["spec"]["hard"]["pods"]) >= 2 * deployment["replicas"] + 1
 
 
-def test_the_network_policy_opens_the_ports_of_the_pods_and_keeps_the_operators_port_to_one_namespace() -> None:
+def test_the_network_policy_opens_the_ports_of_the_pods_and_keeps_the_operators_port_to_operators() -> None:
     (policy,) = documents("networkpolicy.yaml")
     deployment = documents("deployment.yaml")[0]["spec"]
     assert policy["spec"]["podSelector"] == deployment["selector"]
@@ -112,4 +112,8 @@ def test_the_network_policy_opens_the_ports_of_the_pods_and_keeps_the_operators_
     rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["spec"]["ingress"]}
     assert rules.keys() == ports
     assert rules["https"] is None
-    assert [list(each) for each in rules["ops"]] == [["namespaceSelector"]]
+    prometheus, *api_servers = rules["ops"]
+    assert list(prometheus) == ["namespaceSelector"]
+    for each in api_servers:  # what the API server's Pod proxy comes through, by which `spotgate doctor` reads the port
+        assert each["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
+        assert list(each["podSelector"]["matchLabels"].values()) == ["konnectivity-agent"]

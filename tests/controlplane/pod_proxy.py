@@ -1,6 +1,6 @@
 """An API server with Pods behind its proxy: it sends on what is asked of it, and /proxy/ of a Pod to a process here.
 
-KWOK's Pods have no ports, and the real proxy refuses loopback addresses. `changed` alters answers, as faults would.
+KWOK's Pods have no ports, and the real proxy refuses loopback addresses. What is answered is recorded.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.cli.doctor.recorded import Answer, key_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -26,13 +28,21 @@ _PROXY = re.compile(r"/api/v1/namespaces/[^/]+/pods/([^/:]+):8080/proxy(/.*)")
 
 @dataclass(slots=True)
 class PodProxy:
-    """Leads to `cluster` and to `ops`. Answers to paths that hold a key of `changed` are altered; None: no answer."""
+    """Lead to `cluster` and to `ops`.
+
+    Attributes:
+        cluster: whose API server it is.
+        ops: address of the operators' port that every Pod has.
+        port: where it listens.
+        changed: alters answers to paths that hold a key.
+        answers: given so far, by what was asked.
+    """
 
     cluster: Cluster
     ops: str
     port: int = 0
-    changed: dict[str, Callable[[str], str] | None] = field(default_factory=dict)
-    date: str = ""
+    changed: dict[str, Callable[[str], str]] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
 
     def kubeconfig(self, file: Path, token: str = "") -> Path:
         """Write a kubeconfig that leads here; by default the administrator's."""
@@ -67,10 +77,10 @@ class PodProxy:
             kept = [each for each in response.getheaders() if each[0] in {"Content-Type", "Warning", "Date"}]
         for part, change in self.changed.items():
             if part in path:
-                if change is None:
-                    return 503, [], b'{"kind": "Status", "message": "error trying to reach service"}'
                 read = change(read.decode()).encode()
-        return status, [(name, self.date if self.date and name == "Date" else value) for name, value in kept], read
+        asked = key_of(method, path, json.loads(body) if body else None)
+        self.answers[asked] = Answer(status, read.decode(), tuple(value for name, value in kept if name == "Warning"))
+        return status, kept, read
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from certs.verify import CertificateProblem, verify, verify_chain
 from webhook.cluster.installation import SERVING, read_ca_bundles, read_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from webhook.cluster.api import Api
@@ -110,9 +110,14 @@ def judge(found: Certificates, *, now: datetime) -> Iterator[Item]:
     if not found.bundles:
         fix = "apply what `spotgate webhook-config` prints: until then nothing is enforced"
         yield Item("webhook configurations", problem="there are none named spotgate", fix=fix)
-    for each in found.bundles:
+    yield from judge_trust(leaf, found.bundles, now=now)
+
+
+def judge_trust(leaf: bytes, bundles: Sequence[CaBundles], *, now: datetime) -> Iterator[Item]:
+    """Yield each caBundle with why it does not verify the certificate that is served; `leaf` is empty if none is."""
+    for each in bundles:
         for webhook, bundle in each.by_webhook.items():
-            yield _bundle(f"caBundle of {webhook}", bundle, leaf, now)
+            yield _bundle(f"caBundle of {webhook}", bundle, leaf, each.hosts, now)
 
 
 def _ca(data: Mapping[str, bytes], now: datetime) -> Item:
@@ -131,7 +136,7 @@ def _leaf(pair: KeyPair, names: tuple[str, ...], now: datetime) -> Item:
         return Item("certificate", end_of_trust(pair.certificate_pem), detail, problem.problem, problem.fix)
 
 
-def _bundle(what: str, bundle: bytes, leaf: bytes, now: datetime) -> Item:
+def _bundle(what: str, bundle: bytes, leaf: bytes, hosts: Collection[str], now: datetime) -> Item:
     end = end_of_trust(bundle)
     if end is None:
         fix = "put the CA there that signs the certificate: see docs/install.md"
@@ -140,7 +145,7 @@ def _bundle(what: str, bundle: bytes, leaf: bytes, now: datetime) -> Item:
     detail = "1 CA" if count == 1 else f"{count} CAs"
     try:
         if leaf:
-            verify_chain(leaf, bundle, now=now)
+            verify_chain(leaf, bundle, now=now, names=sorted(hosts))
     except CertificateProblem as problem:
         return Item(what, end, detail, problem.problem, problem.fix)
     return Item(what, end, detail)

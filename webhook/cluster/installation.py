@@ -37,8 +37,19 @@ class _Metadata(msgspec.Struct):
     resourceVersion: str = ""
 
 
+class _Service(msgspec.Struct):
+    name: str
+    namespace: str
+
+
 class _ClientConfig(msgspec.Struct):
     caBundle: bytes = b""
+    service: _Service | None = None
+
+    @property
+    def host(self) -> str:
+        """The name that the API server wants a certificate for; empty with a URL, which spotgate never writes."""
+        return f"{self.service.name}.{self.service.namespace}.svc" if self.service else ""
 
 
 class _Webhook(msgspec.Struct):
@@ -63,11 +74,13 @@ class CaBundles(msgspec.Struct, frozen=True):
         kind: of the configuration.
         resource_version: of what was read; what has changed since is not overwritten.
         by_webhook: PEM, by the webhook's name; empty where a webhook has none.
+        hosts: whom the API server calls, as `spotgate.spotgate-system.svc`.
     """
 
     kind: str
     resource_version: str
     by_webhook: Mapping[str, bytes]
+    hosts: frozenset[str] = frozenset()
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -100,7 +113,8 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
                 raise
             continue
         by_webhook = {each.name: each.clientConfig.caBundle for each in read.webhooks}
-        found.append(CaBundles(kind, read.metadata.resourceVersion, by_webhook))
+        hosts = frozenset(each.clientConfig.host for each in read.webhooks) - {""}
+        found.append(CaBundles(kind, read.metadata.resourceVersion, by_webhook, hosts))
     return found
 
 

@@ -36,6 +36,12 @@ SECONDS: Final = 10.0
 POLICIES: Final = "spotgate-policies"
 """The ConfigMap of the policies, as policies/kustomization.yaml names it."""
 
+_ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
+
+_OPEN_PORT: Final = (
+    "let the API server reach port ops: add its addresses to NetworkPolicy spotgate (docs/install.md, who may connect)"
+)
+
 _PATIENCE: Final = aiohttp.ClientTimeout(total=SECONDS)
 
 
@@ -59,6 +65,7 @@ class ServingPod:
         metrics: the lines of its /metrics.
         skew: seconds that its clock is ahead of this machine's.
         problem: why the operators' port can't be reached.
+        fix: what to do about that.
     """
 
     name: str
@@ -68,6 +75,7 @@ class ServingPod:
     metrics: str = ""
     skew: float = 0.0
     problem: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +217,8 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
         metrics, _ = await read_text(api, f"{path}/metrics")
         return ServingPod(name, node, ready, msgspec.json.decode(version, type=ReplicaVersion), metrics, skew)
     except ApiError as error:
-        return ServingPod(name, node, ready, problem=str(error))
+        fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else _OPEN_PORT
+        return ServingPod(name, node, ready, problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:
-        return ServingPod(name, node, ready, problem=f"/version of another version of spotgate: {error}")
+        problem = f"/version of another version of spotgate: {error}"
+        return ServingPod(name, node, ready, problem=problem, fix="use the same version of both")

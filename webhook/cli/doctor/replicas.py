@@ -74,8 +74,7 @@ async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
 def _said(installed: Installed, replica: ServingPod) -> Iterator[Diagnosis]:
     name = f"replica {replica.name}"
     if replica.version is None:
-        fix = "let the API server reach port ops (NetworkPolicy spotgate), and its /version and /metrics are checked"
-        yield Diagnosis(name, "unknown", f"its operators' port can't be reached: {replica.problem}", fix)
+        yield Diagnosis(name, "unknown", f"what it serves and knows can't be read: {replica.problem}", replica.fix)
         return
     bad = list(_wrong(installed, replica))
     yield from (Diagnosis(name, "warn", what, fix) for what, fix in bad)

@@ -1,0 +1,241 @@
+"""What a real API server answers `spotgate doctor` at a healthy installation, recorded, and given again with changes.
+
+tests/controlplane/test_doctor.py records it, and fails with the file to put here if doctor asks something else. Left out
+of the file, and filled in when it is given again, is what depends on policies, version and date.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+from multidict import CIMultiDict
+
+from certs.authority import KeyPair, create_authority, issue_leaf
+from webhook import __version__
+from webhook.bundle import load_bundle
+from webhook.cli.export.configurations import configurations
+from webhook.cluster.api import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from webhook.cluster.api import Api
+
+ANSWERS = Path(__file__).with_name("answers.json")
+POLICIES = Path(__file__).parents[3] / "policies"
+NAMESPACE = "spotgate-system"
+HOST = "spotgate.spotgate-system.svc"
+
+_CONFIGURATION = re.compile(r"GET /apis/admissionregistration.k8s.io/v1/(\w+)configurations/spotgate\b")
+_UNUSED = frozenset(
+    [
+        "addresses",
+        "annotations",
+        "creationTimestamp",
+        "daemonEndpoints",
+        "dnsPolicy",
+        "env",
+        "generateName",
+        "generation",
+        "hostIPs",
+        "images",
+        "initContainers",
+        "livenessProbe",
+        "managedFields",
+        "observedGeneration",
+        "ownerReferences",
+        "phase",
+        "podIPs",
+        "readinessProbe",
+        "resourceVersion",
+        "schedulerName",
+        "securityContext",
+        "startupProbe",
+        "strategy",
+        "tolerations",
+        "topologySpreadConstraints",
+        "uid",
+        "volumeMounts",
+    ]
+)
+_COUNTS = re.compile(r"(apiserver_admission_webhook_(fail_open|rejection)_count|spotgate_(last|cluster|cert)\w+)[{ ]")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body, warnings and date of an answer."""
+
+    status: int
+    body: str
+    warnings: tuple[str, ...] = ()
+    date: str = ""
+
+
+def key_of(method: str, path: str, body: Mapping[str, Any] | None) -> str:
+    """Return what tells a request from others: who may do what is asked again and again, and answered alike."""
+    about = (body or {}).get("spec", {}) if "pools" in path else (body or {}).get("metadata", {}).get("labels")
+    return f"{method} {path.removesuffix('?resourceVersion=0')}" + (
+        f" {json.dumps(about, sort_keys=True)}" if body and about else ""
+    )
+
+
+def reduced(answers: Iterable[tuple[str, Answer]]) -> dict[str, dict[str, Any]]:
+    """Return the answers as they are recorded, by request: without what nobody looks at, and what is filled in."""
+    return {key: _reduced(key, answer) for key, answer in sorted(answers, key=lambda each: each[0])}
+
+
+def file_of(answers: dict[str, dict[str, Any]]) -> str:
+    """Return the file that holds these answers, each in a line."""
+    lines = (f"{json.dumps(key)}: {json.dumps(answer)}" for key, answer in answers.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _reduced(key: str, answer: Answer) -> dict[str, Any]:
+    if not answer.body.startswith("{"):
+        lines = [line for line in answer.body.splitlines() if _COUNTS.match(line)]
+        return {"status": answer.status, "text": lines}
+    body = json.loads(answer.body)
+    if _CONFIGURATION.match(key):
+        del body["webhooks"]
+        body["metadata"] = {"managedFields": body["metadata"]["managedFields"]}
+    elif "/configmaps/" in key:
+        body = {"data": {}}
+    elif key.endswith("/proxy/version"):
+        body = {}
+    elif key.endswith("accessreviews"):
+        body = {"status": {"allowed": body["status"]["allowed"]}}
+    elif key.endswith("/mutatingwebhookconfigurations"):
+        body = {"items": [{"metadata": {"name": each["metadata"]["name"]}} for each in body["items"]]}
+    elif key == "GET /apis":
+        body = {"groups": [{"name": each["name"]} for each in body["groups"]]}
+    else:
+        body = _without_unused(body)
+    return {"status": answer.status, "warnings": answer.warnings, "json": body}
+
+
+def _without_unused(value: Any) -> Any:
+    if isinstance(value, dict):
+        used = {key: each for key, each in value.items() if key not in _UNUSED}
+        if "conditions" in used:
+            used["conditions"] = [
+                {name: each[name] for name in ("type", "status")}
+                for each in used["conditions"]
+                if each["type"] == "Ready"
+            ]
+        return {key: _without_unused(each) for key, each in used.items()}
+    return [_without_unused(each) for each in value] if isinstance(value, list) else value
+
+
+@cache
+def certificates(name: str = HOST) -> tuple[KeyPair, KeyPair]:
+    """Return a CA and a certificate of it for this name."""
+    now = datetime.now(UTC)
+    authority = create_authority(now)
+    return authority, issue_leaf(authority, names=[name], ips=[], now=now)
+
+
+@cache
+def recorded() -> dict[str, Answer]:
+    """Return the answers at a healthy installation of the shipped policies."""
+    files = yaml.safe_load((POLICIES / "kustomization.yaml").read_text())["configMapGenerator"][0]["files"]
+    paths = [POLICIES / file for file in files]
+    bundle = load_bundle(paths, own_namespace=NAMESPACE)
+    authority, leaf = certificates()
+    client = {"service": {"name": "spotgate", "namespace": NAMESPACE}, "caBundle": _base64(authority.certificate_pem)}
+    rendered = {f"{each['kind'].lower()}s": each["webhooks"] for each in configurations(bundle, client)}
+    answers = {}
+    for key, each in json.loads(ANSWERS.read_text()).items():
+        if "text" in each:
+            answers[key] = Answer(each["status"], "\n".join(each["text"]))
+            continue
+        body = each["json"]
+        if found := _CONFIGURATION.match(key):
+            body["webhooks"] = rendered[f"{found[1]}configurations"]
+        elif "/configmaps/" in key:
+            body["data"] = {path.name: path.read_text() for path in paths}
+        elif key.endswith("/proxy/version"):
+            said = leaf.certificate_pem.decode()
+            body |= {"version": __version__, "bundle": bundle.hash, "certificate": said}
+        answers[key] = Answer(each["status"], json.dumps(body), tuple(each["warnings"]))
+    return answers
+
+
+@dataclass(slots=True)
+class RecordedApi:
+    """An API server that answers as recorded, but for what `changed` names.
+
+    Attributes:
+        changed: by a part of a request's key (with $, its end), what replaces what in the answer, or the answer.
+        denied: what nobody may, as `create pods`.
+        reviewed: what was asked about.
+    """
+
+    changed: Mapping[str, Answer | Mapping[str, str]] = field(default_factory=dict)
+    denied: frozenset[str] = frozenset()
+    reviewed: list[str] = field(default_factory=list)
+
+    def as_api(self) -> Api:
+        """Return it as what doctor takes."""
+        return cast("Api", self)
+
+    @asynccontextmanager
+    async def get(self, path: str, _: object, __: str = "") -> AsyncIterator[_Response]:
+        yield self._answer(key_of("GET", path, None))
+
+    @asynccontextmanager
+    async def send(self, method: str, path: str, body: Mapping[str, Any], _: float) -> AsyncIterator[_Response]:
+        if path.endswith("accessreviews"):
+            yield self._reviewed(body["spec"])
+        else:
+            yield self._answer(key_of(method, path, body))
+
+    def _reviewed(self, spec: Mapping[str, Any]) -> _Response:
+        about = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
+        resource = "/".join(filter(None, (about.get("resource", about.get("path")), about.get("subresource"))))
+        access = f"{about['verb']} {resource}"
+        self.reviewed.append(access)
+        return _Response(Answer(201, json.dumps({"status": {"allowed": access not in self.denied}})))
+
+    def _answer(self, key: str) -> _Response:
+        answer = recorded().get(key, Answer(404, "{}"))
+        for part, change in self.changed.items():
+            if part.rstrip("$") not in key or (part.endswith("$") and not key.endswith(part[:-1])):
+                continue
+            if isinstance(change, Answer):
+                answer = change
+            else:
+                body = answer.body
+                for old, new in change.items():
+                    assert re.search(old, body), f"{key} does not hold {old}: {body}"
+                    body = re.sub(old, new, body)
+                answer = replace(answer, body=body)
+        if answer.status >= 300:
+            raise ApiError.refused(answer.status, json.loads(answer.body or "{}").get("message", ""))
+        return _Response(answer)
+
+
+class _Response:
+    """As much of a response as doctor looks at."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.headers = CIMultiDict([("Date", answer.date), *(("Warning", each) for each in answer.warnings)])
+        self._body = answer.body
+
+    async def read(self) -> bytes:
+        return self._body.encode()
+
+    async def text(self) -> str:
+        return self._body
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

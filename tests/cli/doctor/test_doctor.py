@@ -1,0 +1,427 @@
+"""Every line that `spotgate doctor` may print, by answers of a real API server, each case with some of them changed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from certs.authority import KeyPair, create_authority, issue_leaf
+from tests.cli.doctor.recorded import HOST, NAMESPACE, Answer, RecordedApi, certificates, recorded
+from webhook import __version__
+from webhook.cli.doctor.examine import examine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEPLOYMENT, PODS, NODES = "/deployments/spotgate", "/pods?labelSelector", "/api/v1/nodes?"
+PROXY, REPLICA, METRICS = "/proxy/", "/proxy/version", "/proxy/metrics"
+CONFIGMAP, SECRET, POOLS = "/configmaps/", "/secrets/", "GET /apis/compute.coreweave.com/"
+MUTATING, VALIDATING = "/mutatingwebhookconfigurations/spotgate", "/validatingwebhookconfigurations/spotgate"
+ALL_MUTATING = "/v1/mutatingwebhookconfigurations$"
+SPOT_POD, LABELLED_POD, SUPERCHIP = '{"spotgate.dev/capacity', '{"spotgate-doctor.', '{"computeClass'
+
+FORBIDDEN = Answer(403, '{"message": "nobody may"}')
+UNREACHABLE = Answer(503, '{"message": "error trying to reach service"}')
+GONE = Answer(404, "")
+NOTHING = Answer(200, '{"items": [], "metadata": {}}')
+SELF_MANAGED = {'"serve",': '"serve", "--tls-secret=$(POD_NAMESPACE)/spotgate-certificates",'}
+NOW = datetime.now(UTC)
+IN_AN_HOUR = format_datetime(NOW + timedelta(hours=1), usegmt=True)
+
+
+def leaf(name: str = HOST, *, days_ago: int = 0, authority: KeyPair | None = None) -> KeyPair:
+    return issue_leaf(authority or certificates()[0], names=[name], ips=[], now=NOW - timedelta(days=days_ago))
+
+
+def serving(pair: KeyPair) -> Mapping[str, str]:
+    """Return the change by which replicas serve another certificate."""
+    return {
+        '"certificate": "[^"]*"': f'"certificate": {json.dumps(pair.certificate_pem.decode())}'.replace("\\", r"\\")
+    }
+
+
+def secret(pair: KeyPair) -> Answer:
+    data = {"tls.crt": pair.certificate_pem, "tls.key": pair.key_pem}
+    held = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    return Answer(200, json.dumps({"metadata": {"resourceVersion": "1"}, "data": held}))
+
+
+def mutating(*names: str) -> Answer:
+    """Return configurations of these names, each with a webhook that is asked about Pods."""
+    rule = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}
+    items = [{"metadata": {"name": name}, "webhooks": [{"name": "it", "rules": [rule]}]} for name in names]
+    return Answer(200, json.dumps({"items": items}))
+
+
+def counted(metric: str, **labels: str) -> Answer:
+    said = ",".join(f'{key}="{value}"' for key, value in labels.items())
+    return Answer(200, f"{metric}{{{said}}} 3\n")
+
+
+def mutated(change: Any) -> Answer:
+    """Return the mutating configuration after `change` was given its webhooks."""
+    (body,) = (json.loads(answer.body) for key, answer in recorded().items() if key.endswith(MUTATING))
+    change(body["webhooks"])
+    return Answer(200, json.dumps(body))
+
+
+async def found(api: RecordedApi) -> dict[str, list[str]]:
+    """Return what is not ok, as `state: what`, by check; what replicas have in common once. All but `ok` need a fix."""
+    diagnoses = await examine(api.as_api(), NAMESPACE)
+    assert [each.name for each in diagnoses if not each.fix and each.state in {"warn", "fail"}] == []
+    result: dict[str, list[str]] = {}
+    for each in diagnoses:
+        if each.state != "ok":
+            name = each.name.partition(" spotgate-")[0]
+            text = f"{each.state}: {each.what}"
+            if text not in result.setdefault(name, []):
+                result[name].append(text)
+    return result
+
+
+HEALTHY_SAID = (
+    "3 of 3 are ready",
+    "3 replicas on 3 hosts",
+    "trusted until ",
+    "on-demand-fallback/superchip is denied",
+    "reserved-labels/reserved is denied",
+    "a Pod for spot is given what places it there",
+    "a Pod for spot is given 60 s to end",
+    "bare-pod is warned of",
+)
+
+
+async def test_a_healthy_installation_has_no_problem() -> None:
+    diagnoses = await examine(RecordedApi().as_api(), NAMESPACE)
+    assert [each for each in diagnoses if each.state != "ok" or each.fix] == []
+    said = "\n".join(each.what for each in diagnoses)
+    assert [text for text in HEALTHY_SAID if text not in said] == []
+
+
+SILENT = "unknown: what it serves and knows can't be read: 503 Service Unavailable: error trying to reach service"
+WHY = "; what replicas serve can't be read: 503"
+
+# What is changed in the answers, and what is said of it: each a regular expression that matches from the start.
+CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
+    # Replicas
+    "a replica is missing": (
+        {DEPLOYMENT: {'"replicas": 3': '"replicas": 4'}},
+        {"replicas": "warn: 3 of 4 are ready: the other"},
+    ),
+    "no replica is ready": (
+        {PODS: {'"type": "Ready", "status": "True"': '"type": "Ready", "status": "False"'}},
+        {"replicas": "fail: 0 of 3 are ready: spotgate-"},
+    ),
+    "no Deployment": (
+        {DEPLOYMENT: GONE},
+        {"replicas": "fail: there is no Deployment spotgate in namespace spotgate-system"},
+    ),
+    "several on one spot node": (
+        {
+            PODS: {'"nodeName": "[^"]*"': '"nodeName": "h100-spot-0"'},
+            "/nodes/h100-spot-0": Answer(
+                200, '{"metadata": {"labels": {"compute.coreweave.com/node-pool": "h100-spot"}}}'
+            ),
+        },
+        {"hosts": "fail: several replicas are on h100-spot-0", "capacity": "fail: replicas run on spot: h100-spot-0"},
+    ),
+    "a node that its provider labels as spot": (
+        {"/nodes/cpu-control-plane-0": {'"beta.kubernetes.io/arch"': '"karpenter.sh/capacity-type": "spot", "a"'}},
+        {"capacity": "fail: replicas run on spot: cpu-control-plane-0"},
+    ),
+    "nodes can't be read": ({"/nodes/": FORBIDDEN}, {"capacity": "unknown: 403 Forbidden"}),
+    # What each says of itself
+    "another version": (
+        {REPLICA: {'"version": "[^"]*"': '"version": "0.0.1"'}},
+        {"replica": f"warn: it is version 0.0.1, this program {__version__}"},
+    ),
+    "another bundle": (
+        {REPLICA: {'"bundle": "[^"]*"': '"bundle": "0000"'}},
+        {"replica": "warn: it judges by bundle 0000, the ConfigMap holds "},
+    ),
+    "a reload that failed": (
+        {METRICS: {r'(last_reload_success\{what="policies"\}) 1': r"\1 0"}},
+        {"replica": "warn: the last reload of its policies failed"},
+    ),
+    "a stale view": (
+        {METRICS: {r"(cluster_silence_seconds) [\d.e-]+": r"\1 600"}},
+        {"replica": "warn: it last heard of the cluster 600 s ago"},
+    ),
+    "not trusted by its own account": (
+        {METRICS: Answer(200, "spotgate_certificate_trusted 0")},
+        {"replica": "warn: its certificate is not trusted by the caBundles"},
+    ),
+    "another program's answer": (
+        {REPLICA: Answer(200, '{"version": 1}'), SECRET: secret(leaf())},
+        {"replica": "unknown: .*/version of another version of spotgate"},
+    ),
+    "the Pod proxy may not be used": (
+        {PROXY: FORBIDDEN, SECRET: secret(leaf())},
+        {"replica": "unknown: what it serves and knows can't be read: 403 Forbidden: nobody may"},
+    ),
+    # Certificates
+    "one that expires soon": ({REPLICA: serving(leaf(days_ago=25))}, {"certificate of": "warn: trusted until "}),
+    "one that has expired": (
+        {REPLICA: serving(leaf(days_ago=31))},
+        {"certificate of": r"fail: caBundle of .* does not chain to the CA bundle \(.*(expired|not valid)"},
+    ),
+    "one of another CA": (
+        {REPLICA: serving(leaf(authority=create_authority(NOW)))},
+        {"certificate of": "fail: caBundle of .* does not chain to the CA bundle"},
+    ),
+    "one for another name": (
+        {REPLICA: serving(leaf("other.example"))},
+        {"certificate of": f"fail: caBundle of .* the certificate is not for {HOST}"},
+    ),
+    "no caBundle": (
+        {MUTATING: {'"caBundle": "[^"]*"': '"caBundle": ""'}},
+        {"certificate of": "fail: caBundle of mutate.*: it holds no certificate, so every call fails"},
+    ),
+    "caBundles may not be read": (
+        {MUTATING: FORBIDDEN},
+        {"certificates": "unknown: 403 Forbidden", "configurations": "unknown: 403 Forbidden"},
+    ),
+    "the Secret in place of silent replicas": (
+        {PROXY: UNREACHABLE, SECRET: secret(leaf())},
+        {"replica": SILENT},
+    ),
+    "the Secret's certificate expires soon": (
+        {PROXY: UNREACHABLE, SECRET: secret(leaf(days_ago=25))},
+        {"replica": SILENT, "certificate in the Secret": f"warn: trusted until .*{WHY}"},
+    ),
+    "the Secret's certificate is a stranger's": (
+        {PROXY: UNREACHABLE, SECRET: secret(leaf(authority=create_authority(NOW)))},
+        {"replica": SILENT, "certificate in the Secret": f"fail: caBundle of .*does not chain.*{WHY}"},
+    ),
+    "no Secret": (
+        {PROXY: UNREACHABLE},
+        {"replica": SILENT, "certificate in the Secret": f"fail: Secret: it does not exist{WHY}"},
+    ),
+    "the Secret may not be read": (
+        {PROXY: UNREACHABLE, SECRET: FORBIDDEN},
+        {"replica": SILENT, "certificates": "unknown: 403 Forbidden"},
+    ),
+    "silent replicas and a Deployment without a Secret": (
+        {PROXY: UNREACHABLE, DEPLOYMENT: {'"secret": ': '"other": '}},
+        {"replica": SILENT, "certificate in the Secret": f"unknown: the Deployment names no Secret{WHY}"},
+    ),
+    "no replicas": (
+        {PODS: NOTHING, SECRET: secret(leaf())},
+        {"replicas": "fail: 0 of 3 are ready: the other Pods are missing"},
+    ),
+    # Policies and configurations
+    "policies that can't be loaded": (
+        {
+            CONFIGMAP: {
+                r'"spot-suitability\.yaml": "(?:[^"\\]|\\.)*"': '"spot-suitability.yaml": "kind: SpotSuitability"'
+            }
+        },
+        {
+            "policies": "fail: ConfigMap spotgate-system/spotgate-policies is invalid: spot-suitability.yaml:1",
+            "MutatingWebhookConfiguration": "unknown: there, but there are no policies",
+            "ValidatingWebhookConfiguration": "unknown: there, but there are no policies",
+            "probes": "unknown: ConfigMap",
+        },
+    ),
+    "no policies and no configurations": (
+        {CONFIGMAP: GONE, MUTATING: GONE, VALIDATING: GONE},
+        {
+            "policies": "fail: ConfigMap spotgate-system/spotgate-policies does not exist",
+            "MutatingWebhookConfiguration": "fail: it is not there: nothing of it is enforced",
+            "ValidatingWebhookConfiguration": "fail: it is not there",
+            "probes": "unknown: ConfigMap",
+        },
+    ),
+    "policies may not be read": (
+        {CONFIGMAP: FORBIDDEN},
+        {
+            "policies": "fail: ConfigMap .* can't be read: 403",
+            "MutatingWebhookConfiguration": "unknown: ",
+            "ValidatingWebhookConfiguration": "unknown: ",
+            "probes": "unknown: ",
+        },
+    ),
+    "a configuration is not there": (
+        {MUTATING: GONE},
+        {"MutatingWebhookConfiguration": "fail: it is not there: nothing of it is enforced"},
+    ),
+    "a field that somebody changed": (
+        {MUTATING: mutated(lambda webhooks: webhooks[0].update(timeoutSeconds=30))},
+        {
+            "MutatingWebhookConfiguration": r"fail: webhooks\[mutate.spotgate.dev\].timeoutSeconds is not as rendered; "
+            r"last written by field manager kubectl \(20"
+        },
+    ),
+    "system namespaces are asked about": (
+        {MUTATING: mutated(lambda webhooks: webhooks[0].update(namespaceSelector={}))},
+        {
+            "MutatingWebhookConfiguration": r"fail: webhooks\[mutate.spotgate.dev\].namespaceSelector is not as rendered",
+            "system namespaces": "fail: mutate.spotgate.dev is asked about kube-node-lease, kube-system, spotgate-system",
+        },
+    ),
+    "a webhook is missing": (
+        {MUTATING: mutated(lambda webhooks: webhooks.pop())},
+        {"MutatingWebhookConfiguration": "fail: webhook mutate-spot-namespaces.spotgate.dev is missing"},
+    ),
+    "a webhook of another version": (
+        {MUTATING: mutated(lambda webhooks: webhooks.append(webhooks[1] | {"name": "old.spotgate.dev"}))},
+        {"MutatingWebhookConfiguration": "fail: webhook old.spotgate.dev is none of these policies"},
+    ),
+    # Probes
+    "a Pod for spot is let through unchanged": (
+        {
+            SPOT_POD: Answer(
+                201,
+                '{"spec": {"terminationGracePeriodSeconds": 30, "containers": [{}]}}',
+                ('299 - "[spot-placement/not-placed]"',),
+            )
+        },
+        {
+            "probe SpotPlacement": "fail: a Pod for spot is let through unchanged",
+            "probe GracefulTermination": "fail: a Pod for spot keeps the default grace period",
+            "probe SpotSuitability": "fail: spot-suitability/bare-pod is not found: the object was let through",
+        },
+    ),
+    "somebody else refuses the probe": (
+        {LABELLED_POD: Answer(403, '{"message": "exceeded quota"}')},
+        {"probe ReservedLabels": "unknown: the probe was refused otherwise: 403 Forbidden: exceeded quota"},
+    ),
+    "what must be denied is stored": (
+        {SUPERCHIP: Answer(201, "{}")},
+        {"probe OnDemandFallback": "fail: on-demand-fallback/superchip is not found: the object was let through"},
+    ),
+    "no kind of node pool with a probe": (
+        {"GET /apis$": {'"compute.coreweave.com"': '"example.com"'}},
+        {"probe OnDemandFallback": "unknown: not probed: the cluster has no kind of node pool with a probe for it"},
+    ),
+    "no spot pool": (
+        {POOLS: {'"computeClass": "spot"': '"computeClass": "default"'}},
+        {"probe GracefulTermination": "unknown: not probed: no spot pool is known that a Pod could land on"},
+    ),
+    "a policy that only audits": (
+        {CONFIGMAP: {r'("eviction-strategy.yaml": "(?:[^"\\]|\\.)*?enforcement: )warn': r"\1audit"}},
+        {
+            "probe EvictionStrategy": "unknown: enforcement is audit, which no answer shows",
+            "replica": "warn: it judges by bundle ",
+        },
+    ),
+    # Other webhooks
+    "a later webhook that harms nothing": ({ALL_MUTATING: mutating("aa-first", "spotgate", "zz-last")}, {}),
+    "a later webhook that undoes": (
+        {ALL_MUTATING: mutating("zz-last"), SPOT_POD: {'"nodeSelector"': '"n"'}},
+        {
+            "later webhooks": "fail: after spotgate are asked about Pods: zz-last/it; the probe did not keep",
+            "probe SpotPlacement": "fail: spot-placement/ is not found: the object was let through",
+        },
+    ),
+    "a later webhook, and no answer to the probe": (
+        {ALL_MUTATING: mutating("zz-last"), SPOT_POD: FORBIDDEN},
+        {
+            "later webhooks": "unknown: after spotgate are asked about Pods: zz-last/it; no probe tells",
+            "probe GracefulTermination": "unknown: the probe was refused otherwise",
+            "probe SpotPlacement": "unknown: the probe was refused otherwise",
+            "probe SpotSuitability": "unknown: the probe was refused otherwise",
+        },
+    ),
+    # The cluster
+    "clocks apart": (
+        {"GET /version": Answer(200, '{"gitVersion": "v1.36.3", "major": "1", "minor": "36"}', (), IN_AN_HOUR)},
+        {"clocks": r"warn: apart from this machine: the API server by \+3[56]\d\d s$"},
+    ),
+    "an old API server": (
+        {"GET /version": {'"gitVersion": "v1.36': '"gitVersion": "v1.29'}},
+        {"API server": "fail: version 1.29 is older than 1.30, which made matchConditions stable"},
+    ),
+    "old kubelets": (
+        {NODES: {'"kubeletVersion": "v1.36': '"kubeletVersion": "v1.28'}},
+        {"kubelets": "warn: the oldest is 1.28: no native sleep before 1.30"},
+    ),
+    "kubelets that nobody knows": (
+        {NODES: FORBIDDEN},
+        {"kubelets": "unknown: the oldest kubelet is not known: nodes can't be read"},
+    ),
+    "calls that failed open": (
+        {"GET /metrics": counted("apiserver_admission_webhook_fail_open_count", name="workloads.spotgate.dev")},
+        {"failed calls": "warn: since the start of the API server that answered: workloads.spotgate.dev let through 3"},
+    ),
+    "calls that were refused": (
+        {
+            "GET /metrics": counted(
+                "apiserver_admission_webhook_rejection_count",
+                name="node-pools.spotgate.dev",
+                error_type="calling_webhook_error",
+            )
+        },
+        {"failed calls": "warn: since the start of the API server that answered: node-pools.spotgate.dev refused 3"},
+    ),
+    "denials and others' calls are no failures": (
+        {
+            "GET /metrics": counted(
+                "apiserver_admission_webhook_rejection_count", name="node-pools.spotgate.dev", error_type="no_error"
+            )
+        },
+        {},
+    ),
+    "metrics may not be read": ({"GET /metrics": FORBIDDEN}, {"failed calls": "unknown: 403 Forbidden"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_is_not_as_it_should_be_is_one_line(case: str) -> None:
+    changed, said = CASES[case]
+    problems = await found(RecordedApi(changed))
+    assert problems.keys() == said.keys()
+    for name, pattern in said.items():
+        assert [text for text in problems[name] if not re.match(pattern, text)] == []
+
+
+ACCOUNT = "ServiceAccount spotgate"
+
+
+@pytest.mark.parametrize(
+    ("changed", "denied", "said"),
+    [
+        ({}, "list poddisruptionbudgets", {ACCOUNT: "fail: it may not: list poddisruptionbudgets.policy"}),
+        ({}, "patch secrets", {}),
+        ({DEPLOYMENT: SELF_MANAGED}, "", {}),
+        (
+            {DEPLOYMENT: SELF_MANAGED},
+            "patch secrets",
+            {ACCOUNT: "fail: it may not: patch secrets/spotgate-certificates in spotgate-system"},
+        ),
+        (
+            {DEPLOYMENT: SELF_MANAGED},
+            "patch mutatingwebhookconfigurations",
+            {ACCOUNT: "fail: it may not: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate"},
+        ),
+        ({}, "get pods/proxy", {"your permissions": "warn: you may not: get pods/proxy in spotgate-system"}),
+        ({}, "get /metrics", {"your permissions": "warn: you may not: get /metrics"}),
+    ],
+)
+async def test_what_may_not_be_done_is_named(changed: Mapping[str, Any], denied: str, said: Mapping[str, str]) -> None:
+    problems = await found(RecordedApi(changed, frozenset({denied})))
+    assert problems == {name: [text] for name, text in said.items()}
+
+
+async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
+    plain, managing = RecordedApi(), RecordedApi({DEPLOYMENT: SELF_MANAGED})
+    await found(plain)
+    await found(managing)
+    assert sorted(set(managing.reviewed) - set(plain.reviewed)) == [
+        *("create secrets", "get secrets"),
+        *("patch mutatingwebhookconfigurations", "patch secrets", "patch validatingwebhookconfigurations"),
+    ]
+
+
+async def test_fixes_tell_a_network_that_is_closed_from_a_permission_that_lacks() -> None:
+    for answer, fix in ((UNREACHABLE, "NetworkPolicy spotgate"), (FORBIDDEN, "allow `get` on pods/proxy")):
+        diagnoses = await examine(RecordedApi({PROXY: answer, SECRET: secret(leaf())}).as_api(), NAMESPACE)
+        fixes = [each.fix for each in diagnoses if each.name.startswith("replica spotgate-")]
+        assert len(fixes) == 3
+        assert all(fix in each for each in fixes)
