@@ -29,7 +29,9 @@ EXAMPLES: Final = [
     (command, expected)
     for _, body in blocks("console")
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE)
-    if not command.startswith(("spotgate certs", "spotgate doctor"))  # tests/controlplane has a cluster for them
+    if not command.startswith(
+        ("spotgate audit", "spotgate certs", "spotgate doctor")
+    )  # tests/controlplane has a cluster for them
 ]
 
 
@@ -50,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_command_that_ends_has_an_example() -> None:
-    assert {command.split()[1] for command, _ in EXAMPLES} == {*COMMANDS} - {"serve", "certs", "doctor"}
+    assert {command.split()[1] for command, _ in EXAMPLES} == {*COMMANDS} - {"serve", "audit", "certs", "doctor"}
 
 
 @pytest.mark.parametrize(("command", "expected"), EXAMPLES, ids=[command for command, _ in EXAMPLES])

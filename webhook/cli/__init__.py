@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "schema": "print the JSON Schema of policy files, for editors",
     "webhook-config": "print the webhook configurations for the API server",
     "certs": "show, check or rotate the certificates of an installation",
+    "audit": "judge what exists in a live cluster, and say what would not survive a reclaim",
     "doctor": "check a live installation, without writing to it",
     "export": "print policies as ValidatingAdmissionPolicies, which hold without the webhook",
 }

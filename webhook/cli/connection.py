@@ -37,7 +37,9 @@ def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[
     from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
 
     async def run() -> T:
-        api = await Api.connect(options.kubeconfig or _default_kubeconfig(), options.context)
+        in_cluster = getattr(options, "in_cluster", False)
+        kubeconfig = None if in_cluster else options.kubeconfig or _default_kubeconfig()
+        api = await Api.connect(kubeconfig, options.context)
         try:
             return await work(api)
         finally:

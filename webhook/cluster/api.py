@@ -44,20 +44,22 @@ class ApiError(Exception):
 
     Attributes:
         status: of the response; 0 if there was none.
+        go_on: where to continue a list whose state the API server has forgotten (410); else empty.
     """
 
-    def __init__(self, problem: str, status: int = 0) -> None:
+    def __init__(self, problem: str, status: int = 0, go_on: str = "") -> None:
         super().__init__(problem)
         self.status = status
+        self.go_on = go_on
 
     @classmethod
-    def refused(cls, status: int, message: str) -> ApiError:
+    def refused(cls, status: int, message: str, go_on: str = "") -> ApiError:
         """Return the error for a response with this status and message."""
         try:
             phrase = HTTPStatus(status).phrase
         except ValueError:
             phrase = ""
-        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status)
+        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status, go_on)
 
 
 class Api:
@@ -119,6 +121,11 @@ class Api:
         async with self._exchange("GET", path, patience, {"Accept": accept}, None) as response:
             yield response
 
+    async def read(self, path: str, seconds: float, accept: str = JSON_TYPE) -> bytes:
+        """Return the body of the response to a GET, as `get` yields it."""
+        async with self.get(path, aiohttp.ClientTimeout(total=seconds), accept) as response:
+            return await response.read()
+
     async def write(
         self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
     ) -> None:
@@ -165,7 +172,8 @@ class Api:
             response: aiohttp.ClientResponse = answer.response
             async with response:
                 if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
-                    raise ApiError.refused(response.status, _message(await response.read()))
+                    status = _status(await response.read())
+                    raise ApiError.refused(response.status, status.message, status.metadata.continue_)
                 yield response
         except ApiError as error:
             if error.status == HTTPStatus.UNAUTHORIZED:
@@ -198,15 +206,20 @@ class Api:
                 log.warning("credentials not renewed", problem=str(error))
 
 
+class _StatusMeta(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
 class _Status(msgspec.Struct):
     message: str = ""
+    metadata: _StatusMeta = msgspec.field(default_factory=_StatusMeta)
 
 
-def _message(body: bytes) -> str:
+def _status(body: bytes) -> _Status:
     try:
-        return msgspec.json.decode(body, type=_Status).message
+        return msgspec.json.decode(body, type=_Status)
     except msgspec.MsgspecError:
-        return body.decode(errors="replace")
+        return _Status(body.decode(errors="replace"))
 
 
 async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClient, str]:

@@ -28,10 +28,12 @@ class Reading:
     Attributes:
         view: the cluster; what could not be read is unknown in it.
         problems: what could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``
+        forbidden: API group and plural of those that may not be listed.
     """
 
     view: ClusterView
     problems: tuple[str, ...]
+    forbidden: tuple[tuple[str, str], ...] = ()
 
 
 async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
@@ -53,12 +55,15 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
             raise
         version = None  # whoever may not know it does without
     problems: list[str] = []
+    forbidden: list[tuple[str, str]] = []
 
     async def items(source: WatchedResource[T]) -> dict[ObjectKey, T] | None:
         try:
             listing = await source.list(api, seconds)
         except ApiError as error:
             problems.append(unread(source, error))
+            if error.status == HTTPStatus.FORBIDDEN:
+                forbidden.append((source.group, source.resource))
             return None
         return {} if listing is None else listing.items
 
@@ -75,4 +80,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         remedy="try again, with a kubeconfig whose user may list them",
         budgets=None if found is None else budgets_by_namespace(found),
     )
-    return Reading(view, tuple(problems))
+    return Reading(view, tuple(problems), tuple(forbidden))

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from webhook.cluster.api import JSON_TYPE, ApiError
+from webhook.cluster.pages import pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
 
 _METADATA: Final = f"{JSON_TYPE};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_METADATA_LIST: Final = f"{JSON_TYPE};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-
-_PAGE: Final = 500
-"""Objects in one response, as kubectl asks for them."""
+METADATA_LIST: Final = f"{JSON_TYPE};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 T = TypeVar("T")
 ObjectKey: TypeAlias = tuple[str, str]
@@ -134,18 +132,17 @@ class WatchedResource(Generic[T]):
 
     async def _list(self, api: Api, version: str, seconds: float) -> Listing[T]:
         items: dict[ObjectKey, T] = {}
-        query = {"limit": str(_PAGE)}
-        patience = aiohttp.ClientTimeout(total=seconds)
-        accept = _METADATA_LIST if self.metadata_only else JSON_TYPE
-        while True:
-            async with api.get(f"{self._path(version)}?{urlencode(query)}", patience, accept) as response:
-                page = msgspec.json.decode(await response.read(), type=_Page)
+        resource_version = ""
+        accept = METADATA_LIST if self.metadata_only else JSON_TYPE
+        try:
+            async for page in pages(lambda path: api.read(path, seconds, accept), self._path(version)):
+                resource_version = page.metadata.resourceVersion
                 for raw in page.items:
                     metadata = metadata_of(raw)
                     items[metadata.key] = self.read(metadata, raw)
-            if not page.metadata.continue_:
-                return Listing(version, page.metadata.resourceVersion, items)
-            query["continue"] = page.metadata.continue_
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"the API server's answer makes no sense: {error}") from error
+        return Listing(version, resource_version, items)
 
     async def _lacks(self, api: Api, version: str, error: ApiError, seconds: float) -> bool:
         """Return whether listing failed because the cluster does not have this resource."""
@@ -171,16 +168,6 @@ def metadata_of(raw: msgspec.Raw) -> ListedMetadata:
 
 class _Object(msgspec.Struct):
     metadata: ListedMetadata
-
-
-class _ListMeta(msgspec.Struct):
-    resourceVersion: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw]
 
 
 class _Resource(msgspec.Struct):

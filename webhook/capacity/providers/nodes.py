@@ -107,7 +107,7 @@ def _shared(value: _T) -> _T:
 
 def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]) -> NodeKind | None:
     """Return what a Node tells of its pool. Return None if it is of no provider that labels its spot nodes."""
-    provider = _provider_of(labels, providers)
+    provider = provider_of(labels, providers)
     if provider is None or not provider.spot_labels:
         return None
     return _shared(
@@ -127,7 +127,7 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
     )
 
 
-def _provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Provider | None:
+def provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Provider | None:
     """Return the provider that made the pool of a Node.
 
     Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.

@@ -22,9 +22,9 @@ _ALIKE: Final = 0.75
 
 
 class ResourceKinds:
-    """The resources of built-in kinds, node pools, workloads, and kinds of CRDs among the manifests."""
+    """The resources of built-in kinds, node pools, workloads, kinds of CRDs among the manifests, and given ones."""
 
-    def __init__(self, bundle: Bundle, manifests: Iterable[Manifest]) -> None:
+    def __init__(self, bundle: Bundle, manifests: Iterable[Manifest], given: Iterable[Resource] = ()) -> None:
         workloads = bundle.index.workloads.values()
         crds = (each.value for each in manifests if (each.group, each.kind) == (CRD_GROUP, CRD_KIND))
         self._known = {
@@ -33,6 +33,7 @@ class ResourceKinds:
                 *pool_resources(bundle.providers.values()),
                 *(Resource(each.group, each.kind, each.resource, namespaced=each.namespaced) for each in workloads),
                 *filter(None, map(resource_of_crd, crds)),
+                *given,
             )
         }
         self._workloads = {each.kind: f"{each.group}/..." for each in workloads if each.group}

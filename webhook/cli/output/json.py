@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def render(report: Report) -> str:
-    """Return the report as a JSON object; ``unreadable`` and ``warnings`` are left out if they are empty."""
+    """Return the report as a JSON object.
+
+    ``unreadable`` and ``warnings`` are left out if they are empty, ``onSpot`` if no live cluster was asked.
+    """
     shown: dict[str, Any] = {
         "results": [_documented(each) for each in report.results],
         "patches": report.patches,
@@ -23,6 +26,8 @@ def render(report: Report) -> str:
         shown["unreadable"] = [_documented(each) for each in report.unreadable]
     if report.warnings:
         shown["warnings"] = [_documented(each) for each in report.warnings]
+    if report.on_spot is not None:
+        shown["onSpot"] = report.on_spot
     return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
 
 

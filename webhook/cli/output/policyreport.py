@@ -36,7 +36,7 @@ _RESULTS: Final = {
     "audit": ("warn", "low"),
     "indeterminate": ("error", "info"),
 }
-_SUMMARY: Final = ("pass", "fail", "warn", "error", "skip")
+SUMMARY: Final = ("pass", "fail", "warn", "error", "skip")
 _AT_MOST: Final = 500
 """Results in one report: with 2 KB each they stay below the 1.5 MiB that etcd takes."""
 
@@ -48,7 +48,7 @@ def render(report: Report) -> str:
     if report.unreadable:
         results[""] = [_unread(each) for each in report.unreadable]
     for result in report.results:
-        results[result.namespace].append(_result(result, kinds.get(result.policy, "")))
+        results[result.namespace].append(result_of(result, kinds.get(result.policy, "")))
     documents = [each for namespace in sorted(results) for each in _reports(namespace, results[namespace])]
     return dump_documents(documents, width=120).rstrip("\n")
 
@@ -65,12 +65,18 @@ def _reports(namespace: str, results: list[JSON]) -> Iterator[JSON]:
                 **({"namespace": namespace} if namespace else {}),
                 "labels": {"app.kubernetes.io/managed-by": _SOURCE},
             },
-            "summary": {name: counts[name] for name in _SUMMARY},
+            "summary": {name: counts[name] for name in SUMMARY},
             "results": some,
         }
 
 
-def _result(result: Result, category: str) -> JSON:
+def result_of(result: Result, category: str) -> JSON:
+    """Return a finding as a result of a report.
+
+    Args:
+        result: the finding.
+        category: the kind of its policy, or empty.
+    """
     verdict, severity = _RESULTS[result.outcome]
     resource = {
         "apiVersion": result.api_version,

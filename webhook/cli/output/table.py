@@ -22,7 +22,7 @@ from webhook.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sized
 
-    from webhook.cli.report.model import Patch, Report, Result
+    from webhook.cli.report.model import Patch, ReclaimRisk, Report, Result
     from webhook.cli.terminal import Line
 
 _PLAIN: Final = ""
@@ -54,6 +54,8 @@ def _lines(report: Report) -> Iterator[Line]:
         for patches in _alike(report):
             yield from _patch(patches)
         yield []
+    if report.on_spot is not None:
+        yield from _on_spot(report.on_spot, verbose=report.verbose)
     yield _totals(report)
 
 
@@ -93,7 +95,7 @@ def _finding(result: Result) -> Iterator[Line]:
         (_place(result), _STRONG),
         ("  ", _PLAIN),
         (result.outcome, _STYLES[result.outcome]),
-        (f"  {_object(result)}  ", _PLAIN),
+        (f"  {_object(result)}  " if result.line else "  ", _PLAIN),
         (named(result.policy, result.id), _FAINT),
     ]
     at = f" (at {result.field})" if result.field else ""
@@ -107,7 +109,11 @@ def _finding(result: Result) -> Iterator[Line]:
 def _group(results: list[Result]) -> Iterator[Line]:
     first = results[0]
     named_too = len(results) <= _LISTED
-    places = list(dict.fromkeys(f"{_place(each)} {_object(each)}" if named_too else _place(each) for each in results))
+    places = list(
+        dict.fromkeys(
+            f"{_place(each)} {_object(each)}" if named_too and each.line else _place(each) for each in results
+        )
+    )
     yield [
         (first.outcome, _STYLES[first.outcome]),
         (f"  {len(results)} x {named(first.policy, first.id)}: ", _STRONG),
@@ -125,7 +131,8 @@ def _group(results: list[Result]) -> Iterator[Line]:
     if first.detail:
         yield from _indented(first.detail, _FAINT)
     if first.fix:
-        whose = "" if all(each.fix == first.fix for each in results) else f" for {_object(first)} at {_place(first)}"
+        whose = f" for {_object(first)} at {_place(first)}" if first.line else f" for {_place(first)}"
+        whose = "" if all(each.fix == first.fix for each in results) else whose
         yield from _indented(f"Fix{whose}: {first.fix}", _PLAIN)
 
 
@@ -144,6 +151,25 @@ def _patch(patches: list[Patch]) -> Iterator[Line]:
         yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
 
 
+def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool) -> Iterator[Line]:
+    """Yield the workloads on spot Nodes that would not survive a reclaim: once for each list of reasons."""
+    at_risk = [each for each in workloads if each.reasons]
+    of = counted(len(workloads), "workload")
+    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes", _STRONG)]
+    groups: dict[object, list[ReclaimRisk]] = {}
+    for each in at_risk:
+        key = each if verbose else [(reason.id, reason.reason) for reason in each.reasons]
+        groups.setdefault(msgspec.json.encode(key), []).append(each)
+    for alike in groups.values():
+        for each in alike[:_LISTED]:
+            where = f" on {', '.join(each.pools)}" if each.pools else ""
+            yield [(f"  {_object(each)}", _STRONG), (f": {counted(each.pods, 'Pod')}{where}", _PLAIN)]
+        if more := _more(alike):
+            yield [(f" {more}", _PLAIN)]
+        yield from ([(f"    {reason.reason}  ", _PLAIN), (reason.id, _FAINT)] for reason in alike[0].reasons)
+    yield []
+
+
 def _totals(report: Report) -> Line:
     summary = report.summary
     skipped = f", {summary.skipped} skipped" if summary.skipped else ""
@@ -160,10 +186,10 @@ def _totals(report: Report) -> Line:
 
 
 def _place(about: Result | Patch) -> str:
-    return f"{about.file}:{about.line}"
+    return f"{about.file}:{about.line}" if about.line else about.file
 
 
-def _object(about: Result | Patch) -> str:
+def _object(about: Result | Patch | ReclaimRisk) -> str:
     name = f"{about.namespace}/{about.name}" if about.namespace else about.name
     return printable(f"{about.kind} {name}".rstrip())
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from webhook.cli.explain.timeline import ReclaimTimeline  # noqa: TC001 - msgspec reads the annotations
+from webhook.cli.judging.additions import Addition  # noqa: TC001 - as above
 from webhook.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.cli.explain.timeline import ReclaimTimeline
-    from webhook.cli.judging.additions import Addition
     from webhook.policy.errors import Problem
 
 
@@ -125,6 +125,32 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
     cut_off: tuple[ReclaimTimeline, ...] = ()
 
 
+class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a workload would not survive a reclaim: the id, reason and fix of a finding."""
+
+    id: str
+    reason: str
+    fix: str
+
+
+class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A workload with Pods on spot Nodes.
+
+    Attributes:
+        pods: the number of these Pods.
+        pools: the names of the node pools that they run in.
+        reasons: why it would not survive a reclaim; empty if nothing is known against it.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    pods: int
+    pools: list[str]
+    reasons: list[RiskReason]
+
+
 class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
     """The name, kind and purpose of a policy.
 
@@ -141,11 +167,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one run.
 
     Attributes:
-        objects: all objects that were judged.
+        objects: all objects that were judged; of a live cluster those with findings.
         policies: all policies that judged them.
         warnings: warnings about the policies.
         fail_on: the lowest outcome that fails the run.
         verbose: the table shows every finding by itself.
+        on_spot: the workloads that run on spot Nodes, where a live cluster was asked.
     """
 
     objects: list[ObjectReport]
@@ -156,6 +183,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[PolicyWarning] = []
     fail_on: str = "deny"
     verbose: bool = False
+    on_spot: list[ReclaimRisk] | None = None
 
     def fails(self, result: Result) -> bool:
         """Return whether a finding makes the exit code 1."""

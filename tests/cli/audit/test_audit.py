@@ -1,0 +1,160 @@
+"""What an audit reads, and what of it becomes a report in the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import yaml
+
+from webhook.bundle import load_bundle
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.cli.audit.reading import listed_resources
+from webhook.cli.audit.reports import AT_MOST, TEXT_AT_MOST, report_kinds, reports_of
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.report.model import ObjectReport, Report, Result
+from webhook.cluster.discovery import ServedResource
+from webhook.kube.disruption import GROUP, RESOURCE
+from webhook.kube.resources import Resource
+
+if TYPE_CHECKING:
+    from webhook.bundle import Bundle
+
+COMPONENTS = Path(__file__).parents[3] / "manifests" / "components"
+MATCHES_ALL = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: everything}
+spec:
+  match: {resourceRules: [{apiGroups: ["*"], resources: ["*"], operations: [CREATE]}]}
+  validations: [{expression: "true"}]
+"""
+LABELS_ONLY = """\
+apiVersion: spotgate.dev/v1
+kind: ReservedLabels
+metadata: {name: services}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [services, pods], operations: [CREATE]}]}
+  domains: [example.com]
+"""
+
+
+def served(
+    group: str, plural: str, *, namespaced: bool = True, verbs: frozenset[str] = frozenset({"list"})
+) -> ServedResource:
+    return ServedResource(resource=Resource(group, plural.title(), plural, namespaced), version="v1", verbs=verbs)
+
+
+SERVED = [
+    served("batch", "jobs"),
+    served("", "configmaps"),
+    served("", "nodes", namespaced=False),
+    served("", "pods"),
+    served("", "secrets"),
+    served("", "bindings", verbs=frozenset({"create"})),
+    served("apps", "deployments"),
+    served("apps", "replicasets"),
+]
+
+
+def keys(bundle: Bundle, *, cluster_scoped: bool = True) -> list[tuple[str, str]]:
+    return [each.key for each in listed_resources(bundle.index, SERVED, cluster_scoped=cluster_scoped)]
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Bundle:
+    (tmp_path / "policy.yaml").write_text(MATCHES_ALL)
+    return load_bundle([tmp_path])
+
+
+def test_neither_secrets_nor_configmaps_are_read_whatever_a_policy_matches(everything: Bundle) -> None:
+    found = keys(everything)
+    assert found[:3] == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs")]  # what is owned, before its owners
+    assert set(found[3:]) == {("apps", "deployments"), ("", "nodes")}
+    assert ("", "nodes") not in keys(everything, cluster_scoped=False)
+
+
+def test_only_what_a_policy_looks_at_is_read() -> None:
+    assert keys(load_bundle()) == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("apps", "deployments")]
+
+
+def test_of_what_is_judged_by_its_labels_only_the_metadata_is_read(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(LABELS_ONLY)
+    found = listed_resources(load_bundle([tmp_path]).index, [*SERVED, served("", "services")], cluster_scoped=True)
+    assert {each.key: each.metadata_only for each in found}[("", "services")]
+    assert not any(each.metadata_only for each in found if each.key != ("", "services"))
+
+
+def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_else() -> None:
+    bundle = load_bundle()
+    providers = bundle.providers.values()
+    wanted = {("", "namespaces"), ("", "nodes"), ("", "pods"), (GROUP, RESOURCE), *bundle.index.workloads}
+    wanted |= {*readers_by_resource(providers), *sizers_by_resource(providers)}
+    documents = yaml.safe_load_all((COMPONENTS / "audit" / "rbac.yaml").read_text())
+    (role,) = (each for each in documents if each["kind"] == "ClusterRole")
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list"}
+    given = {(group, plural) for rule in role["rules"] for group in rule["apiGroups"] for plural in rule["resources"]}
+    assert given == wanted
+
+
+# Reports
+
+
+def result(number: int, outcome: str = "deny", namespace: str = "shop") -> Result:
+    return Result(
+        file=f"Pod/{namespace}/web-{number}",
+        line=0,
+        column=0,
+        api_version="v1",
+        kind="Pod",
+        namespace=namespace,
+        name=f"web-{number}",
+        policy="labels",
+        id="reserved-labels/reserved",
+        outcome=outcome,
+        reason="r" * 2000,
+        detail="d" * 9000,
+        field="metadata.labels",
+        fix="f",
+    )
+
+
+def report(*results: Result, fail_on: str = "deny") -> Report:
+    objects = [
+        ObjectReport(file=each.file, line=0, kind="Pod", namespace=each.namespace, name=each.name, results=[each])
+        for each in results
+    ]
+    return Report.of(objects, [], skipped=0, fail_on=fail_on)
+
+
+def test_only_namespaces_where_something_fails_get_a_report() -> None:
+    found = report(result(1), result(2, "warn"), result(3, "warn", "other"), result(4, namespace=""))
+    assert {name: len(each["results"]) for name, each in reports_of(found)} == {"shop": 1, "": 1}
+    on_warnings = msgspec.structs.replace(found, fail_on="warn")
+    shown = dict(reports_of(on_warnings))
+    assert {name: len(each["results"]) for name, each in shown.items()} == {"shop": 2, "other": 1, "": 1}
+    assert shown["shop"]["summary"] == {"pass": 0, "fail": 1, "warn": 1, "error": 0, "skip": 0}
+
+
+def test_a_report_stays_small_and_counts_what_it_leaves_out() -> None:
+    ((_, fields),) = reports_of(report(*(result(number) for number in range(AT_MOST + 5))))
+    assert len(fields["results"]) == AT_MOST
+    assert fields["summary"]["fail"] == AT_MOST + 5
+    assert fields["results"][-1]["properties"]["leftOut"] == "5"
+    assert max(len(text) for each in fields["results"] for text in each["properties"].values()) == TEXT_AT_MOST
+    assert len(msgspec.json.encode(fields)) < 600 * 1024
+
+
+@pytest.mark.parametrize(
+    ("resources", "group"),
+    [
+        ([("openreports.io", "reports"), ("openreports.io", "clusterreports")], "openreports.io"),
+        ([("wgpolicyk8s.io", "policyreports"), ("wgpolicyk8s.io", "clusterpolicyreports")], "wgpolicyk8s.io"),
+    ],
+)
+def test_reports_are_of_the_kind_that_the_cluster_has(resources: list[tuple[str, str]], group: str) -> None:
+    assert report_kinds([served(*each) for each in resources]).namespaced.resource.group == group
+    with pytest.raises(CannotJudgeError, match="serves neither PolicyReports"):
+        report_kinds([served(*each) for each in resources[:1]])

@@ -1,0 +1,65 @@
+"""Lists are read page by page, also past the moment at which the API server forgets what the first page showed."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+import msgspec
+import pytest
+
+from webhook.cluster.api import ApiError
+from webhook.cluster.pages import PAGE, pages
+
+GONE = HTTPStatus.GONE
+
+
+class Api:
+    """An API server whose answer to each continue token is given: items and the next token, or an error."""
+
+    def __init__(self, answers: dict[str, tuple[list[int], str] | ApiError]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def fetch(self, path: str) -> bytes:
+        query = parse_qs(path.partition("?")[2])
+        assert query["limit"] == [str(PAGE)]
+        token = query.get("continue", [""])[0]
+        self.asked.append(token)
+        answer = self.answers[token]
+        if isinstance(answer, ApiError):
+            raise answer
+        return msgspec.json.encode({"metadata": {"continue": answer[1]}, "items": answer[0]})
+
+
+async def read(api: Api, *, renew: bool) -> list[int]:
+    return [
+        msgspec.json.decode(raw) async for page in pages(api.fetch, "/api/v1/pods", renew=renew) for raw in page.items
+    ]
+
+
+async def test_each_page_is_asked_for_with_the_token_of_the_one_before() -> None:
+    api = Api({"": ([1, 2], "a"), "a": ([], "b"), "b": ([3], "")})
+    assert await read(api, renew=False) == [1, 2, 3]
+    assert api.asked == ["", "a", "b"]
+
+
+async def test_a_list_whose_state_is_forgotten_goes_on_behind_its_last_object() -> None:
+    api = Api({"": ([1], "a"), "a": ApiError.refused(GONE, "too old", "fresh"), "fresh": ([2], "")})
+    assert await read(api, renew=True) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("error", "renew"),
+    [
+        (ApiError.refused(GONE, "too old", "fresh"), False),
+        (ApiError.refused(GONE, "too old"), True),
+        (ApiError.refused(GONE, "too old", "a"), True),
+        (ApiError.refused(HTTPStatus.FORBIDDEN, "no", "fresh"), True),
+    ],
+    ids=["watched", "without a token", "the same token", "not about its age"],
+)
+async def test_other_failures_end_it(error: ApiError, *, renew: bool) -> None:
+    api = Api({"": ([1], "a"), "a": error, "fresh": ([2], "")})
+    with pytest.raises(ApiError):
+        await read(api, renew=renew)

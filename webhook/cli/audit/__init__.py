@@ -1,0 +1,1 @@
+"""The objects of a live cluster, judged as if they were created now."""

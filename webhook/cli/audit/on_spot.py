@@ -1,0 +1,233 @@
+"""Find the workloads that run on spot Nodes now, and why they would not survive a reclaim.
+
+The reasons are those of the rules: how each running Pod would stop on the Node that it is on (`ReclaimTimeline`), what
+SpotSuitability says of its workload, and what OnDemandFallback says of the node pool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
+from webhook.capacity.providers.nodes import provider_of
+from webhook.cli.explain.timeline import timeline_of
+from webhook.cli.report.model import ReclaimRisk, RiskReason
+from webhook.cluster.source import metadata_of
+from webhook.kube.affinity import Tristate
+from webhook.kube.pod import decode_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.bundle import Bundle
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cli.judging.judge import Judge
+    from webhook.cluster.protocol import ClusterView
+    from webhook.decision import Finding
+    from webhook.kube.pod import OwnerReference
+    from webhook.manifests.objects import Manifest
+
+Identity = tuple[str, str, str, str]
+"""API group, kind, namespace and name."""
+
+_SUITABILITY: Final = "SpotSuitability"
+_FALLBACK: Final = "OnDemandFallback"
+_OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
+"""Owners of Pods that belong to a Node and end with it."""
+
+
+class SpotNode(msgspec.Struct, frozen=True):
+    """The provider and the node pool of a spot Node; None: a pool that nothing declares."""
+
+    provider: Provider
+    pool: Pool | None
+
+
+class SpotWorkload(msgspec.Struct, kw_only=True):
+    """A workload with Pods on spot Nodes.
+
+    Attributes:
+        version: of its API.
+        pods: the number of these Pods.
+        pools: the names of the node pools that they run in.
+        early: how many seconds before the end of its grace period the worst of them is killed.
+        reasons: why it would not survive.
+    """
+
+    version: str
+    pods: int = 0
+    pools: list[str] = []
+    early: int = 0
+    reasons: list[RiskReason] = []
+
+
+class SpotState(msgspec.Struct):
+    """What is known so far; written to the file of ``--resume``.
+
+    Attributes:
+        workloads: by identity.
+        without_fallback: names of node pools that lack an on-demand fallback, each with the reason.
+    """
+
+    workloads: list[tuple[Identity, SpotWorkload]] = []
+    without_fallback: dict[str, RiskReason] = {}
+
+
+class OnSpot:
+    """Collect the workloads on spot Nodes while the objects of a cluster are read, Pods first.
+
+    Args:
+        bundle: the policies.
+        view: the cluster.
+        nodes: the spot Nodes, by name.
+        judge: judges a workload as if it were created.
+    """
+
+    def __init__(self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge) -> None:
+        self._bundle = bundle
+        self._view = view
+        self._nodes = nodes
+        self._judge = judge
+        self._budgets = GraceBudgets(bundle.providers)
+        self._kinds = {each.name: each.kind for each in bundle.policies}
+        self._workloads: dict[Identity, SpotWorkload] = {}
+        self._without_fallback: dict[str, RiskReason] = {}
+
+    @property
+    def state(self) -> SpotState:
+        """What was collected so far."""
+        return SpotState(list(self._workloads.items()), self._without_fallback)
+
+    @state.setter
+    def state(self, state: SpotState) -> None:
+        self._workloads = dict(state.workloads)
+        self._without_fallback = state.without_fallback
+
+    def take_pod(self, identity: Identity, controller: OwnerReference | None, node_name: str, raw: msgspec.Raw) -> None:
+        """Count a Pod that runs on a spot Node."""
+        node = self._nodes.get(node_name)
+        owner = (controller.group, controller.kind) if controller is not None else None
+        if node is None or owner in _OF_NODES:
+            return
+        _, _, namespace, _ = identity
+        if self._bundle.index.system_namespace(namespace, self._view) is Tristate.YES:
+            return
+        version = "v1"
+        if controller is not None:
+            identity = (controller.group, controller.kind, namespace, controller.name)
+            version = controller.apiVersion.rpartition("/")[2]
+        found = self._workloads.setdefault(identity, SpotWorkload(version=version))
+        found.pods += 1
+        if node.pool is not None and node.pool.name and node.pool.name not in found.pools:
+            found.pools.append(node.pool.name)
+        self._stop(found, raw, node)
+
+    def _stop(self, workload: SpotWorkload, raw: msgspec.Raw, node: SpotNode) -> None:
+        """Note that the Pod, as it runs, does not get its whole grace period."""
+        pod = decode_pod(raw)
+        anywhere = Target(preferred=False, because="", providers=(node.provider,), pools=None)
+        budget = self._budgets.of_pools([node.pool]) if node.pool is not None else self._budgets.of(anywhere)
+        if budget is None:
+            return
+        timeline = timeline_of("", pod, pod, provider=node.provider, pool=node.pool, budget=budget)
+        if not timeline.loses or (workload.reasons and -timeline.margin <= workload.early):
+            return
+        workload.early = max(-timeline.margin, 0)
+        named = "sleep-too-long" if timeline.fits else "over-budget"
+        workload.reasons = [
+            RiskReason(
+                id=f"graceful-termination/{named}",
+                reason=f"a grace period of {timeline.grace} s {timeline.verdict}",
+                fix=f"set `terminationGracePeriodSeconds: {budget.seconds}`, and stop within that",
+            )
+        ]
+
+    def pass_on(self, identity: Identity, owner: OwnerReference) -> None:
+        """Count the Pods of a workload for the one that owns it."""
+        if (mine := self._workloads.pop(identity, None)) is None:
+            return
+        version = owner.apiVersion.rpartition("/")[2]
+        whose = (owner.group, owner.kind, identity[2], owner.name)
+        its = self._workloads.setdefault(whose, SpotWorkload(version=version))
+        its.pods += mine.pods
+        its.pools += [each for each in mine.pools if each not in its.pools]
+        if mine.reasons and (not its.reasons or mine.early > its.early):
+            its.early, its.reasons = mine.early, mine.reasons
+
+    def take_object(self, identity: Identity, manifest: Manifest, findings: Iterable[Finding]) -> None:
+        """Note why an object with Pods on spot Nodes would not survive, or that a node pool lacks a fallback."""
+        for finding in findings:
+            if self._kinds.get(finding.policy) == _FALLBACK:
+                self._without_fallback.setdefault(manifest.name, _reason(finding))
+        workload = self._workloads.get(identity)
+        if workload is None:
+            return
+        as_spot = self._as_spot(manifest, workload.pools)
+        of_it = findings if as_spot is None else self._judge.judge(as_spot).findings
+        workload.reasons += [_reason(each) for each in of_it if self._kinds.get(each.policy) == _SUITABILITY]
+
+    def _as_spot(self, manifest: Manifest, pools: list[str]) -> Manifest | None:
+        """Return a copy that asks for the spot pool it runs in. Return None if only some of its Pods may run there.
+
+        Rules about spot look only at what asks for it; what merely tolerates spot Nodes runs there all the same.
+        """
+        value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(manifest.value))
+        places = [value]
+        if (manifest.group, manifest.kind) != ("", "Pod"):
+            workload = next(
+                each
+                for each in self._bundle.index.workloads.values()
+                if (each.group, each.kind) == (manifest.group, manifest.kind)
+            )
+            found = list(workload.templates(value))
+            if len(found) != 1 or found[0].laid_out is not None:
+                return None
+            places = [found[0].value]
+        metadata = places[0].setdefault("metadata", {})
+        metadata["labels"] = {**(metadata.get("labels") or {}), CAPACITY_LABEL: SPOT}
+        if len(pools) == 1:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), NODE_POOL_ANNOTATION: pools[0]}
+        return msgspec.structs.replace(manifest, value=value)
+
+    def risks(self) -> Iterator[ReclaimRisk]:
+        """Yield each workload on spot Nodes, by namespace, kind and name, with the reasons against it."""
+        for (group, kind, namespace, name), each in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
+            fallback = (self._without_fallback.get(pool) for pool in each.pools)
+            yield ReclaimRisk(
+                api_version=f"{group}/{each.version}" if group else each.version,
+                kind=kind,
+                namespace=namespace,
+                name=name,
+                pods=each.pods,
+                pools=sorted(each.pools),
+                reasons=[*each.reasons, *(reason for reason in fallback if reason is not None)],
+            )
+
+
+def _reason(finding: Finding) -> RiskReason:
+    return RiskReason(id=finding.id, reason=finding.reason, fix=finding.fix)
+
+
+def spot_nodes(
+    raws: Iterable[msgspec.Raw], view: ClusterView, providers: Mapping[str, Provider]
+) -> dict[str, SpotNode]:
+    """Return the spot Nodes among these, by name: those with a spot label, and those of a spot pool."""
+    pools: dict[tuple[str, str], Pool] = {}
+    for pool in (*view.node_groups, *(view.pools or ())):
+        if not pool.elsewhere and pool.pool_name:
+            pools[pool.provider, pool.pool_name] = pool
+    found: dict[str, SpotNode] = {}
+    for raw in raws:
+        metadata = metadata_of(raw)
+        labels = metadata.labels or {}
+        provider = provider_of(labels, providers.values())
+        if provider is None:
+            continue
+        pool_of_it = pools.get((provider.name, labels.get(provider.pool_label, "")))
+        if provider.is_spot_node(labels) or (pool_of_it is not None and pool_of_it.spot):
+            found[metadata.name] = SpotNode(provider, pool_of_it)
+    return found

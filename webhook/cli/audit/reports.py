@@ -1,0 +1,197 @@
+"""Write what fails in a cluster into it: a PolicyReport for each namespace with failures, and nothing else.
+
+Each is applied with a field manager of its own, so that an unchanged one costs no write; those that no longer apply
+are deleted. Reports of others, and fields that others have written, are never touched.
+
+Source: https://github.com/kubernetes-sigs/wg-policy-prototypes, wgpolicyk8s.io/v1alpha2;
+    https://github.com/openreports/reports-api, openreports.io/v1alpha1, which has the same fields.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from webhook.cli.audit.reading import ANSWER
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.output.policyreport import SUMMARY, result_of
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.pages import pages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+
+    from webhook.cli.report.model import Report
+    from webhook.cluster.discovery import ServedResource
+
+JSON = dict[str, Any]
+
+NAME: Final = "spotgate-audit"
+"""The name of each report, and of the field manager."""
+
+AT_MOST: Final = 200
+"""Results in one report. With their texts cut to `TEXT_AT_MOST` they are 600 KB at most, of the 1.5 MiB that etcd
+takes; usually 100 KB. The summary counts all, and a property of the last one says how many are left out."""
+
+TEXT_AT_MOST: Final = 600
+"""Characters of one text of a result."""
+
+_LABELS: Final = {"app.kubernetes.io/managed-by": "spotgate", "app.kubernetes.io/component": "audit"}
+_KINDS: Final = {
+    "wgpolicyk8s.io": ("policyreports", "clusterpolicyreports"),
+    "openreports.io": ("reports", "clusterreports"),
+}
+_APPLY: Final = "application/apply-patch+yaml"
+
+
+class ReportKinds(msgspec.Struct, frozen=True):
+    """The two resources of reports: those of namespaces, and those of what is in none."""
+
+    namespaced: ServedResource
+    cluster: ServedResource
+
+
+def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
+    """Return the resources of reports that the cluster has, those of wgpolicyk8s.io first.
+
+    Raises:
+        CannotJudgeError: it has none.
+    """
+    found = {(each.resource.group, each.resource.plural): each for each in served}
+    for group, plurals in _KINDS.items():
+        namespaced, cluster = (found.get((group, plural)) for plural in plurals)
+        if namespaced is not None and cluster is not None:
+            return ReportKinds(namespaced, cluster)
+    raise CannotJudgeError(
+        "error: --write-reports: the cluster serves neither PolicyReports of wgpolicyk8s.io/v1alpha2 nor Reports of "
+        "openreports.io/v1alpha1; install the CRDs of one of them first, as docs/cli/audit.md says"
+    )
+
+
+def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
+    """Yield the fields of a report for each namespace where something fails; empty: for what is in none."""
+    kinds = {title.name: title.kind for title in report.policies}
+    failing: dict[str, list[JSON]] = {}
+    for result in report.results:
+        if report.fails(result):
+            shown = result_of(result, kinds.get(result.policy, ""))
+            del shown["properties"]["file"]
+            failing.setdefault(result.namespace, []).append(_cut(shown))
+    for namespace, results in failing.items():
+        counts = [each["result"] for each in results]
+        kept = results[:AT_MOST]
+        if len(results) > AT_MOST:
+            kept[-1]["properties"]["leftOut"] = str(len(results) - AT_MOST)
+        yield namespace, {"summary": {name: counts.count(name) for name in SUMMARY}, "results": kept}
+
+
+def _cut(result: JSON) -> JSON:
+    """Return the result with each text cut to `TEXT_AT_MOST`."""
+    result["message"] = result["message"][:TEXT_AT_MOST]
+    result["properties"] = {key: text[:TEXT_AT_MOST] for key, text in result["properties"].items()}
+    return result
+
+
+async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces: Iterable[str]) -> tuple[int, int]:
+    """Apply the reports, and delete our own that no longer apply. Return how many were applied and deleted.
+
+    Args:
+        api: the API server.
+        kinds: the resources of reports.
+        report: what was found.
+        namespaces: those that were judged; none: all, and what is in none.
+
+    Raises:
+        CannotJudgeError: they can't be written.
+    """
+    wanted = dict(reports_of(report))
+    selected = list(namespaces)
+    deleted = 0
+    try:
+        for namespace, fields in wanted.items():
+            await _apply(api, kinds, namespace, fields)
+        for each in (kinds.namespaced, *(() if selected else (kinds.cluster,))):
+            for place in selected or ("",):
+                async for metadata in _ours(api, each, place):
+                    if metadata.namespace not in wanted:
+                        await _delete(api, each, metadata)
+                        deleted += 1
+    except ApiError as error:
+        raise CannotJudgeError(f"error: --write-reports: {error}{_fix(error, kinds)}") from None
+    return len(wanted), deleted
+
+
+async def _apply(api: Api, kinds: ReportKinds, namespace: str, fields: Mapping[str, Any]) -> None:
+    served = kinds.namespaced if namespace else kinds.cluster
+    body = {
+        "apiVersion": served.api_version,
+        "kind": served.resource.kind,
+        "metadata": {"name": NAME, "labels": _LABELS},
+        **fields,
+    }
+    query = urlencode({"fieldManager": NAME, "force": "false"})
+    await api.write("PATCH", f"{served.path_in(namespace)}/{NAME}?{query}", body, ANSWER, _APPLY)
+
+
+class _Manager(msgspec.Struct):
+    manager: str = ""
+    operation: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    managedFields: list[_Manager] = []
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+async def _ours(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[_Metadata]:
+    """Yield the reports that an audit has applied: who only calls his so has not."""
+    selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+    found = pages(lambda path: api.read(path, ANSWER), served.path_in(namespace), {"labelSelector": selector})
+    async for page in found:
+        for raw in page.items:
+            metadata = msgspec.json.decode(raw, type=_Object).metadata
+            applied = any((each.manager, each.operation) == (NAME, "Apply") for each in metadata.managedFields)
+            if metadata.name == NAME and applied:
+                yield metadata
+
+
+async def _delete(api: Api, served: ServedResource, metadata: _Metadata) -> None:
+    """Delete a report, unless another one has taken its place, or it is gone already."""
+    path = f"{served.path_in(metadata.namespace)}/{metadata.name}"
+    try:
+        await api.write("DELETE", path, {"preconditions": {"uid": metadata.uid}}, ANSWER)
+    except ApiError as error:
+        if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            raise
+
+
+def _fix(error: ApiError, kinds: ReportKinds) -> str:
+    if error.status == HTTPStatus.CONFLICT:
+        return f"; somebody else has written to a report of the name {NAME}: remove it, or leave it to the audit"
+    if error.status == HTTPStatus.FORBIDDEN:
+        rule = {
+            "apiGroups": [kinds.namespaced.resource.group],
+            "resources": [kinds.namespaced.resource.plural, kinds.cluster.resource.plural],
+            "verbs": ["list", "create", "patch", "delete"],
+        }
+        return f"\nadd to a ClusterRole of this user:\n{as_rules([rule])}"
+    return ""
+
+
+def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> str:
+    """Return rules of a Role as YAML."""
+    lines = []
+    for rule in rules:
+        for number, (key, values) in enumerate(rule.items()):
+            shown = ", ".join(each or '""' for each in values)
+            lines.append(f"{'  - ' if number == 0 else '    '}{key}: [{shown}]")
+    return "\n".join(lines)

@@ -1,0 +1,239 @@
+"""Judge what exists in a live cluster, one page of objects after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.cli.audit.on_spot import OnSpot, spot_nodes
+from webhook.cli.audit.progress import Progress, Saved
+from webhook.cli.audit.reading import ANSWER, PODS, Listed, Reader, listed_resources
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.judging.judge import Judge
+from webhook.cli.judging.kinds import ResourceKinds
+from webhook.cli.judging.session import Judgements
+from webhook.cli.report.build import object_reports
+from webhook.cluster.api import ApiError
+from webhook.cluster.discovery import ServedResource, served_resources
+from webhook.cluster.reading import read_cluster
+from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
+from webhook.documents import Document
+from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.resources import Resource
+from webhook.manifests.objects import Manifest
+from webhook.policy.errors import Problem
+from webhook.review import UserInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from webhook.bundle import Bundle
+    from webhook.cli.audit.on_spot import Identity, SpotNode
+    from webhook.cli.report.model import ObjectReport, ReclaimRisk
+    from webhook.cluster.api import Api
+    from webhook.cluster.protocol import ClusterView
+
+_NODES: Final = Listed(
+    served=ServedResource(
+        resource=Resource("", "Node", "nodes", namespaced=False), version="v1", verbs=frozenset({"list"})
+    ),
+    workload=False,
+    metadata_only=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """What an audit found.
+
+    Attributes:
+        objects: the objects with findings.
+        judged: the number of objects that were judged.
+        owned: the number of objects that were not, as the workload that owns them was.
+        on_spot: the workloads on spot Nodes.
+        problems: what could not be read or judged.
+        forbidden: API group and plural of what may not be listed.
+        served: what the API server serves.
+        namespaces: the names of all namespaces.
+    """
+
+    objects: list[ObjectReport]
+    judged: int
+    owned: int
+    on_spot: list[ReclaimRisk]
+    problems: list[Problem]
+    forbidden: list[tuple[str, str]]
+    served: list[ServedResource]
+    namespaces: frozenset[str]
+
+
+async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: str, resume: Path | None) -> Audited:
+    """Judge every object of the cluster that a policy looks at, as if it were created now.
+
+    Args:
+        api: the API server.
+        bundle: the policies.
+        namespaces: whose objects are judged; none: all, and objects that are in no namespace.
+        cluster: what ``--cluster`` says; `bundle` was read for it.
+        resume: the file with what an interrupted run has read, or None.
+
+    Raises:
+        ApiError: there is no answer, or the credentials are refused.
+        CannotJudgeError: a namespace is not there, or the file can't be used.
+    """
+    of = " ".join((api.url, bundle.hash, *(f"--namespace={each}" for each in namespaces), *filter(None, [cluster])))
+    progress = Progress(resume, of, utc_now())
+    reading = await read_cluster(api, bundle.providers, budgets=True, seconds=ANSWER)
+    problems = [Problem(api.url, 0, 0, "", text) for text in reading.problems]
+    forbidden = list(reading.forbidden)
+    view = reading.view
+    if view.namespaces and (missing := next((each for each in namespaces if each not in view.namespaces), "")):
+        raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
+    reader = Reader(api)
+    served = await served_resources(reader.fetch)
+    listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
+    nodes = {} if _NODES.key in forbidden else await _spot_nodes(reader, view, bundle)
+    judging = _Judging(bundle, view, listed, nodes, progress.saved)
+    for each in listed:
+        if str(each.served) in progress.saved.done:
+            continue
+        try:
+            async for page in reader.objects(each, namespaces):
+                judging.take(each, page)
+        except ApiError as error:
+            problems.append(Problem(api.url, 0, 0, "", f"{each.served} can't be read: {error}"))
+            if error.status == HTTPStatus.FORBIDDEN:
+                forbidden.append(each.key)
+            continue
+        progress.saved = judging.saved(str(each.served))
+        if not reading.problems:  # what was judged without knowing the cluster is not worth keeping
+            progress.save()
+    problems += judging.problems
+    if not problems:
+        progress.finish()
+    found = judging.saved()
+    return Audited(
+        objects=found.objects,
+        judged=found.judged,
+        owned=found.owned,
+        on_spot=list(judging.on_spot.risks()),
+        problems=problems,
+        forbidden=list(dict.fromkeys(forbidden)),
+        served=served,
+        namespaces=frozenset(view.namespaces),
+    )
+
+
+async def _spot_nodes(reader: Reader, view: ClusterView, bundle: Bundle) -> dict[str, SpotNode]:
+    found: dict[str, SpotNode] = {}
+    async for page in reader.objects(_NODES, ()):
+        found |= spot_nodes(page, view, bundle.providers)
+    return found
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    ownerReferences: list[OwnerReference] | None = None
+    deletionTimestamp: str | None = None
+
+
+class _Spec(msgspec.Struct):
+    nodeName: str | None = None
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _PodHead(_Head):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Judging:
+    """Judge pages of objects.
+
+    Args:
+        bundle: the policies.
+        view: the cluster.
+        listed: the resources that are read.
+        nodes: the spot Nodes.
+        saved: what was read before.
+
+    Attributes:
+        on_spot: the workloads on spot Nodes.
+        problems: what could not be judged.
+    """
+
+    def __init__(
+        self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], nodes: dict[str, SpotNode], saved: Saved
+    ) -> None:
+        now = utc_now()
+        context = Context(
+            phase=Phase.VALIDATE,
+            now=now,
+            view=view,
+            api_server=view.api_server or ASSUMED_VERSION,
+            oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
+        )
+        kinds = ResourceKinds(bundle, (), [each.served.resource for each in listed])
+        self._judge = Judge(bundle.index, kinds, context, operation="CREATE", user=UserInfo())
+        self._bundle = bundle
+        self._view = view
+        self._workloads = {(each.served.resource.group, each.served.resource.kind) for each in listed if each.workload}
+        self._saved = saved
+        self.on_spot = OnSpot(bundle, view, nodes, self._judge)
+        self.on_spot.state = saved.spot
+        self.problems: list[Problem] = []
+
+    def saved(self, *done: str) -> Saved:
+        """Return what was found so far, and that these resources were read, too."""
+        self._saved.done += done
+        self._saved.spot = self.on_spot.state
+        return self._saved
+
+    def take(self, listed: Listed, raws: Iterable[msgspec.Raw]) -> None:
+        """Judge one page of objects."""
+        judged = [each for raw in raws if (each := self._take(listed, raw)) is not None]
+        self._saved.judged += len(judged)
+        self.problems += [judgement.problem for _, judgement in judged if judgement.problem is not None]
+        reports = object_reports(Judgements(self._bundle, judged, [], 0, self._view))
+        self._saved.objects += [report for report, _ in reports if report.results]
+
+    def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
+        """Judge an object. Return None if it is being deleted, or if the workload that owns it is judged."""
+        is_pod = listed.key == PODS
+        head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
+        resource, metadata = listed.served.resource, head.metadata
+        if metadata.deletionTimestamp is not None:
+            return None
+        identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
+        owner = next((each for each in metadata.ownerReferences or () if each.controller), None)
+        if isinstance(head, _PodHead):
+            self.on_spot.take_pod(identity, owner, head.spec.nodeName or "", raw)
+        if owner is not None and (owner.group, owner.kind) in self._workloads:
+            if not is_pod:
+                self.on_spot.pass_on(identity, owner)
+            self._saved.owned += 1
+            return None
+        manifest = _as_new(listed, metadata, raw)
+        judgement = self._judge.judge(manifest)
+        self.on_spot.take_object(identity, manifest, judgement.findings)
+        return manifest, replace(judgement, patch=())
+
+
+def _as_new(listed: Listed, metadata: _Metadata, raw: msgspec.Raw) -> Manifest:
+    """Return the object as it would be created now: without what the cluster made of it."""
+    kind = listed.served.resource.kind
+    value: dict[str, Any] = {**msgspec.json.decode(raw), "apiVersion": listed.served.api_version, "kind": kind}
+    value.pop("status", None)
+    value["metadata"].pop("managedFields", None)
+    if listed.key == PODS:
+        value["spec"].pop("nodeName", None)
+    place = "/".join(filter(None, (kind, metadata.namespace, metadata.name)))
+    return Manifest(Document(place, 0, value), (), listed.served.api_version, kind, value)

@@ -1,0 +1,153 @@
+"""``spotgate audit``: judge what exists in a live cluster."""
+
+from __future__ import annotations
+
+import sys
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from webhook.cli.connection import add_connection, connected
+from webhook.cli.destination import Output, clash_of, output, write_report
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.options import add_cluster, add_policies, read_policies, resource_name
+from webhook.cli.output import FORMATS
+from webhook.cli.report.build import policy_titles
+from webhook.cli.report.model import Report
+from webhook.cli.terminal import complain
+from webhook.context import utc_now
+from webhook.lint import warnings
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from webhook.bundle import Bundle
+    from webhook.cli.audit.run import Audited
+    from webhook.cluster.api import Api
+
+DESCRIPTION: Final = """\
+Judge what exists in a live cluster, as if each object were created now, and say which workloads
+on spot Nodes would not survive a reclaim today, and why.
+
+Objects are read page by page, and never Secrets and ConfigMaps. What a workload owns (the
+ReplicaSets and Pods of a Deployment) is judged with the workload alone. Nothing is written,
+except with --write-reports.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s
+  %(prog)s -n shop -n research -o json
+  %(prog)s --fail-on warn -o table -o sarif=audit.sarif
+  %(prog)s --in-cluster --policies /etc/spotgate/policies --write-reports
+
+exit codes:
+  0  nothing at or above --fail-on
+  1  findings at or above --fail-on
+  2  it could not judge: the cluster, or a part of it, can't be read, a policy is invalid, reports
+     can't be written, or the command line is wrong
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    add_connection(parser)
+    parser.add_argument("--in-cluster", action="store_true", help="with the ServiceAccount of the Pod that it runs in")
+    add_policies(parser)
+    add_cluster(parser)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        type=resource_name,
+        action="append",
+        default=[],
+        help="only objects in this namespace; can be given again; default: all, and what is in none",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT[=FILE]",
+        type=output,
+        action="append",
+        help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=("deny", "warn", "indeterminate"),
+        default="deny",
+        help="lowest outcome that makes the exit code 1, and is written: deny, warn or indeterminate; default: deny",
+    )
+    parser.add_argument("--verbose", action="store_true", help="let the table show every finding by itself")
+    parser.add_argument(
+        "--resume",
+        metavar="FILE",
+        type=Path,
+        help="keep there which resources have been read: after an interruption the same command goes on with the "
+        "others, within an hour; removed when all are",
+    )
+    parser.add_argument(
+        "--write-reports",
+        action="store_true",
+        help="write what fails into the cluster: one PolicyReport in each namespace; those that no longer apply are "
+        "deleted",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Judge the objects of the cluster and report the findings."""
+    outputs = options.output or [Output("table")]
+    if problem := clash_of(outputs) or _contradiction(options):
+        raise CannotJudgeError(f"error: {problem}")
+    bundle = read_policies(options.policies, cluster=options.cluster)
+    audited, report = connected("audit", options, lambda api: _audit(api, options, bundle))
+    unwritten = [problem for each in outputs if (problem := write_report(report, each))]
+    if audited.problems or unwritten:
+        sys.stdout.flush()
+        complain(*map(str, sorted(audited.problems)), *unwritten, *_role(audited))
+        return CANNOT_JUDGE
+    return FOUND if any(map(report.fails, report.results)) else FINE
+
+
+def _contradiction(options: Namespace) -> str:
+    if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
+        return "--in-cluster and --kubeconfig both say which cluster; give one of them"
+    return ""
+
+
+async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited, Report]:
+    from webhook.cli.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as in `connected`
+    from webhook.cli.audit.run import audit  # noqa: PLC0415
+
+    audited = await audit(api, bundle, options.namespace, options.cluster, options.resume)
+    report = Report.of(
+        audited.objects,
+        [],
+        audited.problems,
+        skipped=0,
+        policies=policy_titles(bundle),
+        warnings=warnings(bundle, utc_now().date()),
+        fail_on=options.fail_on,
+        verbose=options.verbose,
+    )
+    summary = replace(report.summary, documents=audited.judged)
+    report = replace(report, summary=summary, on_spot=audited.on_spot)
+    if options.write_reports and not audited.problems:
+        written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
+        complain(f"reports: {written} applied, {deleted} deleted")
+    return audited, report
+
+
+def _role(audited: Audited) -> list[str]:
+    """Return the rules that the user lacks, as lines of YAML."""
+    from webhook.cli.audit.reports import as_rules  # noqa: PLC0415 - as in `connected`
+
+    if not audited.forbidden:
+        return []
+    groups: dict[str, list[str]] = {}
+    for group, plural in audited.forbidden:
+        groups.setdefault(group, []).append(plural)
+    rules = ({"apiGroups": [group], "resources": plurals, "verbs": ["list"]} for group, plurals in groups.items())
+    return [f"add to a ClusterRole of this user ({HTTPStatus.FORBIDDEN.value} above):", *as_rules(rules).split("\n")]

@@ -1,0 +1,105 @@
+"""Read which resources an API server serves: all of them in two requests (aggregated discovery, Kubernetes 1.27)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.cluster.api import JSON_TYPE, ApiError
+from webhook.kube.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_LISTS: Final = ",".join(
+    f"{JSON_TYPE};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
+)
+_KIND: Final = "APIGroupDiscoveryList"
+
+
+class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource in the version that the API server prefers.
+
+    Attributes:
+        verbs: what can be done with it: list, patch and others.
+    """
+
+    resource: Resource
+    version: str
+    verbs: frozenset[str]
+
+    @property
+    def path(self) -> str:
+        """The path of the resource in all namespaces."""
+        return self.path_in("")
+
+    @property
+    def api_version(self) -> str:
+        """``apiVersion`` of its objects."""
+        group = self.resource.group
+        return f"{group}/{self.version}" if group else self.version
+
+    def path_in(self, namespace: str) -> str:
+        """Return the path of the resource in a namespace; empty: in all."""
+        prefix = "/apis" if self.resource.group else "/api"
+        within = f"namespaces/{namespace}/" if namespace else ""
+        return f"{prefix}/{self.api_version}/{within}{self.resource.plural}"
+
+    def __str__(self) -> str:
+        group = self.resource.group
+        return f"{self.resource.plural}.{group}" if group else self.resource.plural
+
+
+async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> list[ServedResource]:
+    """Return every resource that the API server serves, once, in its order.
+
+    Args:
+        fetch: returns the body of the response to a GET of a path, for a media type.
+
+    Raises:
+        ApiError: they can't be read.
+    """
+    found: dict[tuple[str, str], ServedResource] = {}
+    for path in ("/api", "/apis"):
+        answer = msgspec.json.decode(await fetch(path, _LISTS), type=_Groups)
+        if answer.kind != _KIND:
+            raise ApiError(f"{path} lists no resources: the API server is older than Kubernetes 1.27")
+        for group in answer.items:
+            for version in group.versions:
+                for each in version.resources:
+                    name, kind = group.metadata.name, each.responseKind.kind
+                    resource = Resource(name, kind, each.resource, each.scope == "Namespaced")
+                    served = ServedResource(resource=resource, version=version.version, verbs=frozenset(each.verbs))
+                    found.setdefault((name, each.resource), served)
+    return list(found.values())
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class _Resource(msgspec.Struct):
+    resource: str
+    responseKind: _Kind = msgspec.field(default_factory=_Kind)
+    scope: str = ""
+    verbs: list[str] = []
+
+
+class _Version(msgspec.Struct):
+    version: str
+    resources: list[_Resource] = []
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Group(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    versions: list[_Version] = []
+
+
+class _Groups(msgspec.Struct):
+    kind: str = ""
+    items: list[_Group] = []
