@@ -12,7 +12,7 @@ from webhook.capacity.providers.schema import CapacityProviderSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from webhook.capacity.providers.reader_schema import GraceWindowSpec, NodePoolReaderSpec
+    from webhook.capacity.providers.reader_schema import GraceWindowSpec, MachinesSpec, NodePoolReaderSpec
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -110,14 +110,13 @@ def node_pool_tables() -> str:
     kinds = [(spec, reader) for _, _, spec in providers() for reader in spec.node_pools]
     rows: list[tuple[str, Callable[[NodePoolReaderSpec], str]]] = [
         ("API", lambda reader: f"`{reader.group}` {', '.join(reader.versions)}"),
-        ("spot, on-demand", _capacity),
-        ("instance type", lambda reader: _code(reader.instance_type or reader.requirements)),
+        ("template of its machines", lambda reader: _code(reader.template.from_ if reader.template else None)),
+        ("spot, on-demand", lambda reader: _of_machines(reader, _capacity)),
         (
-            "GPUs, beside the type",
-            lambda reader: _codes(
-                filter(None, (reader.accelerators.type, reader.accelerators.count, reader.accelerators.when))
-            ),
+            "instance type",
+            lambda reader: _of_machines(reader, lambda each: _code(each.instance_type or reader.requirements)),
         ),
+        ("GPUs, beside the type", lambda reader: _of_machines(reader, _accelerators)),
         ("size", _size),
         (
             "autoscaled; at most",
@@ -147,10 +146,25 @@ def node_pool_tables() -> str:
     )
 
 
-def _capacity(reader: NodePoolReaderSpec) -> str:
-    where = _code(reader.capacity.from_) or f"requirements on `{reader.capacity.label}`"
-    values = ", ".join(f"`{value}` {meant}" for value, meant in reader.capacity.values.items())
-    return f"{where}: {values}; else {reader.capacity.default}"
+def _of_machines(reader: NodePoolReaderSpec, cell: Callable[[MachinesSpec], str]) -> str:
+    """Return what a pool says of its machines, or what each kind of template says."""
+    if reader.template is None:
+        return cell(reader)
+    return _lines(f"{kind.kind}: {said}" for kind in reader.template.kinds if (said := cell(kind)))
+
+
+def _accelerators(machines: MachinesSpec) -> str:
+    where = machines.accelerators
+    return _codes(filter(None, (where.type, where.count, where.when)))
+
+
+def _capacity(machines: MachinesSpec) -> str:
+    capacity = machines.capacity
+    if capacity is None:
+        return ""
+    where = _code(capacity.from_) or f"requirements on `{capacity.label}`"
+    values = ", ".join(f"`{value}` {meant}" for value, meant in capacity.values.items())
+    return f"{where}: {values}; else {capacity.default}"
 
 
 def _size(reader: NodePoolReaderSpec) -> str:

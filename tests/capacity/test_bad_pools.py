@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.bundle import load_bundle
+from webhook.capacity.providers.joins import join
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.query import Query
-from webhook.capacity.providers.sizes import join_sizes
 
 if TYPE_CHECKING:
+    from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.providers.sizes import Sizer
 
 READERS = load_bundle().readers
 SIZERS = tuple(reader.sizer for reader in READERS if reader.sizer is not None)
@@ -130,7 +130,8 @@ def test_what_is_unknown_is_said_or_named_by_a_type(reader: PoolReader, data: st
     if pool.problems or pool.blocked:
         return
     assert pool.capacity is not CapacityType.UNKNOWN
-    assert pool.gpu is not Gpu.UNKNOWN or pool.instance_type or reader.requirements is not None
+    said_elsewhere = reader.requirements is not None or reader.template is not None
+    assert pool.gpu is not Gpu.UNKNOWN or pool.instance_type or said_elsewhere
 
 
 @pytest.mark.parametrize("sizer", SIZERS, ids=lambda sizer: sizer.pool_kind)
@@ -140,4 +141,4 @@ def test_what_says_sizes_is_read_without_raising(sizer: Sizer, data: st.DataObje
     if size is None:
         return
     assert type(size.desired) in {int, type(None)}
-    assert join_sizes([(size,)]) == ()
+    assert join([(size,)]).pools == ()

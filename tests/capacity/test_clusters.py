@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.fallback import Coverage, Fallbacks
 from webhook.capacity.providers.clusters import cluster_of, same_cluster
-from webhook.capacity.providers.sizes import join_sizes, sizes_in
+from webhook.capacity.providers.joins import join, sizes_in
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
@@ -117,12 +117,12 @@ def test_a_pool_of_cluster_API_is_in_the_cluster_of_its_label_or_of_its_machine_
     }
     labelled = pool(kind, {}, labels={"cluster.x-k8s.io/cluster-name": "prod"})
     sizers = [reader.sizer for reader in READERS.values() if reader.sizer is not None]
-    (bare,) = join_sizes([pool(kind, {}), sizes_in(machine_pool, sizers)])
+    (bare,) = join([pool(kind, {}), sizes_in(machine_pool, sizers)]).pools
     assert (bare.cluster, labelled.cluster) == ("infra/prod", "infra/prod")
-    assert join_sizes([labelled, sizes_in(machine_pool, sizers)])[0].cluster == "infra/prod"
+    assert join([labelled, sizes_in(machine_pool, sizers)]).pools[0].cluster == "infra/prod"
 
     here = [replace(sizer, this_cluster="prod") for sizer in sizers]
-    assert join_sizes([pool(kind, {}), sizes_in(machine_pool, here)])[0].cluster == ""
+    assert join([pool(kind, {}), sizes_in(machine_pool, here)]).pools[0].cluster == ""
 
 
 @given(st.text("ab/:", max_size=6), st.sampled_from(("", "a", "a/b")), st.text("ab/", max_size=4))

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from tests.rules.conftest import PROVIDERS, shipped_provider
 from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.joins import join, merge_pools, sizes_in, without_size
 from webhook.capacity.providers.pool import Pool, Size
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.schema import CapacityProviderSpec
-from webhook.capacity.providers.sizes import join_sizes, merge_pools, sizes_in, without_size
 
 EKS, GKE, AKS, KARPENTER = map(shipped_provider, ("eks", "gke", "aks", "karpenter"))
 (SIZERS,) = sizers_by_resource([EKS, GKE, AKS]).values()
@@ -46,7 +46,7 @@ def test_a_machine_pool_says_the_size_of_the_pool_it_names(kind: str, written: o
     (size,) = sizes_in(machine_pool(kind, written), SIZERS)
     by, pool_id = ("MachinePool", "fleet", "a"), (kind, "fleet", "infra-a")
     assert size == Size(by, pool_id, desired, autoscaling=False, cluster="fleet/workload-1")
-    (found,) = join_sizes([(size,), pool(kind)])
+    (found,) = join([(size,), pool(kind)]).pools
     assert (found.desired, found.size, found.autoscaling, found.cluster) == (desired, size, False, "fleet/workload-1")
 
 
@@ -63,32 +63,32 @@ def test_a_machine_pool_of_another_kind_of_infrastructure_sizes_none() -> None:
     ],
 )
 def test_it_sizes_no_other_pool(other: Pool) -> None:
-    assert join_sizes([other, sizes_in(machine_pool(replicas=3), SIZERS)]) == (other,)
+    assert join([other, sizes_in(machine_pool(replicas=3), SIZERS)]).pools == (other,)
 
 
 def test_a_pool_whose_replicas_an_autoscaler_sets_is_autoscaled() -> None:
     value = machine_pool(replicas=0, **{"cluster.x-k8s.io/replicas-managed-by": "external-autoscaler"})
     sizes = sizes_in(value, SIZERS)
-    (bounded,) = join_sizes([sizes, pool(maximum=5)])
-    (unbounded,) = join_sizes([sizes, pool()])
-    (closed,) = join_sizes([sizes, pool(maximum=0)])
+    (bounded,) = join([sizes, pool(maximum=5)]).pools
+    (unbounded,) = join([sizes, pool()]).pools
+    (closed,) = join([sizes, pool(maximum=0)]).pools
     assert (bounded.unusable, unbounded.unusable) == ("", "")
     assert closed.unusable == "it is autoscaled to at most 0 nodes"
 
 
 @pytest.mark.parametrize("replicas", ["3", True, {"a": 1}, 1.5])
 def test_replicas_that_are_no_number_leave_the_size_unknown(replicas: object) -> None:
-    (found,) = join_sizes([pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)])
+    (found,) = join([pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)]).pools
     assert found.unusable == "it does not say how many nodes it has"
 
 
 def test_a_pool_goes_with_the_machine_pool_that_is_being_deleted() -> None:
     value = machine_pool(replicas=3)
     value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    (found,) = join_sizes([pool(), sizes_in(value, SIZERS)])
+    (found,) = join([pool(), sizes_in(value, SIZERS)]).pools
     assert found.unusable == "it is being deleted"
     assert not without_size(found).deleting
-    (own,) = join_sizes([pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)])
+    (own,) = join([pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
     assert own.deleting
     assert without_size(own).deleting
 
@@ -124,12 +124,12 @@ def test_a_pool_goes_with_the_cluster_that_is_being_deleted(
 ) -> None:
     pools = cluster_and_pool(cluster, reference)
     for order in (pools, pools[::-1]):
-        assert {each.name: each.deleting for each in join_sizes(order)} == {"prod": True, "a": gone}
+        assert {each.name: each.deleting for each in join(order).pools} == {"prod": True, "a": gone}
 
 
 def test_a_pool_of_another_provider_does_not() -> None:
     whole, part = cluster_and_pool({}, {"name": "prod"})
-    (_, found) = join_sizes([whole, replace(part, provider="eks")])
+    (_, found) = join([whole, replace(part, provider="eks")]).pools
     assert not found.deleting
 
 
@@ -143,8 +143,8 @@ def test_a_cluster_is_this_one_by_its_name_in_the_provider_too() -> None:
 
 
 def test_a_pool_that_takes_the_place_of_another_keeps_the_size_it_was_given() -> None:
-    (known,) = join_sizes([pool(), sizes_in(machine_pool(replicas=3), SIZERS)])
-    given, (sized_anew,) = pool(maximum=9), join_sizes([pool(), sizes_in(machine_pool(replicas=1), SIZERS)])
+    (known,) = join([pool(), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
+    given, (sized_anew,) = pool(maximum=9), join([pool(), sizes_in(machine_pool(replicas=1), SIZERS)]).pools
     new = replace(pool(), name="new")
     (found, other) = merge_pools([known], [given, new])
     assert (found.desired, found.maximum, other) == (3, 9, new)

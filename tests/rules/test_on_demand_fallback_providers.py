@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.rules.conftest import FakeSubject, request_for, shipped_provider
+from webhook.capacity.providers.joins import Joined, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import join_sizes, sizes_in
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, Violation
@@ -18,10 +18,7 @@ from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts
 
-if TYPE_CHECKING:
-    from webhook.capacity.providers.pool import Pool
-
-PROVIDERS = {name: shipped_provider(name) for name in ("cks", "karpenter", "gke", "eks", "aks")}
+PROVIDERS = {name: shipped_provider(name) for name in ("cks", "karpenter", "gke", "eks", "aks", "cluster-api")}
 FACTS = Facts(PROVIDERS)
 READERS = readers_by_resource(PROVIDERS.values())
 SIZERS = sizers_by_resource(PROVIDERS.values())
@@ -48,16 +45,18 @@ def resource_of(value: Json) -> GroupVersionResource:
 
 
 def context_of(cluster: list[Json] | None) -> Context:
-    pools: tuple[Pool, ...] | None = None
+    joined: Joined | None = None
     if cluster is not None:
         items = [(resource_of(value), value) for value in cluster]
-        pools = join_sizes(
+        joined = join(
             sizes_in(value, SIZERS[kind.group, kind.resource])
             if kind.resource == "machinepools"
             else READERS[kind.group, kind.resource].read(value)
             for kind, value in items
         )
-    return Context(phase=Phase.VALIDATE, now=utc_now(), view=ClusterView(pools=pools, why_unknown="it is down"))
+    pools, templates = joined or (None, ())
+    view = ClusterView(pools=pools, templates=templates, why_unknown="it is down")
+    return Context(phase=Phase.VALIDATE, now=utc_now(), view=view)
 
 
 def judge(

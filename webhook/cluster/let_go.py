@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from webhook.bounds import OverBoundError
+from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import sizes_in, with_size
 from webhook.review import MalformedObjectError, decode_object, is_null
 
 if TYPE_CHECKING:
@@ -101,25 +101,29 @@ def _changes(
     if readers is not None:
         identities = {(each.provider, each.kind, request.namespace, request.name) for each in readers.readers}
         before = next((pool for pool in view.pools or () if pool.identity in identities), None)
-        if request.sub_resource:
-            if before is not None:
-                yield before, replace(before, desired=replicas)
-            return
-        after = None if new is None else readers.read(new)
-        if after is not None and before is not None and before.size is not None:
-            after = with_size(after, before.size)
-        yield before, after
+        after = None if new is None else with_template_of(readers.read(new), view.templates)
+        if readers.any.is_template:
+            yield from _through_template(request, view, after)
+        elif request.sub_resource and before is not None:
+            yield before, replace(before, desired=replicas)
+        elif not request.sub_resource:
+            yield before, with_size(after, before.size) if after and before and before.size else after
     elif sizers is not None:
-        by = (sizers[0].kind, request.namespace, request.name)
         sizes = {each.pool: each for each in sizes_in(new or {}, sizers)}
         for before in view.pools or ():
-            if before.size is None or before.size.by != by:
+            if before.size is None or before.size.by != (sizers[0].kind, request.namespace, request.name):
                 continue
-            size = sizes.get((before.kind, before.namespace, before.name))
             if request.sub_resource:
                 yield before, replace(before, desired=replicas)
             else:
+                size = sizes.get((before.kind, before.namespace, before.name))
                 yield before, None if size is None else with_size(before, size)
+
+
+def _through_template(request: Request, view: ClusterView, template: Pool | None) -> Iterator[tuple[Pool, Pool]]:
+    """Yield each pool whose machines are those of the template, before and after the request for it."""
+    ref = (request.kind.kind, request.namespace, request.name)
+    yield from ((pool, with_template(pool, template)) for pool in view.pools or () if pool.template == ref)
 
 
 def _worst(before: Pool | None, after: Pool | None) -> Pool | None:

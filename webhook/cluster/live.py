@@ -15,7 +15,7 @@ from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from webhook.capacity.providers.sizes import join_sizes
+from webhook.capacity.providers.joins import Joined, join
 from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.resources import (
@@ -70,7 +70,7 @@ class LiveState:
         self._version_asked = False
         self._synced = asyncio.Event()
         self._view: ClusterView | None = None
-        self._last_pools: tuple[Pool, ...] = ()
+        self._last_pools = Joined((), ())
         self._next_reading: asyncio.Task[ClusterView] | None = None
         self._last_reading = -math.inf
 
@@ -133,14 +133,15 @@ class LiveState:
             pools.extend(listing.items.values() if listing is not None else ())
         return self._look(self._same_pools(pools))
 
-    def _join_pools(self) -> tuple[Pool, ...]:
+    def _join_pools(self) -> Joined:
         return self._same_pools(item for mirror in self._pools for item in mirror.items.values())
 
-    def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
+    def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
         """Return the pools, sorted; the same tuple while they are equal, as rules remember what they work out of it."""
-        found = tuple(sorted(join_sizes(items), key=lambda pool: pool.identity))
-        if found != self._last_pools:
-            self._last_pools = found
+        joined = join(items)
+        found = tuple(sorted(joined.pools, key=lambda pool: pool.identity))
+        same = self._last_pools.pools if found == self._last_pools.pools else found
+        self._last_pools = Joined(same, joined.templates)
         return self._last_pools
 
     def _join_budgets(self) -> dict[str, tuple[DisruptionBudget, ...]]:
@@ -149,9 +150,10 @@ class LiveState:
     def _without_pools(self, source: WatchedResource[Any], problem: BaseException | None) -> ClusterView:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
-    def _look(self, pools: tuple[Pool, ...] | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
+    def _look(self, joined: Joined | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
         return cluster_view(
-            pools=pools,
+            pools=joined.pools if joined is not None else None,
+            templates=joined.templates if joined is not None else (),
             namespaces=self._namespace_labels.value(),
             nodes=self._tally.summary(),
             api_server=self._version,

@@ -47,6 +47,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         pools: every node pool that any reader reads; None: unknown.
+        templates: the templates of machines of which pools are made, as far as they describe a pool.
         node_groups: the node pools that its Nodes stand for, where those of their provider can't be seen.
         why_unknown: why, when pools are unknown, as a sentence ("the API server did not answer within 1.0 s").
         remedy: what makes them known, as an instruction ("pass --state with the node pools' manifests").
@@ -59,6 +60,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     pools: tuple[Pool, ...] | None = None
+    templates: tuple[Pool, ...] = ()
     node_groups: tuple[Pool, ...] = ()
     why_unknown: str = "The webhook was not told of the cluster."
     remedy: str = "ask who runs spotgate to start it with --in-cluster, --kubeconfig or --state"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from webhook.capacity.providers.sizes import join_sizes
+from webhook.capacity.providers.joins import join
 from webhook.cluster.api import ApiError
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools, api_server_version, unread
 from webhook.cluster.view import budgets_by_namespace, cluster_view, labels_by_namespace, summary_of
@@ -71,8 +71,10 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     found = await items(all_budgets()) if budgets else None
+    joined = join(item for each in pools for item in (each or {}).values())
     view = cluster_view(
-        pools=None if None in pools else join_sizes(item for each in pools for item in (each or {}).values()),
+        pools=None if None in pools else joined.pools,
+        templates=joined.templates,
         namespaces=labels_by_namespace(namespaces or {}),
         nodes=summary_of((nodes or {}).values()),
         api_server=version,

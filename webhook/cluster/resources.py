@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
+from webhook.capacity.providers.joins import sizes_in
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import sizes_in
 from webhook.cluster.api import ApiError
 from webhook.cluster.source import WatchedResource
 from webhook.cluster.view import namespace_labels, node_facts, version_of
@@ -18,9 +18,9 @@ from webhook.kube import disruption
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider, ResourceReader
-    from webhook.capacity.providers.sizes import Sizer
     from webhook.cluster.api import Api
     from webhook.cluster.source import ListedMetadata
     from webhook.cluster.view import NodeFacts

@@ -120,6 +120,7 @@ def version_of(text: str) -> tuple[int, int] | None:
 def cluster_view(
     *,
     pools: tuple[Pool, ...] | None,
+    templates: tuple[Pool, ...] = (),
     namespaces: Mapping[str, Mapping[str, str]],
     nodes: NodeSummary,
     api_server: tuple[int, int] | None = None,
@@ -130,6 +131,7 @@ def cluster_view(
     """Return the `ClusterView` of these parts."""
     return ClusterView(
         pools=pools,
+        templates=templates,
         node_groups=nodes.groups,
         why_unknown=why_unknown,
         remedy=remedy,

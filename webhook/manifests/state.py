@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.clusters import assume_here
+from webhook.capacity.providers.joins import join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import join_sizes, sizes_in
 from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
 from webhook.kube import disruption
 from webhook.manifests.objects import node_of, read_manifests
@@ -99,12 +99,13 @@ def view_of(
             nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values()))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
-    joined = join_sizes((*pools.values(), *sizes.values()))
+    joined, templates = join((*pools.values(), *sizes.values()))
     if offline and not nodes and not any(reader.any.this_cluster for reader in readers.values()):
         joined = assume_here(joined)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
     return cluster_view(
-        pools=joined if complete or pools else None,
+        pools=joined if complete or joined else None,
+        templates=templates,
         namespaces=namespaces,
         nodes=summary_of(nodes),
         why_unknown="No node pool is among the files.",

@@ -228,7 +228,7 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
 
     They can in a pool of both capacities only if its provider labels spot nodes.
     """
-    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.spot_labels))
+    return pool.spot or (pool.capacity is CapacityType.BOTH and pool.marked and bool(provider.spot_labels))
 
 
 def _marks(provider: Provider) -> frozenset[str]:
@@ -237,7 +237,7 @@ def _marks(provider: Provider) -> frozenset[str]:
 
 
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
-    marks = {label.key: label.value for label in provider.spot_labels}
+    marks = {label.key: label.value for label in provider.spot_labels if pool is None or pool.marked}
     labels = {**pool.labels, **marks} if pool is not None else marks
     meant: dict[TaintMeaning, list[Taint]] = {meaning: [] for meaning in TaintMeaning}
     for taint in _taints(provider, pool, labels):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from webhook.capacity.providers.grace import Grace, PoolGrace, Window
+from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.limits import Least
 from webhook.capacity.providers.machines import TYPE_LABEL, GpuLists, Machines
 from webhook.capacity.providers.pool import CapacityType, Taint
@@ -21,16 +25,16 @@ from webhook.capacity.providers.provider import (
 )
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.reader import PoolReader
-from webhook.capacity.providers.sizes import Sizer
+from webhook.capacity.providers.reader_schema import NodePoolReaderSpec, SizeReaderSpec
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.query import QueryPath
-    from webhook.capacity.providers.reader_schema import NodePoolReaderSpec
+    from webhook.capacity.providers.reader_schema import TemplateSpec
     from webhook.capacity.providers.schema import CapacityProviderSpec, LabelSpec, SpotLabelSpec, TaintPatternSpec
 
 
@@ -89,7 +93,7 @@ def compile_provider(
         fallback=tuple(
             FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in spec.fallback
         ),
-        readers=tuple(_reader(name, spec, reader, machines) for reader in spec.node_pools),
+        readers=tuple(chain.from_iterable(_readers(name, spec, reader, machines) for reader in spec.node_pools)),
     )
 
 
@@ -126,8 +130,48 @@ def _machines(spec: CapacityProviderSpec) -> Machines:
     )
 
 
+def _readers(
+    name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec, machines: Machines
+) -> Iterator[PoolReader]:
+    """Yield the reader of the pools, and those of the templates that say which machines their nodes are."""
+    yield _reader(name, provider, spec, machines)
+    for kind in spec.template.kinds if spec.template is not None else ():
+        fields: dict[str, Any] = {**dict(kind), "namespaced": spec.namespaced, "size": SizeReaderSpec.model_construct()}
+        as_pool = NodePoolReaderSpec.model_construct(**fields)
+        yield replace(_reader(name, provider, as_pool, machines), is_template=True)
+
+
+def _of_template(spec: TemplateSpec) -> CapacityField:
+    return CapacityField(
+        query=Query(spec.from_),
+        label="",
+        values={},
+        default=CapacityType(spec.default),
+        words=(),
+        on_demand="",
+        flag=False,
+    )
+
+
+def _capacity(spec: NodePoolReaderSpec) -> CapacityField:
+    capacity = spec.capacity
+    if spec.template is not None:
+        return _of_template(spec.template)
+    if capacity is None:
+        raise TypeError("a reader without template has a capacity")
+    return CapacityField(
+        query=Query(capacity.from_ or spec.requirements or ""),
+        label=capacity.label or "",
+        values={value.casefold(): CapacityType(meant) for value, meant in capacity.values.items()},
+        default=CapacityType(capacity.default),
+        words=tuple(capacity.values),
+        on_demand=next((value for value, meant in capacity.values.items() if meant == "on-demand"), ""),
+        flag={value.casefold() for value in capacity.values} <= {"true", "false"},
+    )
+
+
 def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec, machines: Machines) -> PoolReader:
-    capacity, accelerators, size = spec.capacity, spec.accelerators, spec.size
+    accelerators, size = spec.accelerators, spec.size
     return PoolReader(
         provider=name,
         pool_label=provider.pool_name_label,
@@ -140,15 +184,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         namespaced=spec.namespaced,
         scale=spec.scale,
         when=_query(spec.when),
-        capacity=CapacityField(
-            query=Query(capacity.from_ or spec.requirements or ""),
-            label=capacity.label or "",
-            values={value.casefold(): CapacityType(meant) for value, meant in capacity.values.items()},
-            default=CapacityType(capacity.default),
-            words=tuple(capacity.values),
-            on_demand=next((value for value, meant in capacity.values.items() if meant == "on-demand"), ""),
-            flag={value.casefold() for value in capacity.values} <= {"true", "false"},
-        ),
+        capacity=_capacity(spec),
         pool_name=_query(spec.pool_name),
         instance_type=_query(spec.instance_type),
         requirements=_query(spec.requirements),
@@ -178,6 +214,13 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         cluster_namespace=_query(spec.cluster_namespace),
         cluster_path=_query(spec.cluster_path),
         chosen_by=spec.chosen_by or "",
+        template=_query(spec.template.from_) if spec.template is not None else None,
+        template_kinds=frozenset(each.kind for each in spec.template.kinds)
+        if spec.template is not None
+        else frozenset(),
+        marks_spot=spec.labels_spot_nodes,
+        is_template=False,
+        label_domains=spec.label_domains,
         unusable=tuple(UnusableCondition(Query(item.when), item.because, item.passing) for item in spec.unusable),
         controller_fields=_paths(spec.controller_fields),
     )

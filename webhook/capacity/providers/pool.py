@@ -62,6 +62,10 @@ class Size(msgspec.Struct, frozen=True):
     deleting: bool = False
 
 
+TemplateRef = tuple[str, str, str]
+"""Kind, namespace and name of a template."""
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Describe one node pool of any provider.
 
@@ -97,6 +101,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         assumed_here: that cluster is taken for this one: files show no other, and no Nodes.
         chosen_by: the key of the label by which Pods choose this pool and no other; empty if they need not.
         is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.
+        template: kind, namespace and name of the object that says which machines its nodes are, or None.
+        own: the pool as its own object describes it, if it has been joined with its template; else None.
+        marked: its spot nodes have the provider's spot labels.
+        is_template: the object is such a template, and no pool.
         deleting: the pool, or the cluster or object that it is deleted with, has a deletionTimestamp.
         problems: what could not be read in it, each with its field.
     """
@@ -134,6 +142,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     assumed_here: bool = False
     chosen_by: str = ""
     is_cluster: bool = False
+    template: TemplateRef | None = None
+    own: Pool | None = None
+    marked: bool = True
+    is_template: bool = False
     deleting: bool = False
     problems: tuple[str, ...] = ()
 
@@ -141,6 +153,17 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> tuple[str, str, str, str]:
         """Return the values that identify the pool among all pools."""
         return (self.provider, self.kind, self.namespace, self.name)
+
+    @property
+    def missing_template(self) -> str:
+        """Return that the template of its machines is not known, as a phrase for where that is so."""
+        kind, _, name = self.template or ("", "", "")
+        return f"{kind or 'template'} {name or '(without a name)'} is not known"
+
+    @property
+    def lacks_template(self) -> bool:
+        """Return whether the template of its machines is not known."""
+        return self.template is not None and self.missing_template in self.problems
 
     @property
     def elsewhere(self) -> bool:

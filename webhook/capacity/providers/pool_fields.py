@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.capacity.providers.grace import Grace
+    from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.limits import Least
     from webhook.capacity.providers.machines import Machines
     from webhook.capacity.providers.pool import CapacityType
     from webhook.capacity.providers.query import Query, QueryPath
-    from webhook.capacity.providers.sizes import Sizer
 
 
 class CapacityField(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +82,11 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
         taint_texts: taints are written ``key=value:Effect``.
         taint_effects: effect as the provider writes it -> as Kubernetes writes it.
         unusable: the conditions in which the pool gets no nodes.
+        template: the reference to the object that says which machines its nodes are; None if the pool itself does.
+        template_kinds: the kinds that it may be of; another has no spot machines, or as ``capacity.default`` says.
+        marks_spot: its spot nodes have the provider's spot labels.
+        is_template: the objects of this reader are such templates, and no pools.
+        label_domains: the domains of the labels that nodes are given; empty for all.
         known_labels: the labels that its nodes get without being listed.
         grace: the limits on a Pod's grace period.
         cluster: the cluster it belongs to, in ``cluster_namespace`` or else in the pool's own namespace.
@@ -124,6 +129,11 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     cluster_namespace: Query | None
     cluster_path: Query | None
     chosen_by: str
+    template: Query | None
+    template_kinds: frozenset[str]
+    marks_spot: bool
+    is_template: bool
+    label_domains: tuple[str, ...]
     unusable: tuple[UnusableCondition, ...]
     controller_fields: tuple[QueryPath, ...]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.clusters import cluster_of
+from webhook.capacity.providers.joins import with_template
 from webhook.capacity.providers.limits import within_limits
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
@@ -19,10 +20,10 @@ from webhook.kube.containers import ARCH_LABEL
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from webhook.capacity.providers.grace import PoolGrace
-    from webhook.capacity.providers.pool import Taint
+    from webhook.capacity.providers.pool import Taint, TemplateRef
     from webhook.capacity.providers.pool_fields import CapacityField, PoolFields
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.requirements import Requirements
@@ -67,7 +68,7 @@ class PoolParser(QueryResults):
         grace = self._grace()
         cluster, cluster_path = self._cluster(namespace, name)
         autoscaling, taints = self._flag(reader.autoscaling), self._taints()
-        return Pool(
+        pool = Pool(
             provider=reader.provider,
             kind=reader.kind,
             name=name,
@@ -98,9 +99,13 @@ class PoolParser(QueryResults):
             cluster_path=cluster_path,
             chosen_by=reader.chosen_by,
             is_cluster=reader.is_cluster,
+            template=self._template(namespace),
+            marked=reader.marks_spot,
+            is_template=reader.is_template,
             deleting=bool(metadata.get("deletionTimestamp")),
             problems=tuple(self._problems),
         )
+        return pool if pool.template is None else with_template(pool, None)
 
     def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
         query = self._reader.requirements
@@ -137,6 +142,8 @@ class PoolParser(QueryResults):
 
     def _capacity(self, requirements: Requirements | None) -> CapacityType:
         capacity = self._reader.capacity
+        if self._reader.template is not None:
+            return capacity.default if self._template("") is None else CapacityType.UNKNOWN
         if capacity.label and requirements is not None:
             return self._required_capacity(capacity, requirements)
         if self._out_of_reach(capacity.query):
@@ -240,18 +247,19 @@ class PoolParser(QueryResults):
         labels: dict[str, str] = {}
         found = self._ask(reader.labels)
         if isinstance(found, dict):
-            labels |= {key: item for key, item in found.items() if isinstance(item, str)}
+            given = {key: item for key, item in found.items() if isinstance(item, str)}
             where = reader.labels.field if reader.labels else ""
-            self._problems += [f"{where}[{key!r}] is not text" for key in found if key not in labels]
+            self._problems += [f"{where}[{key!r}] is not text" for key in found if key not in given]
+            labels |= {key: item for key, item in given.items() if _is_of(key, reader.label_domains)}
         elif reader.labels is not None and found is not None:
             self._problems.append(f"{reader.labels.field} is not a map")
         for key, query in reader.known_labels.items():
             if isinstance(item := self._answer(query)[0], str):
                 labels[key] = item
         if reader.pool_name is not None:
-            given = self._ask(reader.pool_name)
-            name = given if isinstance(given, str) else ""
-            if not isinstance(given, str | None):
+            written = self._ask(reader.pool_name)
+            name = written if isinstance(written, str) else ""
+            if not isinstance(written, str | None):
                 self._note(f"{reader.pool_name.place(self._value)} is not text")
         if name:
             labels[reader.pool_label] = name
@@ -270,6 +278,18 @@ class PoolParser(QueryResults):
         if not all(isinstance(zone, str) for zone in found):
             self._problems.append(f"{self._reader.zones.field} has items that are not strings")
         return zones
+
+    def _template(self, namespace: str) -> TemplateRef | None:
+        """Return the template to which the pool refers. Return None if it is of no kind that is read."""
+        query = self._reader.template
+        if query is None:
+            return None
+        found = self._ask(query)
+        reference = found if isinstance(found, dict) else {}
+        kind = _text(reference.get("kind"))
+        if kind and kind not in self._reader.template_kinds:
+            return None
+        return kind, namespace, _text(reference.get("name"))
 
     def _grace(self) -> PoolGrace | None:
         grace = self._reader.grace
@@ -307,6 +327,12 @@ class PoolParser(QueryResults):
             path = cluster_of(own, namespace, self._reader.this_cluster)[1]
             cluster = cluster if path else ""
         return cluster, path
+
+
+def _is_of(key: str, domains: Sequence[str]) -> bool:
+    """Return whether a label is of one of these domains or their subdomains; without domains any is."""
+    domain = key.rpartition("/")[0]
+    return not domains or any(domain == each or domain.endswith(f".{each}") for each in domains)
 
 
 def _text(value: object) -> str:

@@ -13,10 +13,10 @@ from webhook.kube.resources import Resource
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.machines import Machines
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.providers.sizes import Sizer
     from webhook.globs import Globs
 
 
@@ -142,7 +142,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pools_are_here(self) -> bool:
         """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
-        return any(reader.cluster is None and not reader.chosen_by for reader in self.readers)
+        return any(
+            reader.cluster is None and not reader.chosen_by and not reader.is_template for reader in self.readers
+        )
 
 
 class GpuTaint(msgspec.Struct, frozen=True):

@@ -28,6 +28,10 @@ _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 """A field path. Most expressions are only that, and need no JMESPath."""
 
 
+_QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
+"""A literal, or the name of one member, such as the key of an annotation: no field path."""
+
+
 class _Functions(functions.Functions):
     """Add `lower` to JMESPath's functions, which have nothing that ignores letter case."""
 
@@ -86,8 +90,9 @@ class Query:
         self.field = found[0] if found else text
         self.plain = self.field == text and found is not None
         self._path = tuple(self.field.split("."))
+        bare = _QUOTED.sub(lambda quoted: "." * len(quoted[0]), text)
         # A path after a dot is relative to something else.
-        starts = (match for match in _FIELD.finditer(text) if not text[: match.start()].endswith("."))
+        starts = (match for match in _FIELD.finditer(bare) if not bare[: match.start()].endswith("."))
         self._paths = tuple(tuple(match[0].split(".")) for match in starts)
         self._parents = _parents(text)
         self._parsed = None if self.plain else _parse(text)

@@ -203,13 +203,53 @@ class PoolGraceSpec(Model):
     )
 
 
-class NodePoolReaderSpec(Model):
-    """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
+class MachinesSpec(Model):
+    """How a resource says which machines its nodes are. Expressions are JMESPath."""
 
     group: ApiGroup = Field(examples=["example.com"], description="API group.")
     versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
     kind: KindName = Field(examples=["NodePool"], description="Kind.")
     resource: ResourceName = Field(examples=["nodepools"], description="Plural resource name.")
+    capacity: CapacityReaderSpec | None = Field(
+        default=None,
+        examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
+        description="Where it says whether its nodes are spot.",
+    )
+    instance_type: QueryText | None = Field(
+        default=None, description="An instance type, or a list of them, of which the provider takes which it likes."
+    )
+    accelerators: AcceleratorsReaderSpec = Field(
+        default=AcceleratorsReaderSpec(),
+        description="Where it says that its nodes have GPUs, beside the instance type.",
+    )
+    known_labels: dict[LabelKey, QueryText] = Field(
+        default={},
+        description="Labels that its nodes get without being listed: key -> expression of the value.",
+    )
+    zones: QueryText | None = Field(default=None, description="A zone, or a list of them.")
+    labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
+
+
+class MachineTemplateSpec(MachinesSpec):
+    """A resource of which other objects make machines. One that none of them uses is no pool."""
+
+    capacity: CapacityReaderSpec = Field(description="Where it says whether its nodes are spot.")
+
+
+class TemplateSpec(Model):
+    """The object that says which machines a pool's nodes are; it is in the pool's namespace."""
+
+    from_: QueryText = Field(alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`.")
+    kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The kinds that it may be of.")
+    default: CapacityName = Field(
+        default="on-demand",
+        description="What a reference to another kind means: most infrastructure has no spot machines.",
+    )
+
+
+class NodePoolReaderSpec(MachinesSpec):
+    """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
+
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     when: QueryText | None = Field(
@@ -220,16 +260,8 @@ class NodePoolReaderSpec(Model):
         description="A list of {key, operator, values} that the labels of its nodes meet: instance type, zone and GPUs "
         "are taken from it where nothing else says them.",
     )
-    capacity: CapacityReaderSpec = Field(
-        examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
-        description="Where it says whether its nodes are spot.",
-    )
-    instance_type: QueryText | None = Field(
-        default=None, description="An instance type, or a list of them, of which the provider takes which it likes."
-    )
-    accelerators: AcceleratorsReaderSpec = Field(
-        default=AcceleratorsReaderSpec(),
-        description="Where it says that its nodes have GPUs, beside the instance type.",
+    template: TemplateSpec | None = Field(
+        default=None, description="Instead of `capacity`: another object says it, and which machines its nodes are."
     )
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
     pool_name: QueryText | None = Field(
@@ -255,11 +287,9 @@ class NodePoolReaderSpec(Model):
         default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
     )
     labels: QueryText | None = Field(default=None, description="A map of the labels it gives its nodes.")
-    known_labels: dict[LabelKey, QueryText] = Field(
-        default={},
-        description="Labels that its nodes get without being listed: key -> expression of the value.",
+    label_domains: tuple[NonEmpty, ...] = Field(
+        default=(), description="Only labels of these domains and their subdomains are given to nodes; default: all."
     )
-    zones: QueryText | None = Field(default=None, description="A zone, or a list of them.")
     grace_period: PoolGraceSpec = Field(
         default=PoolGraceSpec(), description="What it says itself of the time that its Pods have to stop."
     )
@@ -269,7 +299,9 @@ class NodePoolReaderSpec(Model):
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
     @model_validator(mode="after")
-    def _has_requirements(self) -> Self:
-        if self.capacity.label and self.requirements is None:
+    def _says_the_capacity(self) -> Self:
+        if (self.capacity is None) is (self.template is None):
+            raise ValueError("write either `capacity` or `template`")
+        if self.capacity is not None and self.capacity.label and self.requirements is None:
             raise ValueError("`capacity.label` needs `requirements`")
         return self

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.capacity.providers.joins import with_size, with_template_of
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.capacity.providers.sizes import with_size
 from webhook.cli.terminal import counted
 from webhook.review import decode_object, is_null
 
@@ -64,6 +64,7 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
     if known is not None:
         pool = replace(pool, assumed_here=known.assumed_here)
         pool = pool if known.size is None else with_size(pool, known.size)
+    pool = with_template_of(pool, view.templates)
     which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
     return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
 

@@ -11,8 +11,8 @@ import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
+from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.query import Query
-from webhook.capacity.providers.sizes import Sizer
 from webhook.cli.export.cel import literal, quoted
 from webhook.cli.export.conditions import MEMBERS_AT_MOST, block, keys_in
 from webhook.rules.concern import Keys, concern_of

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.sizes import merge_pools
+from webhook.capacity.providers.joins import merge_pools
 from webhook.cli.exits import CannotJudgeError
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.protocol import UnusableCredentialsError

@@ -48,14 +48,19 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             yield self._taint(reader, pool, self.taint)
         if self.unknown_type is not None:
             yield from self._unknown_machines(reader, pool, before, self.unknown_type)
-        was = before.problems if before is not None else ()
+        was = (*(before.problems if before is not None else ()), pool.missing_template)
         new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
         if self.unreadable is not None and new:
             yield _unreadable(pool, new, self.unreadable)
 
     def _untainted(self, pool: Pool) -> bool:
         """Return whether no taint keeps Pods that did not ask for spot off the pool's nodes."""
-        if not pool.spot or pool.superchip or any(each.effect in _KEEPS_OFF for each in pool.taints):
+        if (
+            not pool.spot
+            or pool.is_template
+            or pool.superchip
+            or any(each.effect in _KEEPS_OFF for each in pool.taints)
+        ):
             return False
         provider = self.providers[pool.provider]
         return not provider.taints_declared_pools and not (pool.gpu is Gpu.YES and provider.taints_gpus)

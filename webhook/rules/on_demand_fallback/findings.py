@@ -210,11 +210,28 @@ def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
     )
 
 
+def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
+    """Return the violation for a pool whose template is not known: it is judged when the template is created."""
+    kind, _, name = pool.template or ("", "", "")
+    named = f"{kind} {name}" if kind and name else "the template of its machines"
+    return Violation(
+        id="template-unknown",
+        reason=f"can't tell whether {pool} is spot: {named} is not known",
+        field=reader.capacity.query.field,
+        detail="It can have no machines without the template; OnDemandFallback judges it when the template is created.",
+        fix=f"create {named} in the same namespace, or pass it with --state",
+        outcome=Outcome.WARN,
+        unknown=True,
+    )
+
+
 def _of_this_cluster(pool: Pool) -> Pool:
     return msgspec.structs.replace(pool, cluster="", cluster_path="")
 
 
 def _capacity_remedy(reader: PoolReader) -> str:
+    if reader.template is not None:
+        return "mend its template"
     return f"write one of: {', '.join(reader.capacity.words)}"
 
 

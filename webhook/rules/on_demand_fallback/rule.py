@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.fallback import Coverage, Fallbacks
+from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of, without_size
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.providers.sizes import sizes_in, with_size, without_size
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
@@ -44,6 +44,7 @@ from webhook.rules.on_demand_fallback.findings import (
     FallbackFindings,
     PoolChange,
     unknown_pools,
+    unknown_template,
     unreadable_capacity,
 )
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.placement.fallback import LostCoverage
+    from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.provider import FallbackNeed, ResourceReader
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.providers.sizes import Sizer
     from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
     from webhook.decision import Violation
@@ -89,13 +90,17 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield from self._scale(subject, readers, view)
         elif subject.request.sub_resource:
             subject.trace.say("%s can't change what a pool needs or gives", subject.request.path)
+        elif readers.any.is_template:
+            yield from self._template(subject, readers, view)
         elif (same := _same_spec(subject)) and not _gets_owners(subject):
             subject.trace.say("the request leaves spec as it is")
         else:
             reader = readers.of(new or subject.old_object or {})
             before = self._before(subject, readers, view)
-            after = _with_size(reader, reader.read(new), view) if new is not None else None
-            if not same:
+            after = _joined(reader, reader.read(new), view) if new is not None else None
+            if not same and after is not None and after.lacks_template:
+                yield unknown_template(reader, after)
+            elif not same:
                 field = _changed_field(reader, before, after)
                 yield from self._judge(subject, PoolChange(reader, before, after, field), view)
             if after is not None and not after.deleting and _gets_owners(subject):
@@ -106,7 +111,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         old = subject.old_object
         if old is not None and isinstance(old.get("spec"), dict):
             reader = readers.of(old)
-            return _with_size(reader, reader.read(old), view)
+            return _joined(reader, reader.read(old), view)
         if subject.operation == "CREATE":
             return None
         known = _known(readers, subject.request, view)
@@ -130,6 +135,34 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         reader = next(each for each in readers.readers if each.provider == before.provider)
         empty = msgspec.structs.replace(before, desired=0)
         yield from self._judge(subject, PoolChange(reader, before, empty, "spec.replicas"), view)
+
+    def _template(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
+        """Judge a request for a template for each pool whose machines it describes."""
+        old, new = (readers.read(value) if value else None for value in (subject.old_object, subject.object))
+        if _same_spec(subject):
+            subject.trace.say("the request leaves spec as it is")
+            return
+        if view.pools is None:
+            if self.fallbacks.demand_of(new) is not None or old is not None:
+                yield unknown_pools(view)
+            return
+        request = subject.request
+        ref = (readers.any.kind, request.namespace, request.name)
+        users = {pool.identity: pool for pool in view.pools if pool.template == ref}
+        if not users:
+            subject.trace.say("no pool refers to %s %s", readers.any.kind, request.name)
+        before = {key: with_template(pool, old) for key, pool in users.items()}
+        after = {
+            key: with_template(pool, new)
+            if new is not None
+            else msgspec.structs.replace(before[key], blocked=f"its template, {ref[0]} {ref[2]}, is deleted")
+            for key, pool in users.items()
+        }
+        then = msgspec.structs.replace(view, pools=tuple(after.get(pool.identity, pool) for pool in view.pools))
+        reader = readers.of(subject.object or subject.old_object or {})
+        for key in users:
+            change = PoolChange(reader, before[key], after[key], reader.capacity.query.field)
+            yield from self._judge(subject, change, then)
 
     def _size(self, subject: Subject, sizers: tuple[Sizer, ...], view: ClusterView) -> Iterator[Violation]:
         """Judge a request for an object that sets the size of pools without being one."""
@@ -226,8 +259,9 @@ def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool
     return next((pool for pool in view.pools or () if pool.identity in identities), None)
 
 
-def _with_size(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
-    """Return the pool with the size that another object sets, if there is one."""
+def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
+    """Return the pool with what other objects say of it: its template, or the object that sets its size."""
+    pool = with_template_of(pool, view.templates)
     if reader.sizer is None:
         return pool
     if view.pools is None:  # What nobody knows is not taken for nothing.

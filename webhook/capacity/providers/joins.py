@@ -1,8 +1,11 @@
-"""Read the size of pools that is stored in another object: Cluster API's ``MachinePool.spec.replicas``."""
+"""Join pools with what other objects say of them: their size, and the template of their machines.
+
+Cluster API has the size of some pools in ``MachinePool.spec.replicas``, and the machines of others in a template.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -67,19 +70,33 @@ def sizes_in(value: Mapping[str, Any], sizers: Iterable[Sizer]) -> tuple[Size, .
     return tuple(size for sizer in sizers if (size := sizer.read(value)) is not None)
 
 
-def join_sizes(items: Iterable[Pool | tuple[Size, ...]]) -> tuple[Pool, ...]:
-    """Return the pools, each with the size that another object gives it, and marked as deleted with its cluster."""
+class Joined(NamedTuple):
+    """The node pools of a cluster, each with what other objects say of it, and the templates of machines."""
+
+    pools: tuple[Pool, ...]
+    templates: tuple[Pool, ...]
+
+
+def join(items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
+    """Return the pools with the size that another object gives them and the machines of their templates.
+
+    Those of a cluster that is being deleted are marked as deleted with it.
+    """
     pools: list[Pool] = []
+    templates: list[Pool] = []
     sizes: dict[tuple[str, str, str], Size] = {}
     for item in items:
         if isinstance(item, Pool):
-            pools.append(item)
+            (templates if item.is_template else pools).append(item)
         else:
             sizes |= {size.pool: size for size in item}
-    found = ((pool, sizes.get((pool.kind, pool.namespace, pool.name))) for pool in pools)
+    by_ref = {(each.kind, each.namespace, each.name): each for each in templates}
+    whole = (with_template(pool, by_ref.get(pool.template)) if pool.template is not None else pool for pool in pools)
+    found = ((pool, sizes.get((pool.kind, pool.namespace, pool.name))) for pool in whole)
     sized = tuple(pool if size is None else with_size(pool, size) for pool, size in found)
     gone = [pool for pool in sized if pool.is_cluster and pool.deleting]
-    return tuple(replace(pool, deleting=True) if _goes_with(pool, gone) else pool for pool in sized)
+    marked = (replace(pool, deleting=True) if _goes_with(pool, gone) else pool for pool in sized)
+    return Joined(tuple(marked), tuple(templates))
 
 
 def _goes_with(pool: Pool, clusters: list[Pool]) -> bool:
@@ -124,3 +141,34 @@ def without_size(pool: Pool) -> Pool:
         deleting=pool.deleting and not pool.size.deleting,
         size=None,
     )
+
+
+def with_template(pool: Pool, template: Pool | None) -> Pool:
+    """Return the pool with the machines that its template describes. Without the template they are unknown."""
+    own = pool.own or pool
+    if template is None:
+        missing = own.missing_template
+        return replace(own, unread=own.unread or missing, problems=(*own.problems, missing), own=own)
+    return replace(
+        own,
+        capacity=template.capacity,
+        gpu=template.gpu,
+        gpu_type=template.gpu_type,
+        gpu_count=template.gpu_count,
+        instance_type=template.instance_type,
+        superchip=template.superchip,
+        marked=template.marked,
+        labels={**template.labels, **own.labels},
+        zones=own.zones or template.zones,
+        problems=(*own.problems, *(f"{template}: {problem}" for problem in template.problems)),
+        own=own,
+        deleting=pool.deleting,
+    )
+
+
+def with_template_of(pool: Pool, templates: Iterable[Pool]) -> Pool:
+    """Return the pool with the machines of its template, if it has one, which may be among these."""
+    if pool.template is None:
+        return pool
+    found = (each for each in templates if (each.kind, each.namespace, each.name) == pool.template)
+    return with_template(pool, next(found, None))
