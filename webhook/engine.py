@@ -8,7 +8,6 @@ namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, br
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -173,7 +172,10 @@ class _Evaluation:
             )
 
     def decision(self) -> Decision:
-        said = Counter((each.policy, f"{each.outcome} {each.id}: {each.reason}") for each in self.findings)
+        said: dict[tuple[str, str], int] = {}
+        for each in self.findings:
+            key = each.policy, f"{each.outcome} {each.id}: {each.reason}"
+            said[key] = said.get(key, 0) + 1
         for (policy, text), count in said.items():
             counted = f"{text} ({count} x)" if count > 1 else text
             self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from webhook.cli.output import FORMATS, format_named
-from webhook.cli.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,6 +59,8 @@ def write_report(report: Report, to: Output) -> str:
     """Print the report or write its file. Return why the file can't be written, or an empty string."""
     chosen = format_named(to.format)
     if to.file is not None:
+        from webhook.cli.writing import write_whole  # noqa: PLC0415 - for few
+
         try:
             write_whole(to.file, f"{chosen.render(report)}\n".encode())
         except OSError as error:

@@ -195,7 +195,7 @@ def _marked(source: str, path: FieldPath) -> int:
         members = marks.get(id(node), {})
         if name not in members:
             break
-        at, node = members[name].index, node[name]
+        at, node = members[name], node[name]
     return at
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import yaml
@@ -19,17 +20,18 @@ from yaml.events import (
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
+    SequenceStartEvent,
 )
 from yaml.reader import ReaderError
 
 from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, line_and_column
-from webhook.documents.values import Scalar, as_json, key_text, resolve
+from webhook.documents.values import NUMERIC, WORDS, Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
-Marks: TypeAlias = dict[str | int, yaml.Mark]
+Marks: TypeAlias = dict[str | int, int]
 Offsets: TypeAlias = "array[int]"
 """Offsets in a text, in characters."""
 
@@ -40,6 +42,8 @@ _CLOSING: Final = {"{{": "}}", "{%": "%}", "%{": "}"}
 _EXPRESSION: Final = re.compile(r"[ {-]*(\w*[eE]xpression): *([^ |>]|[|>][-+]? *\S)")
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = f"{_TAG}merge"
+_MAPPING: Final = f"{_TAG}map"
+_SEQUENCE: Final = f"{_TAG}seq"
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}int": (int,),
@@ -102,6 +106,7 @@ class YAMLReader:
                 start, begin = event.start_mark.index, first.index - first.column
                 self._places, self._is_in_order = [begin, start], True
                 value = self._value(event, 0)
+                self._count(1, event.start_mark)
                 end = self._next().start_mark.index
                 yield Parsed(value, start, begin, end, array("L", self._places if self._is_in_order else ()))
         except yaml.MarkedYAMLError as error:
@@ -116,14 +121,14 @@ class YAMLReader:
             raise DocumentError(self._file, line, column, problem, fix) from None
 
     def _value(self, event: _Event, depth: int) -> JSONValue:
-        self._nodes += 1
-        if self._nodes > self._limits.nodes:
-            raise self._too_many(event.start_mark)
-        value: JSONValue
-        if type(event) is ScalarEvent and event.tag is None and event.anchor is None:  # nearly all: two calls less
-            value = resolve(event.value) if event.implicit[0] else event.value
-        else:
-            value = self._node(event, depth)
+        kind = type(event)
+        if event.anchor is not None:
+            return self._anchored(event, depth)
+        if kind is MappingStartEvent:
+            return self._mapping(event, depth + 1)
+        if kind is SequenceStartEvent:
+            return self._sequence(event, depth + 1)
+        value = self._scalar(event)
         if type(value) is not int and type(value) is not float:
             return value
         try:
@@ -131,20 +136,13 @@ class YAMLReader:
         except ValueError as error:
             raise self._error(event.start_mark, str(error), "write a finite number, or quote it") from None
 
-    def _node(self, event: _Event, depth: int) -> JSONValue:
-        """Return the value that begins with ``event``; numbers are go-yaml's, see `as_json`."""
-        kind = type(event)
-        value: JSONValue
-        if kind is ScalarEvent:
-            value = self._scalar(event)
-        elif kind is AliasEvent:
+    def _anchored(self, event: _Event, depth: int) -> JSONValue:
+        """Return the value that an alias repeats, or that an anchor names."""
+        if type(event) is AliasEvent:
             return self._alias(event, depth)
-        else:
-            if event.anchor is not None:
-                self._anchors[event.anchor] = _OPEN
-            value = self._mapping(event, depth + 1) if kind is MappingStartEvent else self._sequence(event, depth + 1)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = value
+        name, event.anchor = event.anchor, None
+        self._anchors[name] = _OPEN
+        value = self._anchors[name] = self._value(event, depth)
         return value
 
     def _scalar(self, event: _Event) -> Scalar:
@@ -163,64 +161,67 @@ class YAMLReader:
 
     def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
         self._descend(start.start_mark, depth)
-        if start.tag not in {None, f"{_TAG}seq"}:
+        if start.tag is not None and start.tag != _SEQUENCE:
             raise self._unknown_tag(start)
         items: list[JSONValue] = []
         marks: Marks = {}
         while type(event := self._next()) is not SequenceEndEvent:
-            mark = marks[len(items)] = event.start_mark
-            self._places.append(mark.index)
+            at = marks[len(items)] = event.start_mark.index
+            self._places.append(at)
             items.append(self._value(event, depth))
+        self._count(len(items), start.start_mark)
         self.marks[id(items)] = marks
         return items
 
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
         self._descend(start.start_mark, depth)
-        if start.tag not in {None, f"{_TAG}map"}:
+        if start.tag is not None and start.tag != _MAPPING:
             raise self._unknown_tag(start)
         members: dict[str, JSONValue] = {}
         marks: Marks = {}
         merged: Marks = {}
         following, place = self._next, self._places.append
         while type(event := following()) is not MappingEndEvent:
-            key: str
-            # Nearly all keys and values are plain scalars: what `_key` and `_value` do with them, without the calls.
-            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
-                if event.implicit[0] and event.value == "<<":
+            # Nearly all keys and values are words: they are read here, without a call.
+            if (
+                type(event) is ScalarEvent
+                and (text := event.value) not in WORDS
+                and text[0] not in NUMERIC
+                and event.tag is None
+                and event.anchor is None
+            ):
+                if text == "<<" and event.implicit[0]:
                     self._merge(members, merged, depth)
                     continue
-                text = resolve(event.value) if event.implicit[0] else event.value
-                key = text if type(text) is str else self._key(event, depth)
+                key = intern(text)
             elif type(event) is ScalarEvent and event.tag == _MERGE and event.value == "<<":
                 self._merge(members, merged, depth)
                 continue
             else:
                 key = self._key(event, depth)
             if key in marks:
-                first, _ = line_and_column(self._text, marks[key].index)
+                first, _ = line_and_column(self._text, marks[key])
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
-            mark = marks[key] = event.start_mark
-            place(mark.index)
+            at = marks[key] = event.start_mark.index
+            place(at)
             event = following()
-            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
-                value = resolve(event.value) if event.implicit[0] else event.value
-                if type(value) is str:
-                    self._nodes += 1
-                    members[key] = value
-                    continue
-            members[key] = self._value(event, depth)
-        if self._nodes > self._limits.nodes:
-            raise self._too_many(start.start_mark)
+            if (
+                type(event) is ScalarEvent
+                and (text := event.value) not in WORDS
+                and text[0] not in NUMERIC
+                and event.tag is None
+                and event.anchor is None
+            ):
+                members[key] = intern(text)
+            else:
+                members[key] = self._value(event, depth)
+        self._count(len(marks), start.start_mark)
         self.marks[id(members)] = merged | marks if merged else marks
         return members
 
     def _key(self, event: _Event, depth: int) -> str:
-        key: JSONValue
-        if type(event) is ScalarEvent and event.tag is None and event.anchor is None:  # as in `_value`
-            key = resolve(event.value) if event.implicit[0] else event.value
-        else:
-            key = self._node(event, depth)
+        key = self._scalar(event) if type(event) is ScalarEvent else self._value(event, depth)
         if isinstance(key, str):
             return key
         if isinstance(key, (dict, list)):
@@ -273,6 +274,11 @@ class YAMLReader:
             copy = [self._repeat(item, depth + 1, mark) for item in value]
         self.marks[id(copy)] = self.marks[id(value)]
         return copy
+
+    def _count(self, values: int, mark: yaml.Mark) -> None:
+        self._nodes += values
+        if self._nodes > self._limits.nodes:
+            raise self._too_many(mark)
 
     def _too_many(self, mark: yaml.Mark) -> DocumentError:
         return self._error(mark, f"more than {self._limits.nodes} values", "split the file into several")

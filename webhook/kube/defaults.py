@@ -230,25 +230,27 @@ def _default_container(container: AnyJSON) -> None:
     for port in items_of(container, "ports"):
         fill(port, {"protocol": "TCP"})
     for variable in items_of(container, "env"):
-        _default_value_source(mapping(variable, "valueFrom"))
+        if source := mapping(variable, "valueFrom"):
+            _default_value_source(source)
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = mapping(container, name)
-        if probe:
+        if probe := mapping(container, name):
             fill_empty(probe, _PROBE)
-        fill_if_there(probe, "httpGet", _HTTP_GET)
-        fill_if_there(probe, "grpc", {"service": ""})
-    for hook in ("postStart", "preStop"):
-        fill_if_there(mapping(container, "lifecycle", hook), "httpGet", _HTTP_GET)
+            fill_if_there(probe, "httpGet", _HTTP_GET)
+            fill_if_there(probe, "grpc", {"service": ""})
+    if hooks := mapping(container, "lifecycle"):
+        for hook in ("postStart", "preStop"):
+            fill_if_there(mapping(hooks, hook), "httpGet", _HTTP_GET)
 
 
 def _default_volume(volume: AnyJSON) -> None:
     if all(source is None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
-    for source, defaults in VOLUMES.items():
-        fill_if_there(volume, source, defaults)
+    for source in VOLUMES.keys() & volume.keys():
+        fill_if_there(volume, source, VOLUMES[source])
     if image := mapping(volume, "image"):
         fill(image, {"pullPolicy": _pull_policy(image.get("reference"))})
-    _default_claim(mapping(volume, "ephemeral", "volumeClaimTemplate"))
+    if "ephemeral" in volume:
+        _default_claim(mapping(volume, "ephemeral", "volumeClaimTemplate"))
     canonical(mapping(volume, "emptyDir"), ("sizeLimit",))
     sources = items_of(mapping(volume, "projected"), "sources")
     for source in sources:
@@ -272,8 +274,9 @@ def _default_value_source(source: AnyJSON) -> None:
 
 
 def _default_resources(resources: AnyJSON) -> None:
-    canonical(mapping(resources, "limits"))
-    canonical(mapping(resources, "requests"))
+    if resources:
+        canonical(mapping(resources, "limits"))
+        canonical(mapping(resources, "requests"))
 
 
 def _pull_policy(image: AnyJSON) -> str:

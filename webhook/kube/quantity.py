@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_UP, Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 _QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
@@ -29,9 +30,17 @@ def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
 
     ``0.5`` becomes ``500m``, the number 1000 ``1k``, ``2048Mi`` ``2Gi``; ``1500Mi`` stays.
     """
-    found = _read(value)
+    text = str(value)
+    found = _canonical(text) if len(text) <= _LENGTH else None
+    return value if found is None else found
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str) -> str | None:
+    """Return the canonical form, or None if the text is no quantity. Manifests repeat theirs."""
+    found = _read(text)
     if found is None:
-        return value
+        return None
     amount, binary, exponent = found
     thousandths = int(amount.scaleb(3).to_integral_value(ROUND_UP))
     if not thousandths:

@@ -153,27 +153,40 @@ def _files(
 
 
 def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[Hashable, ManifestFile]]:
-    def pass_over(error: OSError) -> None:
-        found.problems.append(unreadable(str(error.filename), error))
-
     real = os.path.realpath(top)
-    for parent, folders, names in os.walk(top, onerror=pass_over):
-        folder = Path(parent)
-        folders[:] = sorted(name for name in folders if is_wanted(folder / name, top, ignored))
-        for link in filter(Path.is_symlink, (folder / name for name in folders)):
+    below = [str(top)]
+    while below:
+        folder = below.pop()
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda each: each.name)
+        except OSError as error:
+            found.problems.append(unreadable(folder, error))
+            continue
+        folders = [each for each in entries if _is_folder(each) and is_wanted(Path(each.path), top, ignored)]
+        for link in filter(os.DirEntry.is_symlink, folders):
             if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
-                found.left_out.append(link)
-        files = [path for name in sorted(names) if is_wanted_file(path := folder / name, top, ignored)]
-        if files and _holds_helm_templates(folder):
+                found.left_out.append(Path(link.path))
+        below += (each.path for each in reversed(folders) if not each.is_symlink())
+        files = [each for each in entries if _is_manifest(each.name) and not _is_folder(each)]
+        if ignored.globs:
+            files = [each for each in files if not ignored.covers(Path(each.path), top)]
+        if files and _holds_helm_templates(Path(folder)):
             found.skipped += len(files)
             continue
         for file in files:
             try:
                 status = file.stat()
-                if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                    yield (status.st_dev, status.st_ino), ManifestFile(str(file), in_folder=True, size=status.st_size)
             except OSError as error:
-                pass_over(error)
+                found.problems.append(unreadable(file.path, error))
+                continue
+            if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+                yield (status.st_dev, status.st_ino), ManifestFile(file.path, in_folder=True, size=status.st_size)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder, or a link to one; a link that leads nowhere is none."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112 - for many files
 
 
 def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
@@ -183,7 +196,11 @@ def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
 
 def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
     """Return whether a file below ``top`` is read: it is visible, and its suffix is one of manifests."""
-    return path.name.lower().endswith(SUFFIXES) and is_wanted(path, top, ignored)
+    return _is_manifest(path.name) and is_wanted(path, top, ignored)
+
+
+def _is_manifest(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
 def _holds_helm_templates(folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import groupby
 from pathlib import Path
 from posixpath import basename, dirname, join, normpath
 from typing import TYPE_CHECKING, Final
@@ -45,7 +46,11 @@ def patches_near(files: Iterable[str]) -> frozenset[str]:
 
 def _kustomizations_near(files: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     seen: set[str] = set()
-    for folder in {dirname(os.path.realpath(file)) for file in files}:
+    folders: set[str] = set()
+    for folder, inside in groupby(files, dirname):
+        folders.add(os.path.realpath(folder))
+        folders |= {dirname(os.path.realpath(file)) for file in inside if os.path.islink(file)}  # noqa: PTH114
+    for folder in folders:
         for each in (Path(folder), *Path(folder).parents):
             if str(each) in seen:
                 break

@@ -131,7 +131,8 @@ class Judge:
         return judged
 
     def _judge(self, manifest: Manifest, resource: Resource) -> Judgement:
-        value = defaulted(manifest, self._namespace(manifest))
+        namespace = self._namespace(manifest)
+        value = defaulted(manifest, namespace)
         before = self._stored(manifest)
         if before is not None and _is_built_in(manifest):
             value = _unchanged(value, before)
@@ -151,7 +152,7 @@ class Judge:
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
             self._forget(manifest)
         return Judgement(
-            namespace=self._namespace(manifest),
+            namespace=namespace,
             findings=decision.findings if manifest.shown_name else (*decision.findings, _NAMELESS),
             patch=as_written(mutation.patch, manifest),
             trace=PhaseDecisions(request=request, before=written, mutation=mutation, validation=decision)
