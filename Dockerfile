@@ -1,26 +1,39 @@
-# syntax=docker/dockerfile:1
-# Pinned by tag for reading; a release pins the digest too: `--build-arg PYTHON=python:3.12-slim@sha256:...`.
-ARG PYTHON=python:3.12-slim
+# The one place that names the base, by the digest of its index. Renew it with what this prints:
+#   docker buildx imagetools inspect python:3.13-slim-trixie
+ARG PYTHON=python:3.13.15-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 
 FROM ${PYTHON} AS build
+# The same checkout and base give the same bytes: no file holds the time of its making, and nothing depends on the order of a set.
+ARG SOURCE_DATE_EPOCH=0
+ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 \
+    PIP_NO_COMPILE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements ./requirements
-# The runtime's own environment, made where it will lie, so that its scripts' first lines are right.
-RUN python -m venv /opt/spotgate \
- && /opt/spotgate/bin/pip install --no-cache-dir --require-hashes --requirement requirements/runtime.txt
-# The build backend comes from the lock too, in an environment that is left behind.
-RUN python -m venv /opt/build \
- && /opt/build/bin/pip install --no-cache-dir --require-hashes --requirement requirements/dev.txt
+# What is shipped: an environment without pip, made where it will lie, so that its scripts' first lines are right.
+RUN python -m venv --without-pip /opt/spotgate \
+ && python -m pip --python /opt/spotgate install --require-hashes --requirement requirements/runtime.txt
+# What builds it is locked too, and left behind.
+RUN python -m venv --without-pip /opt/build \
+ && python -m pip --python /opt/build install --require-hashes --requirement requirements/build.txt
 COPY . .
-RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
- && /opt/spotgate/bin/pip install --no-cache-dir --no-deps /dist/*.whl \
- && /opt/spotgate/bin/pip uninstall --yes pip \
- && /opt/spotgate/bin/spotgate --help > /dev/null
+RUN /opt/build/bin/python -m hatchling build --target wheel --directory /dist \
+ && python -m pip --python /opt/spotgate install --no-deps /dist/*.whl
+# No shell, no package manager, no pip: Python, what it links to, and the environment.
+RUN /opt/build/bin/python image/assemble.py /rootfs
 
-FROM ${PYTHON}
-COPY --from=build /opt/spotgate /opt/spotgate
+FROM scratch
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG SOURCE=https://github.com/example/spotgate
+LABEL org.opencontainers.image.title="spotgate" \
+      org.opencontainers.image.description="Admission control for Kubernetes workloads on spot capacity" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}"
+COPY --from=build /rootfs/ /
 # The last: glibc gives back what a large request took. Left to itself, it keeps up to 32 MiB of each arena at hand.
-ENV PATH=/opt/spotgate/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=131072
+ENV PATH=/opt/spotgate/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=131072
 USER 65532:65532
 EXPOSE 8443 8080
 ENTRYPOINT ["spotgate"]

@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := webhook certs tests bench examples
+SOURCES := webhook certs tests bench examples image
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test test-cluster check golden bench bench-cluster bench-scale chaos bench-peers lock
+.PHONY: help venv run serve cluster test test-cluster image check golden bench bench-cluster bench-scale chaos bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -36,10 +36,13 @@ cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the w
 	$(BIN)/python -m tests.controlplane.run
 
 test: venv ## Run all tests that need no control plane
-	$(BIN)/pytest -n auto --ignore=tests/controlplane
+	$(BIN)/pytest -n auto --ignore=tests/controlplane --ignore=tests/image
 
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
 	$(BIN)/pytest -n auto tests/controlplane
+
+image: venv ## Build the image twice on a base made here, look into it and start it; needs root, buildah and debootstrap
+	$(BIN)/pytest $(IMAGE_TESTS) tests/image
 
 check: venv ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .
@@ -71,12 +74,13 @@ bench-peers: venv ## Measure `check` beside gator and kyverno, on the same manif
 
 # Compiled for every platform and Python >= 3.11; dev holds runtime's very versions. `make lock UPGRADE=--upgrade` takes newer ones.
 LOCK := .lock-venv
-COMPILE = $(LOCK)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
-	--extra cel --no-header --no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
+COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
 
 lock: ## Pin the dependencies with their hashes in requirements/
 	$(PYTHON) -m venv --clear $(LOCK)
 	$(LOCK)/bin/pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) --output-file requirements/runtime.txt
-	$(COMPILE) --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra cel --output-file requirements/runtime.txt
+	$(COMPILE) pyproject.toml --extra cel --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+	$(COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 	rm -rf $(LOCK)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.browser import browse  # noqa: F401 - a fixture for all
 from tests.controlplane.scheduling import pytest_xdist_make_scheduler  # noqa: F401 - the hook
-from tests.programs import gojq, helm, kustomize, pytest_collection_modifyitems  # noqa: F401 - fixtures and a hook
+from tests.programs import actionlint, gojq, helm, kustomize, pytest_collection_modifyitems  # noqa: F401 - fixtures and a hook
 
 # The same examples in every run, no database left behind; no deadline, as no test asserts a timing.
 settings.register_profile(

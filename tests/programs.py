@@ -1,4 +1,4 @@
-"""Programs of others that tests run: kustomize, Helm and jq, built from their Go modules where they are not built yet."""
+"""Programs of others that tests run: actionlint, kustomize, Helm and jq, built from their Go modules where they are not built yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_SECONDS = 120
-_BUILT = frozenset({"gojq", "helm", "kustomize"})
+_BUILT = frozenset({"actionlint", "gojq", "helm", "kustomize"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,6 +30,12 @@ def without(error: BinariesError) -> BaseException:
     if os.environ.get("CI"):
         return pytest.fail.Exception(str(error), pytrace=False)
     return pytest.skip.Exception(str(error))
+
+
+@pytest.fixture(scope="session")
+def actionlint() -> Path:
+    """Return the program; building it takes some seconds, once."""
+    return _program("actionlint")
 
 
 @pytest.fixture(scope="session")

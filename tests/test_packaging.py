@@ -13,8 +13,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from webhook import __version__
+
 ROOT = Path(__file__).parent.parent
-LOCKS = ("runtime.txt", "dev.txt")
+LOCKS = ("runtime.txt", "build.txt", "dev.txt")
 
 POD_WITH_RESERVED_LABEL = """\
 apiVersion: v1
@@ -149,18 +151,21 @@ def test_lock_pins_and_hashes_every_dependency(lock: str) -> None:
     assert (unpinned, unhashed) == ([], [])
 
 
-def test_dev_lock_holds_the_very_runtime_lock() -> None:
-    runtime, dev = locked("runtime.txt"), locked("dev.txt")
-    differing = [name for name, (r, _) in runtime.items() if name not in dev or dev[name][0].specifier != r.specifier]
+@pytest.mark.parametrize("lock", LOCKS[:-1])
+def test_dev_lock_holds_the_very_other_locks(lock: str) -> None:
+    other, dev = locked(lock), locked("dev.txt")
+    differing = [name for name, (r, _) in other.items() if name not in dev or dev[name][0].specifier != r.specifier]
     assert differing == []
 
 
-@pytest.mark.parametrize(("lock", "groups"), [("runtime.txt", ()), ("dev.txt", ("dev",))])
+@pytest.mark.parametrize(
+    ("lock", "groups"), [("runtime.txt", ()), ("build.txt", ("build",)), ("dev.txt", ("build", "docs", "dev"))]
+)
 def test_lock_satisfies_the_ranges_of_pyproject(lock: str, groups: tuple[str, ...]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"]]
+    wanted = [] if lock == "build.txt" else [*project["project"]["dependencies"]]
     for group in groups:
-        wanted += project["dependency-groups"][group]
+        wanted += [each for each in project["dependency-groups"][group] if isinstance(each, str)]
     entries = locked(lock)
     unsatisfied = [text for text in wanted if not satisfied(Requirement(text), entries)]
     assert unsatisfied == []
@@ -173,3 +178,16 @@ def satisfied(wanted: Requirement, entries: dict[str, tuple[Requirement, int]]) 
         return False
     (pin,) = entry[0].specifier
     return wanted.specifier.contains(pin.version) and str(wanted.marker) == str(entry[0].marker)
+
+
+def test_image_has_one_base_by_digest_and_the_user_of_the_manifests() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${PYTHON} AS build", "FROM scratch"]
+    (base,) = [line for line in lines if line.startswith("ARG PYTHON=")]
+    assert re.fullmatch(r"ARG PYTHON=python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
+    assert "USER 65532:65532" in lines
+    assert "runAsUser: 65532" in (ROOT / "manifests/base/deployment.yaml").read_text()
+
+
+def test_image_says_the_version_of_the_package() -> None:
+    assert f"ARG VERSION={__version__}" in (ROOT / "Dockerfile").read_text()

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 MODULES: Final = Path(__file__).parent / "modules"
+ACTIONLINT: Final = Module(
+    directory=MODULES / "actionlint",
+    source="github.com/rhysd/actionlint",
+    packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"},
+)
 GOJQ: Final = Module(
     directory=MODULES / "gojq", source="github.com/itchyny/gojq", packages={"gojq": "github.com/itchyny/gojq/cmd/gojq"}
 )
@@ -25,7 +30,7 @@ KUSTOMIZE: Final = Module(
 CERT_MANAGER: Final = Module(
     directory=MODULES / "cert-manager", source="github.com/cert-manager/cert-manager", packages={"cert-manager": "."}
 )
-TOOLS: Final = (CERT_MANAGER, GOJQ, HELM, KUSTOMIZE)
+TOOLS: Final = (ACTIONLINT, CERT_MANAGER, GOJQ, HELM, KUSTOMIZE)
 GATOR: Final = Module(
     directory=MODULES / "gator",
     source="github.com/open-policy-agent/gatekeeper/v3",

@@ -1,0 +1,160 @@
+"""The image, built by buildah as the Dockerfile says, on a base that is made here: no container registry is asked.
+
+The base is Debian by debootstrap, with the Python that runs the tests where the official image has its own. It is kept,
+with buildah's store, beside the other programs that tests build.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from webhook.controlplane.binaries import cache_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+STORE = cache_directory().parent / "images"
+# As this machine has, as its Python is linked to the libraries here.
+DEBIAN = platform.freedesktop_os_release().get("VERSION_CODENAME", "stable")
+PROGRAMS = ("buildah", "debootstrap")
+TIMEOUT_SECONDS = 600
+PYTHON = Path(sys.base_prefix)
+NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The image.
+
+    Attributes:
+        layout: it as an OCI layout, compressed as a registry has it.
+        root: its files.
+        config: what a runtime is told.
+        container: to run commands in.
+    """
+
+    layout: Path
+    root: Path
+    config: dict[str, Any]
+    container: str
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the first test time to build, and leave all out where that can't be done."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    reason = ""
+    if missing:
+        reason = f"no {', '.join(missing)} (Debian: apt-get install {' '.join(missing)})"
+    elif os.geteuid() != 0:
+        reason = "debootstrap makes a Debian only for root"
+    elif Path("/usr") == PYTHON:
+        reason = "the Python that runs the tests is Debian's own, and no folder apart"
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+            item.add_marker(pytest.mark.skipif(bool(reason), reason=reason))
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Run a program and return what it prints; what it says when it fails goes into the error."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout.strip()
+
+
+def buildah(*arguments: str | Path) -> str:
+    """Run buildah on the store of the tests."""
+    return run("buildah", "--root", STORE / "root", "--runroot", STORE / "run", *arguments)
+
+
+@pytest.fixture(scope="session")
+def base() -> str:
+    """Return the name of the base; making it takes a minute, once."""
+    name = f"localhost/base:{DEBIAN}-{'.'.join(map(str, sys.version_info[:3]))}"
+    if buildah("images", "--quiet", "--filter", f"reference={name}"):
+        return name
+    tree = STORE / "base"
+    shutil.rmtree(tree, ignore_errors=True)
+    STORE.mkdir(parents=True, exist_ok=True)
+    run("debootstrap", "--variant=minbase", "--include=ca-certificates", DEBIAN, tree)
+    (tree / "usr/local/bin").mkdir(parents=True, exist_ok=True)
+    shutil.copytree(
+        PYTHON / "lib" / NAME,
+        tree / "usr/local/lib" / NAME,
+        symlinks=True,
+        ignore=lambda folder, names: [
+            each
+            for each in names
+            if each in ("test", "__pycache__") or (folder.endswith("site-packages") and not each.startswith("pip"))
+        ],
+    )
+    for library in (PYTHON / "lib").glob("libpython*.so*"):
+        shutil.copy2(library, tree / "usr/lib" / f"{os.uname().machine}-linux-gnu", follow_symlinks=False)
+    shutil.copy2(PYTHON / "bin" / NAME, tree / "usr/local/bin")
+    for link in ("python", "python3"):
+        (tree / "usr/local/bin" / link).symlink_to(NAME)
+    container = buildah("from", "scratch")
+    buildah("add", "--quiet", container, tree, "/")
+    buildah("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", container)
+    buildah("commit", "--quiet", "--rm", container, name)
+    shutil.rmtree(tree)
+    return name
+
+
+@pytest.fixture(scope="session")
+def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, Path]]]:
+    """Return what builds the image under a tag, from a copy of the checkout: its digest, and it as an OCI layout."""
+    folder = tmp_path_factory.mktemp("image")
+    pip = folder / "pip.conf"
+    # Registries and certificates of this machine: mounted, so that nothing of it stays in the image.
+    listed = (line.partition("=") for line in run(sys.executable, "-m", "pip", "config", "list").splitlines())
+    settings = {key.rpartition(".")[2]: value.strip("'") for key, _, value in listed}
+    pip.write_text("[global]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
+    tags: list[str] = []
+
+    def build(tag: str) -> tuple[str, Path]:
+        checkout, layout = folder / tag, folder / f"{tag}.oci"
+        for name in run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines():
+            if (ROOT / name).is_file():
+                (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, checkout / name)
+        tags.append(f"localhost/spotgate:{tag}")
+        buildah(
+            "bud", "--isolation=chroot", "--network=host", "--no-cache", "--format=oci", "--timestamp=0",
+            f"--build-arg=PYTHON={base}", f"--volume={pip}:/etc/pip.conf:ro", "--volume=/etc/ssl/certs:/etc/ssl/certs:ro",
+            f"--tag={tags[-1]}", checkout,
+        )  # fmt: skip
+        buildah("push", "--quiet", tags[-1], f"oci:{layout}:spotgate")
+        (manifest,) = json.loads((layout / "index.json").read_text())["manifests"]
+        return manifest["digest"], layout
+
+    yield build
+    buildah("rmi", "--force", *tags)
+
+
+@pytest.fixture(scope="session")
+def digest_and_layout(build: Callable[[str], tuple[str, Path]]) -> tuple[str, Path]:
+    """Return the image's digest, and it as an OCI layout."""
+    return build("one")
+
+
+@pytest.fixture(scope="session")
+def image(digest_and_layout: tuple[str, Path]) -> Iterator[Image]:
+    """Return the image, with a container of it that runs nothing yet."""
+    digest, layout = digest_and_layout
+    manifest = json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
+    config = json.loads((layout / "blobs" / manifest["config"]["digest"].replace(":", "/")).read_text())["config"]
+    container = buildah("from", "localhost/spotgate:one")
+    yield Image(layout, Path(buildah("mount", container)), config, container)
+    buildah("rm", container)

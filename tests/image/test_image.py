@@ -1,0 +1,155 @@
+"""What the image is made of, and that it serves: `make image`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from tests.image.conftest import ROOT, STORE, Image
+from tests.test_packaging import locked
+from webhook import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def size_mib(folder: Path) -> float:
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink()) / 2**20
+
+
+def test_its_size_is_shown(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\nimage: {size_mib(image.root):.0f} MiB, {size_mib(image.layout):.0f} MiB compressed")  # noqa: T201
+    assert list((image.root / "opt/spotgate").iterdir())
+
+
+def test_the_only_programs_are_python_and_its_scripts(image: Image) -> None:
+    linked = re.compile(rb"\A(\x7fELF|#!/opt/spotgate/bin/python)")
+    bins = [
+        file
+        for folder in ("bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin", "opt/spotgate/bin")
+        if (image.root / folder).is_dir()
+        for file in (image.root / folder).iterdir()
+        if not file.is_symlink() and file.is_file()
+    ]
+    assert [file.name for file in bins if file.read_bytes().startswith(b"\x7fELF")] == [
+        next((image.root / "usr/local/bin").glob("python3.*")).name
+    ]
+    assert not [file for file in bins if not linked.match(file.read_bytes())]
+
+
+@pytest.mark.parametrize(
+    "name", ["pip", "ensurepip", "setuptools", "apt", "dpkg", "sh", "bash", "perl", "gcc", "cc", "as", "ld"]
+)
+def test_what_installs_compiles_or_is_a_shell_is_left_out(image: Image, name: str) -> None:
+    found = [file for file in image.root.rglob(name) if file.parent.name != "dpkg" and file.name != "dpkg"]
+    assert found == []
+
+
+def test_nobody_becomes_root_in_it(image: Image) -> None:
+    assert not [file for file in image.root.rglob("*") if not file.is_symlink() and file.lstat().st_mode & 0o6000]
+    assert image.config["User"] == "65532:65532"
+
+
+def test_only_tmp_can_be_written_by_others(image: Image) -> None:
+    writable = [file for file in image.root.rglob("*") if not file.is_symlink() and file.lstat().st_mode & 0o002]
+    assert writable == [image.root / "tmp"]
+
+
+def test_its_labels_say_what_it_is(image: Image) -> None:
+    labels = image.config["Labels"]
+    prefix = "org.opencontainers.image."
+    assert {key.removeprefix(prefix) for key in labels if key.startswith(prefix)} == {
+        "title", "description", "licenses", "version", "revision", "source",
+    }  # fmt: skip
+    assert labels[f"{prefix}version"] == __version__
+
+
+def test_no_file_of_this_machine_is_in_it(image: Image) -> None:
+    texts = ("*.conf", "*.cfg", "*.json", "RECORD", "*.pth")
+    named = [file for pattern in texts for file in image.root.rglob(pattern) if file.is_file()]
+    assert named
+    assert not [file for file in named if b"/root/" in file.read_bytes() or str(ROOT).encode() in file.read_bytes()]
+
+
+def test_the_bill_of_materials_lists_every_package(image: Image) -> None:
+    text = (image.root / "usr/share/spotgate/sbom.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bill = json.loads(text)
+    listed = {component["name"].lower().replace("_", "-"): component["version"] for component in bill["components"]}
+    wanted = {name: next(iter(pin.specifier)).version for name, (pin, _) in locked("runtime.txt").items()}
+    assert {name: listed.get(name) for name in wanted} == wanted
+    debian = {entry.name for entry in (image.root / "var/lib/dpkg/status.d").iterdir()}
+    assert "libc6" in debian
+    assert debian <= set(listed)
+    assert bill["metadata"]["component"]["version"] == __version__
+
+
+def in_container(image: Image, *command: str) -> list[str]:
+    store = [f"--root={STORE}/root", f"--runroot={STORE}/run"]
+    return ["buildah", *store, "run", "--isolation=chroot", "--network=host", image.container, "--", *command]
+
+
+def test_a_rule_in_cel_is_judged_in_it(image: Image) -> None:
+    (image.root / "tmp/rule.yaml").write_text(
+        "apiVersion: spotgate.dev/v1\nkind: Validation\nmetadata: {name: named}\nspec:\n"
+        "  match: {resourceRules: [{apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}]}\n"
+        "  validations: [{expression: 'object.metadata.name.startsWith(\"ours-\")', message: not ours}]\n"
+    )
+    (image.root / "tmp/pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: theirs}\nspec: {containers: [{name: main, image: busybox}]}\n"
+    )
+    command = in_container(image, "spotgate", "check", "--policies", "/tmp/rule.yaml", "/tmp/pod.yaml")  # noqa: S108
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "not ours" in done.stdout, done.stderr
+
+
+def test_it_is_ready_soon(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+    state = image.root / "tmp/state.yaml"
+    state.write_text("\n---\n".join(file.read_text() for file in sorted((ROOT / "examples/state").glob("*.yaml"))))
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        https, ops = first.getsockname()[1], second.getsockname()[1]
+    command = in_container(
+        image, "spotgate", "serve", "--self-signed", f"--listen=127.0.0.1:{https}", f"--ops=127.0.0.1:{ops}",
+        "--state=/tmp/state.yaml",
+    )  # fmt: skip
+    started = time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as process:
+        try:
+            while not ready(ops):
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                time.sleep(0.02)
+            took = time.monotonic() - started
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    with capsys.disabled():
+        print(f"\nimage: ready after {took:.1f} s, buildah's own start included")  # noqa: T201
+
+
+def ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+            return bool(answer.status == HTTPStatus.OK)
+    except OSError:
+        return False
+
+
+def test_two_builds_have_the_same_digest(
+    digest_and_layout: tuple[str, Path], build: Callable[[str], tuple[str, Path]]
+) -> None:
+    assert build("two")[0] == digest_and_layout[0]
