@@ -18,6 +18,7 @@ from webhook.cli.explain import timeline_svg, timeline_text
 from webhook.cli.explain.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
 from webhook.cli.terminal import plain
 from webhook.kube.pod import Pod, decode_pod
+from webhook.pages.drawing import WIDTH
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
@@ -283,7 +284,7 @@ def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
     assert drawn.events[-1].name == "removal"
     for element in parsed(timeline_svg.render([("web", drawn)])).iter(f"{SVG}rect"):
         begin, width = float(element.get("x", "0")), float(element.get("width", "0"))
-        assert 0 <= begin <= begin + width <= timeline_svg.WIDTH
+        assert 0 <= begin <= begin + width <= WIDTH
     assert max(map(len, plain(timeline_text.lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
 
 

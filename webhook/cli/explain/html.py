@@ -13,6 +13,7 @@ from webhook.cli.explain.svg import titled
 from webhook.cli.explain.text import as_yaml, others_of
 from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.pages import page
+from webhook.pages.drawing import STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ def show(explained: Iterable[Explanation]) -> None:
     print(
         page(
             "explain.html",
-            style=timeline_svg.STYLE,
+            style=STYLE,
             explained=list(explained),
             style_of=_style_of,
             as_field=as_field,

@@ -2,62 +2,22 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
-from webhook.text import printable
+from webhook.pages.drawing import CHARACTER, STYLE, WIDTH, safe, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from webhook.cli.explain.timeline import Event, Lane, Span, SpanName
 
-WIDTH: Final = 820
 _LEFT: Final = 150
 """The left end of the time axis."""
 _RIGHT: Final = WIDTH - 24
 _ROW: Final = 34
 _LINE: Final = 22
 _BAR: Final = 22
-_CHARACTER: Final = 7.8
-"""Average width of a character of a wide font, by which texts are measured."""
-
-_COLOURS: Final = {
-    "bg": ("#ffffff", "#0d1117"),
-    "text": ("#1f2328", "#e6edf3"),
-    "faint": ("#59636e", "#9198a1"),
-    "on": ("#ffffff", "#0d1117"),
-    "running": ("#c8d1da", "#484f58"),
-    "preStop": ("#9a6700", "#e3b341"),
-    "hook": ("#bc4c00", "#f0883e"),
-    "shutdown": ("#0969da", "#58a6ff"),
-    "margin": ("#1a7f37", "#3fb950"),
-    "lost": ("#cf222e", "#ff7b72"),
-}
-"""Fill colours by class, for light and dark mode. Plain colours: not every viewer knows CSS variables."""
-
-
-def _fills(mode: int) -> str:
-    return "\n".join(f".spotgate .{name} {{ fill: {colours[mode]}; }}" for name, colours in _COLOURS.items())
-
-
-STYLE: Final = f"""\
-.spotgate {{ font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }}
-.spotgate .title {{ font-size: 16px; font-weight: 600; }}
-.spotgate .strong {{ font-weight: 600; }}
-.spotgate .on {{ font-size: 12px; font-weight: 600; }}
-.spotgate .grid, .spotgate .node {{ stroke: #8c959f; stroke-opacity: .4; }}
-.spotgate .node {{ stroke-width: 2; }}
-.spotgate .moment {{ stroke: #8c959f; stroke-dasharray: 3 3; }}
-.spotgate .before {{ opacity: .5; }}
-{_fills(0)}
-@media (prefers-color-scheme: dark) {{
-{_fills(1)}
-}}
-"""
-"""The style of all drawings; a page includes it once."""
-
 _SHORT: Final[dict[SpanName, str]] = {
     "running": "runs on",
     "preStop": "preStop",
@@ -83,7 +43,7 @@ def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
     titles = "; ".join(f"{title}: it {timeline.verdict}" for title, timeline in drawn)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="spotgate" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" '
-        f'height="{y}" role="img">\n<title>{_safe(titles)}</title>\n<style>\n{STYLE}</style>\n'
+        f'height="{y}" role="img">\n<title>{safe(titles)}</title>\n<style>\n{STYLE}</style>\n'
         f'<rect class="bg" width="{WIDTH}" height="{y}"/>\n{"".join(parts)}</svg>'
     )
 
@@ -93,7 +53,7 @@ def element(title: str, timeline: ReclaimTimeline) -> str:
     height = height_of(timeline)
     return (
         f'<svg class="spotgate" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">\n'
-        f"<title>{_safe(f'{title}: it {timeline.verdict}')}</title>\n{''.join(_drawing(title, timeline))}</svg>"
+        f"<title>{safe(f'{title}: it {timeline.verdict}')}</title>\n{''.join(_drawing(title, timeline))}</svg>"
     )
 
 
@@ -109,8 +69,8 @@ def _below(timeline: ReclaimTimeline) -> int:
 
 def _drawing(title: str, timeline: ReclaimTimeline) -> Iterator[str]:
     below = _below(timeline)
-    yield _text(16, 28, title, "title", most=76)
-    yield _text(16, 48, f"{timeline.because}.", "faint", most=112)
+    yield text(16, 28, title, "title", most=76)
+    yield text(16, 48, f"{timeline.because}.", "faint", most=112)
     yield from _axis(timeline, below - 8)
     yield from _node(timeline)
     for number, lane in enumerate(timeline.lanes):
@@ -123,10 +83,10 @@ def _drawing(title: str, timeline: ReclaimTimeline) -> Iterator[str]:
     y += _LINE + 4
     style = "lost" if timeline.loses else "margin" if timeline.margin >= timeline.wanted else "preStop"
     yield f'<rect class="{style}" x="16" y="{y - 11}" width="5" height="14"/>\n'
-    yield _text(28, y, f"It {timeline.verdict}.", "strong", most=112)
+    yield text(28, y, f"It {timeline.verdict}.", "strong", most=112)
     if timeline.gone:
         y += _LINE
-        yield _text(28, y, f"Gone with the node, whatever the Pod does: volume {', '.join(timeline.gone)}", most=112)
+        yield text(28, y, f"Gone with the node, whatever the Pod does: volume {', '.join(timeline.gone)}", most=112)
 
 
 def _x(seconds: int, timeline: ReclaimTimeline) -> float:
@@ -137,12 +97,12 @@ def _axis(timeline: ReclaimTimeline, below: int) -> Iterator[str]:
     for tick in ticks(timeline.end):
         x = _x(tick, timeline)
         yield f'<line class="grid" x1="{x}" x2="{x}" y1="76" y2="{below}"/>\n'
-        yield _text(x, 70, clock(tick), "faint", anchor="middle")
+        yield text(x, 70, clock(tick), "faint", anchor="middle")
 
 
 def _node(timeline: ReclaimTimeline) -> Iterator[str]:
     """Draw when the node is cordoned, drained and gone."""
-    yield _text(16, 100, "node", "strong")
+    yield text(16, 100, "node", "strong")
     begin, end = _x(0, timeline), _x(timeline.removal, timeline)
     yield f'<line class="node" x1="{begin}" x2="{end}" y1="96" y2="96"/>\n'
     moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
@@ -155,12 +115,12 @@ def _node(timeline: ReclaimTimeline) -> Iterator[str]:
         last = x == end
         yield f'<line class="moment" x1="{x}" x2="{x}" y1="82" y2="{_below(timeline) - 8}"/>\n'
         yield f'<circle class="faint" cx="{x}" cy="96" r="4"/>\n'
-        yield _text(x - 6 if last else x + 6, 90, ", ".join(names), "faint", anchor="end" if last else "start")
+        yield text(x - 6 if last else x + 6, 90, ", ".join(names), "faint", anchor="end" if last else "start")
 
 
 def _lane(lane: Lane, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
     before = " before" if lane.name == AS_WRITTEN else ""
-    yield _text(16, y + 15, lane.name, "faint" if before else "strong", most=15)
+    yield text(16, y + 15, lane.name, "faint" if before else "strong", most=15)
     for span in lane.spans:
         if span.begin < timeline.end:
             yield from _span(span, y, timeline, before)
@@ -173,7 +133,7 @@ def _span(span: Span, y: int, timeline: ReclaimTimeline, before: str) -> Iterato
         f'<rect class="{span.name}{before}" x="{begin}" y="{y}" width="{round(max(end - begin, 2), 1)}" '
         f'height="{_BAR}" rx="2"><title>{about}</title></rect>\n'
     )
-    room = (end - begin) / _CHARACTER
+    room = (end - begin) / CHARACTER
     name = _SHORT[span.name]
     labels = [f"{name} {span.seconds} s", f"{span.seconds} s"]
     if span.end > timeline.end:  # a gap in the bar says that the axis does not go as far
@@ -182,7 +142,7 @@ def _span(span: Span, y: int, timeline: ReclaimTimeline, before: str) -> Iterato
         labels.insert(0, f"{labels[0]}, up to {clock(span.end)}")
     label = next((each for each in labels if len(each) < room), "")
     if label and span.name != "running":
-        yield _text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
+        yield text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
 
 
 def _legend(timeline: ReclaimTimeline, y: int) -> Iterator[str]:
@@ -192,28 +152,14 @@ def _legend(timeline: ReclaimTimeline, y: int) -> Iterator[str]:
         if name not in used:
             continue
         yield f'<rect class="{name}" x="{x}" y="{y - 11}" width="12" height="12" rx="2"/>\n'
-        yield _text(x + 18, y, about, "faint")
-        x += round(30 + _CHARACTER * len(about), 1)
+        yield text(x + 18, y, about, "faint")
+        x += round(30 + CHARACTER * len(about), 1)
 
 
 def _event(event: Event, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
     late = " lost" if event.name == "SIGKILL" and not timeline.fits else ""
-    yield _text(58, y, clock(event.seconds), "faint", anchor="end")
-    yield _text(72, y, event.name, f"strong{late}")
-    yield _text(_LEFT, y, event.text, late.strip(), most=54)
+    yield text(58, y, clock(event.seconds), "faint", anchor="end")
+    yield text(72, y, event.name, f"strong{late}")
+    yield text(_LEFT, y, event.text, late.strip(), most=54)
     if event.source:
-        yield _text(_RIGHT, y, event.source, "faint", anchor="end", most=46)
-
-
-def _text(x: float, y: int, text: str, style: str = "", *, anchor: str = "start", most: int = 0) -> str:
-    """Draw a line of text. A text that is cut after ``most`` characters is shown whole on hovering."""
-    text = printable(text)
-    cut = bool(most) and len(text) > most
-    shown = f"{text[: most - 1]}…" if cut else text
-    whole = f"<title>{_safe(text)}</title>" if cut else ""
-    classes = f"text {style}".rstrip()
-    return f'<text x="{x}" y="{y}" class="{classes}" text-anchor="{anchor}">{whole}{_safe(shown)}</text>\n'
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))
+        yield text(_RIGHT, y, event.source, "faint", anchor="end", most=46)

@@ -18,6 +18,7 @@ from webhook.cli.output import Format
 from webhook.cli.report.build import NOBODY
 from webhook.cli.terminal import counted
 from webhook.pages import page
+from webhook.pages.drawing import STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +128,7 @@ def render(report: Report) -> str:
     counts = msgspec.to_builtins(report.summary)
     return page(
         "check.html",
-        style=timeline_svg.STYLE,
+        style=STYLE,
         script="check.js",
         MEANINGS=_MEANINGS,
         SHOWN=_ROWS,

@@ -1,0 +1,147 @@
+"""A rehearsal's page: the lanes of its picture count what the events say, and nothing in it is markup of the user's."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from webhook.cli.rehearse.output import html
+from webhook.cli.rehearse.output.capacity_svg import capacity_drawings
+from webhook.cli.rehearse.output.reclaim_svg import reclaim_drawing
+from webhook.cli.rehearse.result import (
+    Figure,
+    PoolCapacity,
+    ReclaimEvent,
+    ReclaimWindow,
+    Rehearsal,
+    RehearsalSummary,
+    WorkloadResult,
+)
+
+WEB = ("Deployment", "shop", "<web>")
+NONE = Figure(0, 0)
+WINDOW = ReclaimWindow("CoreWeave", ("spot-1",), 0, 30, 300, 330)
+
+
+def workload() -> WorkloadResult:
+    kind, namespace, name = WEB
+    return WorkloadResult(
+        api_version="apps/v1",
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        replicas=2,
+        lost=1,
+        moved=NONE,
+        pending=NONE,
+        killed_early=NONE,
+        lowest_ready=NONE,
+        seconds_below_budget=NONE,
+        reasons=("0/1 nodes are available: <b>",),
+        work_lost_gpu_hours=NONE,
+    )
+
+
+def rehearsal(
+    *events: ReclaimEvent, pools: tuple[PoolCapacity, ...] = (), scheduler: str | None = "1.36.3"
+) -> Rehearsal:
+    return Rehearsal(
+        lost=("NodePool/spot",),
+        runs=1,
+        scheduler=scheduler,
+        not_simulated=(),
+        modelled=(),
+        summary=RehearsalSummary(NONE, NONE, NONE, Figure()),
+        workloads=(workload(),),
+        windows=(WINDOW,),
+        pools=pools,
+        events=events,
+    )
+
+
+def of_web(seconds: float, name: str, pod: str) -> ReclaimEvent:
+    return ReclaimEvent(seconds, name, "spot-1", pod, WEB)  # type: ignore[arg-type]
+
+
+def said(drawing: str) -> list[str]:
+    """Return what the bars say on hovering."""
+    return [each.text or "" for each in ET.fromstring(drawing).iter("title")]  # noqa: S314 - our own
+
+
+@pytest.mark.parametrize(
+    ("events", "bars"),
+    [
+        pytest.param(
+            [
+                of_web(30, "evicted", "a"),
+                of_web(30, "placed", "b"),
+                of_web(60, "ready", "b"),
+                of_web(90, "stopped", "a"),
+            ],
+            [
+                "2 of 2: ready",
+                "1 of 2: ready",
+                "1 of 2: stops, in its grace period",
+                "1 of 2: starts on another node",
+                "2 of 2: ready",
+                "1 of 2: stops, in its grace period",
+                "2 of 2: ready",
+            ],
+            id="moves",
+        ),
+        pytest.param(
+            [of_web(300, "killed", "a"), of_web(300, "pending", "b")],
+            ["2 of 2: ready", "1 of 2: ready", "1 of 2: pending"],
+            id="killed, and its replacement stays pending",
+        ),
+        pytest.param(
+            [
+                of_web(30, "evicted", "a"),
+                of_web(40, "stopped", "a"),
+                of_web(40, "placed", "a"),
+                of_web(50, "ready", "a"),
+            ],
+            [
+                "2 of 2: ready",
+                "1 of 2: ready",
+                "1 of 2: stops, in its grace period",
+                "1 of 2: ready",
+                "1 of 2: starts on another node",
+                "2 of 2: ready",
+            ],
+            id="comes back under its name",
+        ),
+    ],
+)
+def test_a_lane_counts_the_pods_in_each_state(events: list[ReclaimEvent], bars: list[str]) -> None:
+    assert [each for each in said(reclaim_drawing(rehearsal(*events))) if " of 2: " in each] == bars
+
+
+def test_there_is_no_picture_where_nothing_happens_to_a_pod() -> None:
+    assert not reclaim_drawing(rehearsal(ReclaimEvent(0, "notice", "spot-1")))
+
+
+def test_capacity_is_drawn_for_resources_that_nodes_offer_and_pods_request() -> None:
+    offered = {"cpu": 4.0, "memory": 2.0**33, "nvidia.com/gpu": 1.0, "hugepages-1Gi": 1.0, "example.com/<x>": 1.0}
+    pool = PoolCapacity("spot", True, 1, 0, offered, {}, {"cpu": 1.0, "example.com/<x>": 1.0}, {})  # noqa: FBT003
+    drawings = dict(capacity_drawings([pool]))
+    assert list(drawings) == ["cpu", "memory", "example.com/<x>"]
+    assert "1 of 4" in drawings["cpu"]
+    assert "0 GiB of 8 GiB" in drawings["memory"]
+    for drawing in drawings.values():
+        ET.fromstring(drawing)  # noqa: S314 - our own
+
+
+@pytest.mark.parametrize("scheduler", ["1.36.3", None])
+def test_the_page_escapes_names_and_says_what_is_unknown(
+    scheduler: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    html.show(rehearsal(of_web(30, "evicted", "a"), scheduler=scheduler))
+    shown = capsys.readouterr().out
+    assert "&lt;web&gt;" in shown
+    assert "&lt;b&gt;" in shown
+    assert not re.search(r"<(web|b)>", shown)
+    assert "unknown" in shown
+    assert ("arithmetic" in shown) is (scheduler is None)

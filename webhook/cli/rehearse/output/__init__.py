@@ -1,0 +1,1 @@
+"""The formats of a rehearsal, a module each: `show(rehearsal)` prints it."""
