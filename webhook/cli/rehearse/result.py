@@ -6,9 +6,11 @@ Nothing here knows how it came about, and nothing that draws it needs anything e
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+
+from webhook.documents.yaml_writer import dump
 
 ReclaimEventName = Literal[
     "notice",
@@ -142,10 +144,20 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """Something that would mend it."""
+    """Something that would mend it.
+
+    Attributes:
+        why: what is wrong, and what this changes.
+        manifest: a new object, or the change of one as a merge patch.
+    """
 
     why: str
-    yaml: str
+    manifest: Mapping[str, Any]
+
+    @property
+    def yaml(self) -> str:
+        """The manifest as YAML."""
+        return dump(self.manifest)
 
 
 class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
