@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tuple[Size, ...]]]:
     """Return the sources of node pools of every kind, and of their sizes. Many clusters lack some of them."""
     return [
-        *(_pools(readers) for readers in readers_by_resource(providers).values()),
+        *(_pools(readers) for readers in readers_by_resource(providers).values() if readers.any.listed_in is None),
         *(_sizes(sizers) for sizers in sizers_by_resource(providers).values()),
     ]
 

@@ -10,6 +10,7 @@ from webhook.capacity.providers.provider import readers_by_resource, sizers_by_r
 from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
 from webhook.kube import disruption
 from webhook.manifests.objects import node_of, read_manifests
+from webhook.manifests.pool_lists import with_listed_pools
 from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def view_of(
     namespaces: dict[str, dict[str, str]] = {}
     nodes: list[NodeFacts] = []
     budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
-    for manifest in manifests:
+    for manifest in with_listed_pools(manifests, providers.values()):
         if reader := readers.get((manifest.group, manifest.kind)):
             pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
             pools[pool.identity] = pool

@@ -13,7 +13,7 @@ from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.limits import Least
 from webhook.capacity.providers.machines import TYPE_LABEL, GpuLists, Machines
 from webhook.capacity.providers.pool import CapacityType, Taint
-from webhook.capacity.providers.pool_fields import AcceleratorFields, CapacityField, UnusableCondition
+from webhook.capacity.providers.pool_fields import AcceleratorFields, CapacityField, PoolList, UnusableCondition
 from webhook.capacity.providers.provider import (
     FallbackNeed,
     GpuTaint,
@@ -181,7 +181,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         versions=spec.versions,
         kind=spec.kind,
         resource=spec.resource,
-        namespaced=spec.namespaced,
+        namespaced=spec.namespaced or spec.listed_in is not None,
         scale=spec.scale,
         when=_query(spec.when),
         capacity=_capacity(spec),
@@ -214,6 +214,7 @@ def _reader(name: str, provider: CapacityProviderSpec, spec: NodePoolReaderSpec,
         cluster_namespace=_query(spec.cluster_namespace),
         cluster_path=_query(spec.cluster_path),
         chosen_by=spec.chosen_by or "",
+        listed_in=PoolList(spec.listed_in.kind, spec.listed_in.field) if spec.listed_in is not None else None,
         template=_query(spec.template.from_) if spec.template is not None else None,
         template_kinds=frozenset(each.kind for each in spec.template.kinds)
         if spec.template is not None

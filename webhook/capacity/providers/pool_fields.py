@@ -67,6 +67,13 @@ class UnusableCondition(msgspec.Struct, frozen=True):
     passing: bool
 
 
+class PoolList(msgspec.Struct, frozen=True):
+    """Name the list of pools in a file of another kind, which is no object of an API server."""
+
+    kind: str
+    field: str
+
+
 class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     """Name one kind of node-pool resource, and the field of each fact in it.
 
@@ -82,6 +89,7 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
         taint_texts: taints are written ``key=value:Effect``.
         taint_effects: effect as the provider writes it -> as Kubernetes writes it.
         unusable: the conditions in which the pool gets no nodes.
+        listed_in: the list whose items are the pools; None if each pool is an object.
         template: the reference to the object that says which machines its nodes are; None if the pool itself does.
         template_kinds: the kinds that it may be of; another has no spot machines, or as ``capacity.default`` says.
         marks_spot: its spot nodes have the provider's spot labels.
@@ -129,6 +137,7 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     cluster_namespace: Query | None
     cluster_path: Query | None
     chosen_by: str
+    listed_in: PoolList | None
     template: Query | None
     template_kinds: frozenset[str]
     marks_spot: bool
@@ -136,6 +145,10 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
     label_domains: tuple[str, ...]
     unusable: tuple[UnusableCondition, ...]
     controller_fields: tuple[QueryPath, ...]
+
+    def written_path(self, query: Query) -> str:
+        """Return the path of a plain field as the user writes it."""
+        return query.text.removeprefix("spec.") if self.listed_in is not None else query.text
 
     @property
     def is_cluster(self) -> bool:

@@ -188,6 +188,8 @@ class PoolParser(QueryResults):
         if requirements is not None and reader.instance_type is None:
             return "", count, reader.machines.required(requirements)
         # The provider picks any of the types that a pool lists, whatever the Pods request.
+        if count == 0 and not types:
+            return "", count, Gpu.NO
         found = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
 
@@ -322,7 +324,8 @@ class PoolParser(QueryResults):
         if outside is not None and not isinstance(other, str | None):
             self._note(f"{outside.field} is not text")
             return unknown
-        cluster, path = cluster_of(found, other or namespace, self._reader.this_cluster)
+        inside = "" if self._reader.listed_in is not None else namespace
+        cluster, path = cluster_of(found, other or inside, self._reader.this_cluster)
         if cluster and isinstance(own := self._ask(self._reader.cluster_path), str):
             path = cluster_of(own, namespace, self._reader.this_cluster)[1]
             cluster = cluster if path else ""

@@ -32,6 +32,8 @@ class PoolReader(PoolFields, frozen=True, kw_only=True):
         Return None if the provider's document does not say plainly enough how such a pool is written, or if
         ``instance_type`` names several types.
         """
+        if self.listed_in is not None:
+            return None
         sized: list[tuple[Query | None, object]] = [(self.desired, maximum)]
         if self.autoscaling is not None and self.maximum is not None:
             sized = [(self.autoscaling, True), (self.maximum, maximum), (self.desired, 0)]

@@ -247,8 +247,21 @@ class TemplateSpec(Model):
     )
 
 
+class ListedInSpec(Model):
+    """The kind of a file that lists pools, of the same group and versions, which no API server has."""
+
+    kind: KindName = Field(description="Kind. The name of the object is that of the pools' cluster.")
+    field: NonEmpty = Field(description="The list.")
+
+
 class NodePoolReaderSpec(MachinesSpec):
     """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
+
+    listed_in: ListedInSpec | None = Field(
+        default=None,
+        description="It is an item of a list in a file of another kind, and is read as an object of which the item is "
+        "the `spec`, and the name of that file's object the namespace.",
+    )
 
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")

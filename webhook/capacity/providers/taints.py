@@ -71,11 +71,13 @@ def read_taints(
     """Return the taints in a list, and the problems with those that can't be read.
 
     Args:
-        found: the list.
+        found: the list; with ``texts`` also a map, of key to ``value:Effect``.
         field: its field path.
         effects: effect as the provider writes it -> as Kubernetes writes it.
         texts: taints may be written ``key=value:Effect`` instead of ``{key, value, effect}``.
     """
+    if texts and isinstance(found, dict):
+        found = [f"{key}={written}" for key, written in found.items()]
     if not isinstance(found, list):
         return (), (f"{field} is not a list",)
     read = [(_taint(item, effects, texts=texts), index) for index, item in enumerate(found)]

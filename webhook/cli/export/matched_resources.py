@@ -68,6 +68,8 @@ def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
         for rule in policy.rules
         for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
     }
+    in_files = {(each.group, each.resource) for each in bundle.readers if each.listed_in is not None}
+    named = {each for each in named if (each[1], each[2]) not in in_files}
     return named | {(operation, *key) for key in bundle.index.workloads for operation in OPERATIONS}
 
 

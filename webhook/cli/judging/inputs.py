@@ -17,13 +17,15 @@ from webhook.documents import DocumentError
 from webhook.globs import Globs
 from webhook.manifests.files import Ignored, find_manifest_files
 from webhook.manifests.objects import Manifests, read_manifest_files
+from webhook.manifests.pool_lists import with_listed_pools
 from webhook.policy.errors import printable
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
+    from webhook.capacity.providers.provider import Provider
     from webhook.cli.judging.changes import Changes
     from webhook.manifests.files import ManifestFile
     from webhook.manifests.objects import Manifest
@@ -49,6 +51,7 @@ class Inputs:
 
     Args:
         options: of `add_inputs`, completed by `take_project_file`.
+        providers: the bundle's; they say which files list node pools.
 
     Attributes:
         sources: files and rendered documents.
@@ -59,8 +62,9 @@ class Inputs:
         CannotJudgeError: Git can't tell what has changed.
     """
 
-    def __init__(self, options: Namespace) -> None:
+    def __init__(self, options: Namespace, providers: Collection[Provider]) -> None:
         self._options = options
+        self._providers = providers
         ignored = Ignored(Globs(options.ignore), options.project)
         found = find_manifest_files(options.paths, ignored)
         for link in found.left_out:
@@ -83,7 +87,11 @@ class Inputs:
         from webhook.cli.judging.changes import Changes  # noqa: PLC0415 - for few
 
         paths = self._options.paths
-        return Changes(flag, ref, folder=folder_of(self._options), paths=paths, ignored=ignored, read=read_objects)
+        return Changes(flag, ref, folder=folder_of(self._options), paths=paths, ignored=ignored, read=self._read)
+
+    def _read(self, sources: Iterable[ManifestFile], found: Manifests) -> None:
+        read_objects(sources, found)
+        found.objects = with_listed_pools(found.objects, self._providers)
 
     def read(self) -> Manifests:
         """Read all sources, in several processes where they are large."""
@@ -102,6 +110,7 @@ class Inputs:
             found.problems += chunk.problems
             found.unread += chunk.unread
             found.skipped += chunk.skipped
+        found.objects = with_listed_pools(found.objects, self._providers)
         in_folders = {printable(each.file) for each in self.sources if each.in_folder}
         found.problems = [_or_ignored(each) if each.file in in_folders else each for each in found.problems]
         return found

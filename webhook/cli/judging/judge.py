@@ -18,6 +18,7 @@ from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nu
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.manifests.placeholders import RENDER, placeholder_in
+from webhook.manifests.pool_lists import ListedPool
 from webhook.manifests.state import DEFAULT_NAMESPACE
 from webhook.patch import apply_all, pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
@@ -128,7 +129,10 @@ class Judge:
             note = self._unknown_templates.finding(manifest, resource)
             if note is not None:
                 judged = replace(judged, findings=(*judged.findings, note))
-        return judged
+        if not isinstance(manifest, ListedPool):
+            return judged
+        findings = (replace(each, field=manifest.written_field(each.field)) for each in judged.findings)
+        return replace(judged, findings=tuple(findings))
 
     def _judge(self, manifest: Manifest, resource: Resource) -> Judgement:
         namespace = self._namespace(manifest)

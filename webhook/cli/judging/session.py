@@ -131,7 +131,7 @@ class Session:
         self._context = Context(phase=Phase.VALIDATE, now=utc_now(), api_server=options.kubernetes_version, trace=trace)
         self._user = UserInfo(options.user, tuple(options.group))
         self.bundle = read_policies(options.policies, cluster=options.cluster)
-        self.inputs = Inputs(options)
+        self.inputs = Inputs(options, self.bundle.providers.values())
         self._state = read_manifests(options.state)
 
     def prepare(self, found: Manifests) -> Prepared:

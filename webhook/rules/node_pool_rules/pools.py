@@ -67,7 +67,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
 
     def _superchip(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
         where, on_demand = reader.capacity.query, reader.capacity.on_demand
-        example = f":\n{as_yaml(where.text, on_demand)}" if where.plain and on_demand else ""
+        example = f":\n{as_yaml(reader.written_path(where), on_demand)}" if where.plain and on_demand else ""
         title = self.providers[pool.provider].title
         return Violation(
             id="superchip-on-spot",
@@ -84,7 +84,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
         if where is not None and where.plain:
             effect = next((each for each, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
             taint = {"key": "example.com/spot", "value": "true", "effect": effect}
-            fix = f"{fix}:\n{as_yaml(where.text, [taint])}"
+            fix = f"{fix}:\n{as_yaml(reader.written_path(where), [taint])}"
         return Violation(
             id="spot-without-taint",
             reason=f"no taint keeps Pods that did not ask for spot off {pool}",

@@ -1,0 +1,142 @@
+"""Node groups of eksctl's ClusterConfig, a file of several pools, in the shapes of eksctl's own examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.rules.conftest import shipped_provider
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.manifests.objects import read_manifests
+from webhook.manifests.pool_lists import ListedPool, with_listed_pools
+from webhook.manifests.state import view_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPOT, ON_DEMAND, BOTH = CapacityType.SPOT, CapacityType.ON_DEMAND, CapacityType.BOTH
+EKS = {"eks": shipped_provider("eks")}
+
+
+def config(folder: Path, name: str = "blue", **groups: Any) -> Path:
+    value = {"apiVersion": "eksctl.io/v1alpha5", "kind": "ClusterConfig", "metadata": {"name": name}, **groups}
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(value, sort_keys=False))
+    return file
+
+
+def pools(*files: Path) -> dict[str, Pool]:
+    found = view_of(read_manifests(files).objects, EKS, complete=True).pools or ()
+    return {f"{each.namespace}/{each.name}": each for each in found}
+
+
+def managed(folder: Path, **group: Any) -> Pool:
+    (pool,) = pools(config(folder, managedNodeGroups=[{"name": "a", **group}])).values()
+    return pool
+
+
+def unmanaged(folder: Path, **group: Any) -> Pool:
+    (pool,) = pools(config(folder, nodeGroups=[{"name": "a", **group}])).values()
+    return pool
+
+
+def test_each_group_is_a_pool_of_the_cluster_that_the_file_names(tmp_path: Path) -> None:
+    blue = config(tmp_path, managedNodeGroups=[{"name": "a"}, {"name": "b", "spot": True}], nodeGroups=[{"name": "c"}])
+    green = config(tmp_path, "green", managedNodeGroups=[{"name": "a"}])
+    found = pools(blue, green)
+    assert set(found) == {"blue/a", "blue/b", "blue/c", "green/a"}
+    assert {each.cluster for each in found.values()} == {"blue", "green"}
+    assert found["blue/b"].capacity is SPOT
+    assert all(each.assumed_here for each in pools(blue).values())
+
+
+def test_a_managed_group_is_read_in_full(tmp_path: Path) -> None:
+    pool = managed(
+        tmp_path,
+        spot=True,
+        instanceTypes=["g5.xlarge", "g6.xlarge"],
+        minSize=1,
+        maxSize=5,
+        labels={"tier": "gpu"},
+        taints=[{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
+        availabilityZones=["us-east-1a"],
+    )
+    assert (pool.capacity, pool.gpu, pool.instance_type) == (SPOT, Gpu.YES, "g5.xlarge, g6.xlarge")
+    assert (pool.desired, pool.autoscaling, pool.maximum) == (1, True, 5)
+    assert pool.taints == (Taint("nvidia.com/gpu", "true", "NoSchedule"),)
+    assert pool.labels == {
+        "tier": "gpu",
+        "eks.amazonaws.com/nodegroup": "a",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    assert pool.zones == {"us-east-1a"}
+    assert (pool.marked, pool.problems) == (True, ())
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ({}, (ON_DEMAND, Gpu.NO, 2, False)),  # eksctl makes two of m5.large
+        ({"spot": True, "instanceType": "c6g.large", "desiredCapacity": 3}, (SPOT, Gpu.NO, 3, False)),
+        ({"instanceType": "g5.xlarge", "desiredCapacity": 1, "maxSize": 4}, (ON_DEMAND, Gpu.YES, 1, True)),
+        ({"spot": True, "launchTemplate": {"id": "lt-1"}}, (SPOT, Gpu.UNKNOWN, 2, False)),
+        ({"spot": True, "instanceSelector": {"vCPUs": 2}}, (SPOT, Gpu.UNKNOWN, 2, False)),
+        ({"spot": True, "instanceSelector": {"vCPUs": 2, "gpus": 0}}, (SPOT, Gpu.NO, 2, False)),
+        ({"spot": True, "instanceSelector": {"gpus": 1}}, (SPOT, Gpu.YES, 2, False)),
+    ],
+)
+def test_what_a_managed_group_leaves_out_is_as_eksctl_has_it(
+    tmp_path: Path, group: dict[str, Any], expected: tuple[object, ...]
+) -> None:
+    pool = managed(tmp_path, **group)
+    assert (pool.capacity, pool.gpu, pool.desired, pool.autoscaling) == expected
+
+
+@pytest.mark.parametrize(
+    ("distribution", "capacity", "lifecycle"),
+    [
+        (None, ON_DEMAND, None),
+        ({}, ON_DEMAND, None),
+        ({"maxPrice": 0.5}, ON_DEMAND, "on-demand"),
+        ({"onDemandPercentageAboveBaseCapacity": 0}, SPOT, "spot"),
+        ({"onDemandBaseCapacity": 0, "onDemandPercentageAboveBaseCapacity": 0}, SPOT, "spot"),
+        ({"onDemandBaseCapacity": 1, "onDemandPercentageAboveBaseCapacity": 0}, BOTH, None),
+        ({"onDemandPercentageAboveBaseCapacity": 50}, BOTH, None),
+    ],
+)
+def test_a_group_is_spot_where_nothing_of_it_is_on_demand(
+    tmp_path: Path, distribution: dict[str, Any] | None, capacity: CapacityType, lifecycle: str | None
+) -> None:
+    group = {} if distribution is None else {"instancesDistribution": {"instanceTypes": ["t3.small"], **distribution}}
+    pool = unmanaged(tmp_path, **group)
+    assert (pool.capacity, pool.marked, pool.pool_name, pool.gpu) == (capacity, False, "", Gpu.NO)
+    if lifecycle:
+        assert pool.labels["node-lifecycle"] == lifecycle
+
+
+def test_taints_may_be_a_map(tmp_path: Path) -> None:
+    taints = {"nvidia.com/gpu": "true:NoSchedule", "spot": ":NoExecute"}
+    assert unmanaged(tmp_path, taints=taints).taints == (
+        Taint("nvidia.com/gpu", "true", "NoSchedule"),
+        Taint("spot", "", "NoExecute"),
+    )
+
+
+def test_fields_are_named_as_the_file_has_them(tmp_path: Path) -> None:
+    file = config(tmp_path, managedNodeGroups=[{"name": "a"}, {"name": "b", "spot": True}])
+    whole, _, second = with_listed_pools(read_manifests([file]).objects, EKS.values())
+    assert isinstance(second, ListedPool)
+    assert (whole.kind, second.kind) == ("ClusterConfig", "ManagedNodeGroup")
+    assert second.written_field("spec.spot") == "managedNodeGroups[1].spot"
+    assert second.written_field("metadata.name") == "managedNodeGroups[1].name"
+    lines = file.read_text().splitlines()
+    line, _ = second.position_of(("managedNodeGroups", 1, "spot"))
+    assert lines[line - 1].strip() == "spot: true"
+
+
+@pytest.mark.parametrize("groups", [None, {}, "a", [None], [[]], [{"name": 1}]])
+def test_groups_that_are_none_are_read_without_raising(tmp_path: Path, groups: object) -> None:
+    assert all(isinstance(each, Pool) for each in pools(config(tmp_path, managedNodeGroups=groups)).values())
