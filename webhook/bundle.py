@@ -86,7 +86,7 @@ def document_kinds() -> dict[str, type[BaseModel]]:
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """A validated set of policies and facts.
+    """Hold a validated set of policies and facts.
 
     Attributes:
         index: the compiled policies.

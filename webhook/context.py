@@ -19,7 +19,7 @@ UNKNOWN: Final = ClusterView()
 
 
 class Phase(StrEnum):
-    """Which of the two admission phases is asked."""
+    """Name the two phases of admission."""
 
     MUTATE = "mutate"
     VALIDATE = "validate"

@@ -31,11 +31,11 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class BadReviewError(Exception):
-    """The error for bytes that are no AdmissionReview; its text says what is wrong with them."""
+    """Report bytes that are no AdmissionReview; the text says what is wrong with them."""
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
-    """The kind of the object in the request."""
+    """Name the kind of the object in the request."""
 
     group: str = ""
     version: str = ""
@@ -53,7 +53,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """The resource of the request, never with a subresource."""
+    """Name the resource of the request, never with a subresource."""
 
     group: str = ""
     version: str = ""
@@ -61,14 +61,14 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """The requester. An empty ``username`` is an unknown user (offline), who has no exemption."""
+    """Describe the requester. An empty ``username`` is an unknown user (offline), who has no exemption."""
 
     username: str = ""
     groups: tuple[str, ...] | None = None
 
 
 class Request(msgspec.Struct, rename="camel", kw_only=True):
-    """The ``request`` of an AdmissionReview."""
+    """Hold the ``request`` of an AdmissionReview."""
 
     uid: str
     operation: str
@@ -160,7 +160,7 @@ def is_null(raw: msgspec.Raw) -> bool:
 
 
 class _Wanted(msgspec.Struct):
-    """The parts of an object that say what is wanted; ``template`` is a PodTemplate's."""
+    """Hold the parts of an object that say what is wanted; ``template`` is a PodTemplate's."""
 
     spec: msgspec.Raw = _NULL
     template: msgspec.Raw = _NULL
@@ -224,7 +224,7 @@ _WORDS: Final = {
 
 
 class MalformedObjectError(Exception):
-    """The error for an object that does not have the types of its kind.
+    """Report an object that does not have the types of its kind.
 
     Attributes:
         problem: what is wrong, e.g. ``expected a list, got text``.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RequestSubject:
-    """The object of the request, or one pod template in it, decoded when a rule first reads it.
+    """Hold the object of the request, or one pod template in it, decoded when a rule first reads it.
 
     Attributes:
         path: the path of the pod template in the object.
@@ -207,7 +207,7 @@ def _pod_with(metadata: SubjectMetadata) -> Pod:
 
 
 class SubjectMetadata(msgspec.Struct):
-    """The parts of an object's metadata that are independent of its kind."""
+    """Hold the parts of an object's metadata that are independent of its kind."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Output(msgspec.Struct, frozen=True):
-    """One ``-o FORMAT[=FILE]``.
+    """Hold one ``-o FORMAT[=FILE]``.
 
     Attributes:
         file: None: standard output.

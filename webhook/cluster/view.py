@@ -43,7 +43,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class NodeSummary(msgspec.Struct, frozen=True):
-    """What all Nodes of a cluster say of it.
+    """Hold what all Nodes of a cluster say of it.
 
     Attributes:
         providers: names of those that any of them shows.

@@ -213,7 +213,7 @@ class LabelSelectorSpec(Model):
 
 
 class MatchSpec(Model):
-    """What a policy looks at. The parts AND, the items of a list OR; a part that is left out does not restrict."""
+    """Say which requests a policy looks at. Parts AND, items of a list OR; a part left out does not restrict."""
 
     resource_rules: tuple[ResourceRuleSpec, ...] | None = Field(
         default=None,
@@ -234,7 +234,7 @@ def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None
 
 
 class ExemptSpec(Model):
-    """Who and what is let through. The parts of one entry AND, entries OR."""
+    """Say who and what is let through. The parts of one entry AND, entries OR."""
 
     users: tuple[NameGlob, ...] = Field(default=(), description="User names (globs).")
     groups: tuple[NameGlob, ...] = Field(default=(), description="Groups of the user (globs).")
@@ -268,7 +268,7 @@ class ExemptionSpec(ExemptSpec):
 
 
 class BreakGlassSpec(Model):
-    """Who may turn a denial into a warning with the annotation spotgate.dev/break-glass."""
+    """Say who may turn a denial into a warning with the annotation spotgate.dev/break-glass."""
 
     groups: tuple[NameGlob, ...] = Field(min_length=1, description="Groups of the requesting user (globs).")
 

@@ -230,7 +230,7 @@ def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]
 
 
 class RequestAttributes(NamedTuple):
-    """The attributes of a request that rules may restrict besides operation, group and resource."""
+    """Hold the attributes of a request that rules may restrict besides operation, group and resource."""
 
     version: str
     name: str
@@ -244,7 +244,7 @@ class RequestAttributes(NamedTuple):
 
 
 class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
+    """Hold one entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
 
     api_groups: tuple[str, ...]
     resources: tuple[str, ...]

@@ -62,7 +62,7 @@ class StateObject(KubernetesObject):
 
 
 class StateSpec(Model):
-    """What is in the cluster already. Where it is given, there is nothing else."""
+    """List what is in the cluster already. Where it is given, there is nothing else."""
 
     files: tuple[NonEmpty, ...] = Field(
         default=(), description="Manifests: files and folders, relative to the file with the test."
@@ -78,7 +78,7 @@ class NamespaceSpec(Model):
 
 
 class ExpectSpec(Model):
-    """What is to come of it."""
+    """Say what the policies are to answer."""
 
     outcome: Annotated[
         Verdict,

@@ -12,7 +12,7 @@ BREAK_GLASS: Final = "spotgate.dev/break-glass"
 
 
 class Enforcement(StrEnum):
-    """What comes of a finding: deny the request, warn the user, only audit, or nothing (policy switched off)."""
+    """Name what comes of a finding: deny the request, warn the user, only audit, or nothing (policy switched off)."""
 
     DENY = "deny"
     WARN = "warn"

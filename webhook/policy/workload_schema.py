@@ -48,7 +48,7 @@ RelativePath = Annotated[str, AfterValidator(_check_steps)]
 
 
 class InheritedSpec(Model):
-    """What a workload gives to all its Pods, where these do not say otherwise."""
+    """Name the fields that a workload gives to all its Pods, where these do not say otherwise."""
 
     metadata: RelativePath = Field(default="", description="Field path of what holds labels and annotations.")
     spec: RelativePath = Field(
@@ -66,7 +66,7 @@ class InheritedSpec(Model):
 
 
 class PodPlaceSpec(Model):
-    """Where the fields of a Pod stand, if not in a pod template."""
+    """Say where the fields of a Pod stand, if not in a pod template."""
 
     path: TemplatePathText = Field(description="Field path of the place, as in `templates`.")
     metadata: RelativePath = Field(
@@ -95,7 +95,7 @@ class PodPlaceSpec(Model):
 
 
 class WorkloadSpec(Model):
-    """Where the pod templates of one kind of workload are."""
+    """Say where the pod templates of one kind of workload are."""
 
     group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
     kind: KindName = Field(examples=["Training"], description="Kind.")
@@ -138,6 +138,6 @@ class WorkloadSpec(Model):
 
 
 class WorkloadTemplatesSpec(Model):
-    """Where pod templates sit inside which resources."""
+    """Say where pod templates sit inside which resources."""
 
     workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="Kinds of workload.")

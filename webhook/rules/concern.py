@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """Keys of labels, annotations or taints.
+    """Match keys of labels, annotations or taints.
 
     Attributes:
         exact: these keys.
@@ -35,7 +35,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class Concern(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of an object, or of the Pods of its templates, that a rule may report on; any part is enough.
+    """Name the parts of an object, or of its templates' Pods, that a rule may report on; any part is enough.
 
     Attributes:
         everything: whatever the object is.
@@ -73,7 +73,7 @@ EVERYTHING: Final = Concern(everything=True)
 
 @runtime_checkable
 class Selective(Protocol):
-    """The protocol for rules that declare their concern; of other rules, everything that the policy matches is one."""
+    """Declare what concerns the rule; any object that the policy matches concerns a rule that does not."""
 
     def concern(self, group: str, resource: str) -> Concern:
         """Return what may concern the rule in objects of this resource and the Pods of their templates."""

@@ -36,7 +36,7 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Subject(Protocol):
-    """The object of the request, or the Pod that a pod template in it will become.
+    """Show a rule the object of the request, or the Pod that a pod template in it will become.
 
     Attributes:
         request: the request; for a template, that of the workload.
@@ -102,7 +102,7 @@ def pod_noun(subject: Subject) -> str:
 
 @runtime_checkable
 class Mutator(Protocol):
-    """The protocol for rules that change Pods on CREATE."""
+    """Change Pods on CREATE."""
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Change the Pod through the editor. Change nothing when called again on the result."""
@@ -110,7 +110,7 @@ class Mutator(Protocol):
 
 @runtime_checkable
 class Validator(Protocol):
-    """The protocol for rules that judge objects; they cannot change anything."""
+    """Judge objects, without changing anything."""
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         """Yield the violations. A mutator's are what it could not or did not inject, seen after all mutation."""
@@ -118,7 +118,7 @@ class Validator(Protocol):
 
 @runtime_checkable
 class HasNeeds(Protocol):
-    """The protocol for rules whose needs depend on the spec."""
+    """Say what the rule needs, where that depends on the spec."""
 
     @property
     def needs(self) -> Needs:
@@ -127,7 +127,7 @@ class HasNeeds(Protocol):
 
 @runtime_checkable
 class HasParts(Protocol):
-    """The protocol for rules of several parts, each of which policy tests must make fail once."""
+    """Name the parts of a rule, each of which policy tests must make fail once."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ def _upper(found: re.Match[str]) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The fact documents of a bundle, against which policies are compiled.
+    """Hold the fact documents of a bundle, against which policies are compiled.
 
     Attributes:
         providers: the capacity providers by name.
@@ -206,7 +206,7 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
 
 
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of policy.
+    """Describe a kind of policy.
 
     Attributes:
         name: the ``kind`` of its documents.

@@ -57,7 +57,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a review was decided with, and its findings.
+    """Hold what a review was decided with, and its findings.
 
     Attributes:
         time: of the decision, UTC.

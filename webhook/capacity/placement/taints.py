@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 
 
 class TaintMeaning(Enum):
-    """What a taint of a spot node means."""
+    """Name the meanings that a taint of a spot node can have."""
 
     FORBIDDEN = "must never be tolerated"
     PASSING = "is there for a while"

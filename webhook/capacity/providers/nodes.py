@@ -36,26 +36,26 @@ _NAMES_OF_ONE_NODE: Final = ("/hostname", "/instance-id", "/zone", "/zone-id", "
 
 
 class NodeSpec(msgspec.Struct):
-    """The part of a Node's spec that is read."""
+    """Hold the part of a Node's spec that is read."""
 
     taints: list[Taint] | None = None
 
 
 class NodeInfo(msgspec.Struct):
-    """The part of ``status.nodeInfo`` that is read."""
+    """Hold the part of ``status.nodeInfo`` that is read."""
 
     kubeletVersion: str = ""
 
 
 class NodeStatus(msgspec.Struct):
-    """The part of a Node's status that is read."""
+    """Hold the part of a Node's status that is read."""
 
     nodeInfo: NodeInfo = msgspec.field(default_factory=NodeInfo)
     allocatable: dict[str, Any] | None = None
 
 
 class Node(msgspec.Struct):
-    """The part of a Node that is read, beside its metadata."""
+    """Hold the part of a Node that is read, beside its metadata."""
 
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)

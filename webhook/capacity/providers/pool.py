@@ -11,7 +11,7 @@ from webhook.capacity.providers.requirements import LabelValues, Requirements  #
 
 
 class CapacityType(StrEnum):
-    """What a pool's nodes run on."""
+    """Name the capacities that a pool's nodes can run on."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -20,7 +20,7 @@ class CapacityType(StrEnum):
 
 
 class Gpu(StrEnum):
-    """Whether a pool's nodes have GPUs.
+    """Tell whether a pool's nodes have GPUs.
 
     ``any`` means as the Pods request, ``unknown`` that the instance type (or the one the provider picks) is unknown.
     """
@@ -32,7 +32,7 @@ class Gpu(StrEnum):
 
 
 class Taint(msgspec.Struct, frozen=True):
-    """A node taint; effect is NoSchedule, PreferNoSchedule or NoExecute."""
+    """Hold a node taint; its effect is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
     value: str = ""

@@ -53,11 +53,11 @@ _NUMBER: Final = "NUMBER"
 
 
 class _TooManyStepsError(Exception):
-    """An expression goes over more items than it may."""
+    """Report that an expression goes over more items than it may."""
 
 
 class _Interpreter(visitor.TreeInterpreter):
-    """The library's own, which stops after so many steps: they are for one search."""
+    """Interpret as the library does, and stop after so many steps: they are for one search."""
 
     def __init__(self) -> None:
         super().__init__(_OPTIONS)

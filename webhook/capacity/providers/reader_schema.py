@@ -81,7 +81,7 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class CapacityReaderSpec(Model):
-    """Which capacity a pool's field names, or its requirements admit."""
+    """Say by which field, or by which requirements, a pool is spot or on demand."""
 
     from_: QueryText | None = Field(default=None, alias="from", description="JMESPath of the field.")
     label: LabelKey | None = Field(
@@ -98,7 +98,7 @@ class CapacityReaderSpec(Model):
 
 
 class AcceleratorsReaderSpec(Model):
-    """Where a pool says that its nodes have GPUs, apart from their instance type."""
+    """Name the fields by which a pool says that its nodes have GPUs, apart from their instance type."""
 
     type: QueryText | None = Field(default=None, description="JMESPath of the accelerator's name.")
     count: QueryText | None = Field(default=None, description="JMESPath of how many each node has.")
@@ -123,7 +123,7 @@ class SizedBySpec(Model):
 
 
 class LeastSpec(Model):
-    """What a machine has at least: limits below that leave no nodes."""
+    """Say how much every machine has at least: limits below that leave no nodes."""
 
     machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> how much.")
     gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs, the same.")
@@ -133,7 +133,7 @@ class LeastSpec(Model):
 
 
 class SizeReaderSpec(Model):
-    """How large a pool is, and may become."""
+    """Name the fields for the size of a pool, and for how large it may become."""
 
     desired: QueryText | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
@@ -193,7 +193,7 @@ class GraceWindowSpec(Model):
 
 
 class PoolGraceSpec(Model):
-    """What a pool itself says of the time that its Pods have to stop."""
+    """Name the fields by which a pool itself says how long its Pods have to stop."""
 
     windows: tuple[GraceWindowSpec, ...] = Field(
         default=(), description="Instead of the provider's gracePeriod; the first that holds."
@@ -204,7 +204,7 @@ class PoolGraceSpec(Model):
 
 
 class MachinesSpec(Model):
-    """How a resource says which machines its nodes are. Expressions are JMESPath."""
+    """Name the fields by which a resource says which machines its nodes are. Expressions are JMESPath."""
 
     group: ApiGroup = Field(examples=["example.com"], description="API group.")
     versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
@@ -255,7 +255,7 @@ class ListedInSpec(Model):
 
 
 class NodePoolReaderSpec(MachinesSpec):
-    """How one kind of node-pool resource is read into the one normalised pool. Expressions are JMESPath."""
+    """Say how one kind of node-pool resource is read into the normalised pool. Expressions are JMESPath."""
 
     listed_in: ListedInSpec | None = Field(
         default=None,

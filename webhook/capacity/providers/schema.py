@@ -121,7 +121,7 @@ class GpuTaintSpec(TaintPatternSpec):
 
 
 class GpuSpec(Model):
-    """How GPUs are requested, and guarded."""
+    """Say how GPUs are requested, and guarded."""
 
     resources: tuple[Glob, ...] = Field(default=(), description="Extended resources that are GPUs (globs).")
     taints: Annotated[tuple[GpuTaintSpec, ...], distinct(_named)] = Field(
@@ -134,7 +134,7 @@ class GpuSpec(Model):
 
 
 class InstanceTypesSpec(Model):
-    """What an instance type says. One that is in no list is unknown, and for the fallback rule treated as GPU.
+    """List instance types by what they have. One in no list is unknown, and taken for GPU by the fallback rule.
 
     Letter case does not matter.
     """
@@ -163,7 +163,7 @@ class MachineLabelSpec(Model):
 
 
 class TimelineSpec(Model):
-    """What happens to a reclaimed node, in seconds after the notice."""
+    """Say when what happens to a reclaimed node, in seconds after the notice."""
 
     cordon_seconds: Seconds = Field(description="No new Pods come to the node.")
     drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
@@ -179,7 +179,7 @@ class TimelineSpec(Model):
 
 
 class NodeWindowSpec(LabelSpec):
-    """What an ordinary Pod gets to stop on nodes with a label."""
+    """Say how long an ordinary Pod has to stop on nodes with a label."""
 
     budget_seconds: Seconds = Field(description="Seconds between SIGTERM (or preStop) and removal, at most.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of that.")
@@ -191,7 +191,7 @@ class NodeWindowSpec(LabelSpec):
 
 
 class GracePeriodSpec(Model):
-    """What an ordinary Pod gets to stop."""
+    """Say how long an ordinary Pod has to stop."""
 
     budget_seconds: Seconds = Field(
         examples=[120], description="Seconds between SIGTERM (or preStop) and removal, at most."
@@ -219,7 +219,7 @@ class SystemNamespacesSpec(Model):
 
 
 class FallbackSpec(Model):
-    """What a GPU spot pool needs beside it."""
+    """Say which fallback a GPU spot pool needs."""
 
     require: RequireName = Field(description="What must be beside them.")
     outcome: Literal["deny", "warn"] = Field(description="What comes of a pool that lacks it.")

@@ -10,7 +10,7 @@ State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a check found.
+    """Hold the result of one check.
 
     Attributes:
         name: of the check.

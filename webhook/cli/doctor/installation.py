@@ -46,7 +46,7 @@ _PATIENCE: Final = aiohttp.ClientTimeout(total=SECONDS)
 
 
 class ReplicaVersion(msgspec.Struct):
-    """The answer of a replica's /version, as far as it is looked at."""
+    """Hold the answer of a replica's /version, as far as it is looked at."""
 
     version: str
     bundle: str
@@ -55,7 +55,7 @@ class ReplicaVersion(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ServingPod:
-    """A replica.
+    """Describe a replica.
 
     Attributes:
         name: of its Pod.
@@ -80,7 +80,7 @@ class ServingPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An installation.
+    """Describe an installation.
 
     Attributes:
         api: the API server.

@@ -23,7 +23,7 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 
 
 class Access(NamedTuple):
-    """One permission."""
+    """Hold one permission."""
 
     verb: str
     resource: str

@@ -62,7 +62,7 @@ _FINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What the API server answered: the object as it would be stored, if it would, and what was said of it."""
+    """Hold the API server's answer: the object as it would be stored, if it would, and the messages about it."""
 
     stored: JSON | None
     said: str

@@ -50,7 +50,7 @@ _NOT_EXEMPT: Final = "not exempt by "
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The trace steps of a policy on the object, or on one pod template in it.
+    """Hold the trace steps of a policy on the object, or on one pod template in it.
 
     Attributes:
         where: the template's field path, or `ITSELF`; empty if the steps are the same for all.
@@ -62,7 +62,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What one policy did.
+    """Hold what one policy did, and why.
 
     Attributes:
         word: one of `WORDS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
@@ -82,7 +82,7 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of one object.
+    """Explain one object.
 
     Attributes:
         file, line: where the object begins.

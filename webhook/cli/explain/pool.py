@@ -29,7 +29,7 @@ _GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it co
 
 
 class PoolFact(msgspec.Struct, frozen=True):
-    """One property of a pool.
+    """Hold one property of a pool.
 
     Attributes:
         name: name of the property.
@@ -43,7 +43,7 @@ class PoolFact(msgspec.Struct, frozen=True):
 
 
 class PoolReading(msgspec.Struct, frozen=True):
-    """The properties of a node pool, and its reader."""
+    """Hold the properties of a node pool, and its reader."""
 
     reader: str
     facts: tuple[PoolFact, ...]

@@ -47,7 +47,7 @@ _TICKS_AT_MOST: Final = 8
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event of a reclaim.
+    """Hold an event of a reclaim.
 
     Attributes:
         seconds: its time.
@@ -63,7 +63,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A period from ``begin`` up to ``end``."""
+    """Hold a period from ``begin`` up to ``end``."""
 
     name: SpanName
     begin: int
@@ -76,7 +76,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """The termination of some containers of the Pod.
+    """Describe how some containers of the Pod end.
 
     Attributes:
         name: names of the containers, or `AS_WRITTEN`.
@@ -88,7 +88,7 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A reclaim of the node that a Pod runs on.
+    """Describe the reclaim of the node that a Pod runs on.
 
     Attributes:
         where: the pod template's field path; empty for a Pod.
@@ -199,7 +199,7 @@ def clock(seconds: int) -> str:
 
 
 class _Stop(msgspec.Struct, frozen=True):
-    """Containers that get their stop signal at the same time.
+    """Group containers that get their stop signal at the same time.
 
     Attributes:
         delay: seconds from the drain to the signal, as far as the preStop hook tells them.

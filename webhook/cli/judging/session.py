@@ -55,7 +55,7 @@ class Judgements(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, Generic[ObjectResult], frozen=True):
-    """What `judge_each` made of the judgements.
+    """Hold what `judge_each` made of the judgements.
 
     Attributes:
         objects: the result of each object, in the order of the files.

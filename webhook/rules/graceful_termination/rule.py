@@ -65,7 +65,7 @@ NATIVE_SLEEP: Final = (1, 30)
 
 
 class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
-    """The compiled rule."""
+    """Hold the compiled rule."""
 
     spec: GracefulTerminationSpec
     classes: Mapping[str, ClassSpec]

@@ -55,7 +55,7 @@ _KARPENTER: Final = (GROUP, RESOURCE)
 
 
 class NodePoolRules(msgspec.Struct, frozen=True):
-    """The compiled rule; checks and readers are by API group and plural resource name.
+    """Hold the compiled rule; checks and readers are by API group and plural resource name.
 
     Attributes:
         declared: the fields that the checks of a resource declare.

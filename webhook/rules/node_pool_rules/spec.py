@@ -91,7 +91,7 @@ class CheckSpec(Model):
 
 
 class PoolResourceSpec(Model):
-    """What is right for the objects of one resource; what is not said here is accepted."""
+    """Say what is right for the objects of one resource; what is not said here is accepted."""
 
     group: str = Field(description="API group; '' is the core group.")
     resource: NonEmpty = Field(description="Plural resource name.")
@@ -100,7 +100,7 @@ class PoolResourceSpec(Model):
 
 
 class DiversificationSpec(Model):
-    """How many kinds of machines a Karpenter pool that is only spot admits at least."""
+    """Say how many kinds of machines a Karpenter pool that is only spot admits at least."""
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.WARN,
@@ -112,7 +112,7 @@ class DiversificationSpec(Model):
 
 
 class KarpenterSpec(Model):
-    """What Karpenter's requirements and disruption budgets add up to."""
+    """Say what Karpenter's requirements and disruption budgets add up to."""
 
     diversification: DiversificationSpec = Field(
         default={}, validate_default=True, description="A spot pool that is too narrow is reclaimed all at once."

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):
-    """The compiled rule; ``readers`` and ``sizers`` are by API group and plural resource name."""
+    """Hold the compiled rule; ``readers`` and ``sizers`` are by API group and plural resource name."""
 
     fallbacks: Fallbacks
     findings: FallbackFindings

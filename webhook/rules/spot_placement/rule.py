@@ -86,7 +86,7 @@ compares each with every node."""
 
 
 class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """The compiled rule."""
+    """Hold the compiled rule."""
 
     provider: str
     tolerating: bool

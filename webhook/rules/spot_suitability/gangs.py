@@ -39,7 +39,7 @@ _SHOWN: Final = 120
 
 
 class Gangs(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes the Pods of one object a gang.
+    """Tell whether the Pods of one object are a gang.
 
     Attributes:
         specs: the sorts of gangs, each with the globs of its kinds.

@@ -13,7 +13,7 @@ from webhook.policy.workload_schema import RelativePath  # noqa: TC001 - pydanti
 
 
 class FaultToleranceSpec(Model):
-    """What keeps the state of a driver outside its Pod: another Pod can go on with it."""
+    """Say what keeps the state of a driver outside its Pod: another Pod can go on with it."""
 
     annotations: dict[NonEmpty, str] = Field(
         default={}, description="Annotations of the workload, or of its Pod, that turn it on: key -> value."

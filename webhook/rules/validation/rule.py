@@ -57,7 +57,7 @@ class _Rule(_Condition, frozen=True):
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """The compiled rule."""
+    """Hold the compiled rule."""
 
     language: Language
     conditions: tuple[_Condition, ...]
