@@ -20,7 +20,7 @@ Reads
 Writes
     Nothing.
 Finds
-    superchip, missing, last-fallback, other-zone, unreadable-capacity, pools-unknown
+    superchip, missing, last-fallback, other-zone, unreadable-capacity, pools-unknown, template-unknown
 Source
     CoreWeave, "Spot Node Pools" (fully preempted pools, superchips) and "Node Pool API schema" (sizes, conditions).
 """
