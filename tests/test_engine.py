@@ -164,6 +164,25 @@ def test_enforcement_only_lowers_what_a_rule_says(enforcement: Outcome, said: Ou
     decision = validate(index(policy(rule, enforcement=enforcement)), request(POD))
     assert outcomes(decision) == [expected]
     assert decision.audit == {"policy": f"{expected} test/unwanted: it is wrong"}
+    assert decision.findings[0].would_deny is (said is Outcome.DENY and enforcement is not Outcome.DENY)
+
+
+@pytest.mark.parametrize("enforcement", [Outcome.AUDIT, Outcome.WARN])
+@pytest.mark.parametrize(
+    ("changes", "would_deny"),
+    [
+        ({"userInfo": {"username": REPLICASET_CONTROLLER}}, False),
+        ({"userInfo": {"username": "system:serviceaccount:kube-system:namespace-controller"}}, False),
+        ({"userInfo": {"username": "jane"}}, True),
+    ],
+)
+def test_what_would_be_denied_is_told_while_a_policy_does_not_deny(
+    enforcement: Outcome, changes: dict[str, Any], *, would_deny: bool
+) -> None:
+    trying = index(policy(Says(), enforcement=enforcement))
+    assert [each.would_deny for each in validate(trying, request(POD, **changes)).findings] == [would_deny]
+    of_template = validate(trying, request(DEPLOYMENT, group="apps", resource="deployments"))
+    assert [each.would_deny for each in of_template.findings] == [False]
 
 
 def test_a_request_that_nobody_matches_is_not_even_decoded() -> None:

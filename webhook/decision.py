@@ -89,6 +89,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             ``object/...`` for findings of no policy kind.
         lowered: why the outcome is below the policy's enforcement, as a phrase; only with a trace, and unless the
             detail says it.
+        would_deny: only the policy's enforcement keeps it from denying.
     """
 
     policy: str
@@ -99,6 +100,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     field: str = ""
     fix: str = ""
     lowered: str = ""
+    would_deny: bool = False
 
     def message(self) -> str:
         """Return the finding as text: reason, field and id on the first line, detail and fix below."""

@@ -114,14 +114,15 @@ class FindingBuilder:
             subject: the subject of the rule.
             unknown_match: why it is unknown whether the policy matches, if it is.
         """
-        outcome = min(violation.outcome, policy.enforcement)
-        if subject.template:
-            outcome = min(outcome, policy.template_outcome)
+        most = min(violation.outcome, policy.template_outcome) if subject.template else violation.outcome
+        outcome = min(most, policy.enforcement)
         if unknown_match:
             violation = _if_it_looks(policy, violation, outcome, unknown_match)
         detail = violation.detail
         if violation.unknown:
-            outcome = min(outcome, Outcome.INDETERMINATE if self._context.offline else policy.unknown_outcome)
+            most = min(most, Outcome.INDETERMINATE if self._context.offline else policy.unknown_outcome)
+            outcome = min(most, outcome)
+        would_deny = outcome < most is Outcome.DENY and not self._never_denied(policy)
         if outcome is Outcome.DENY:
             lowered = self._why_not_denied(policy)
             if lowered:
@@ -137,7 +138,14 @@ class FindingBuilder:
             field=_cut(subject.field(violation.field)),
             fix=_cut(_fix(violation, subject)),
             lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
+            would_deny=would_deny,
         )
+
+    def _never_denied(self, policy: Policy) -> bool:
+        """Return whether the policy denies nothing here or to this user, whatever its enforcement."""
+        user = self._request.user_info.username
+        replaces = user in BUILT_IN_CONTROLLERS and not policy.controller_denies
+        return self._only_warns or replaces or user in NEVER_DENIED
 
     def _why_not_denied(self, policy: Policy) -> str:
         """Return why a denial becomes a warning, or an empty string if it stays a denial.

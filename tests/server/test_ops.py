@@ -44,7 +44,7 @@ def test_a_serving_replica_is_healthy_and_ready(start: Start, path: str) -> None
     assert (answer.status, answer.body) == (200, b"ok\n")
 
 
-@pytest.mark.parametrize("path", ["/", "/mutate", "/debug", "/metrics/x"])
+@pytest.mark.parametrize("path", ["/mutate", "/debug", "/metrics/x"])
 def test_there_is_nothing_else_on_the_operators_port(start: Start, path: str) -> None:
     assert start().ops(path).status == 404
 

@@ -12,7 +12,7 @@ import hashlib
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,7 +23,14 @@ from webhook.text import printable
 _HERE: Final = Path(__file__).parent
 
 
-def page(template: str, *, style: str, script: str = "", **content: object) -> str:
+class Page(NamedTuple):
+    """A page, and the Content-Security-Policy that it has in itself."""
+
+    html: str
+    policy: str
+
+
+def page(template: str, *, style: str, script: str = "", **content: object) -> Page:
     """Render a page.
 
     Args:
@@ -36,7 +43,8 @@ def page(template: str, *, style: str, script: str = "", **content: object) -> s
     policy = (
         f"default-src 'none'; style-src {_hashed(css)}; script-src {_hashed(code)}; base-uri 'none'; form-action 'none'"
     )
-    return _environment().get_template(template).render(style=css, script=code, policy=policy, **content)
+    html = _environment().get_template(template).render(style=css, script=code, policy=policy, **content)
+    return Page(html, policy)
 
 
 @cache

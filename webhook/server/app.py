@@ -21,6 +21,7 @@ from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
 from webhook.server.callers import UNAUTHENTICATED
 from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
+from webhook.server.recent import RecentDecisions
 from webhook.server.rejected import JSON_TYPE, RejectedError, too_busy
 from webhook.server.request_reader import RequestReader
 
@@ -99,6 +100,7 @@ class Webhook:
         stopping: every answer asks the client to close the connection.
         in_flight: requests that are being judged.
         last_request: when the last one came, by `time.perf_counter`.
+        recent: the last decisions.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Webhook:
         self.stopping = False
         self.in_flight = 0
         self.last_request = perf_counter()
+        self.recent = RecentDecisions()
         self._metrics = metrics
         self._limits = limits
         self._recorder = recorder
@@ -201,8 +204,11 @@ class Webhook:
         finally:
             sender.peer.charge(perf_counter() - began - waited)
         seconds = perf_counter() - started
-        self._metrics.decided(target.phase, request.path, decision, seconds, authenticated=bool(sender.caller))
-        _log(request, target.phase, decision, seconds, sender)
+        self._metrics.decided(request, target.phase, decision, seconds, authenticated=bool(sender.caller))
+        found = tuple(dict.fromkeys([each.id for each in decision.findings]))
+        milliseconds = round(seconds * 1000, 3)
+        self.recent.add(request, target.phase, decision, found, milliseconds)
+        _log(request, target.phase, decision, found, milliseconds, sender)
         return Answer(answer)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
@@ -239,7 +245,9 @@ def _context(phase: Phase, view: ClusterView) -> Context:
     )
 
 
-def _log(request: Request, phase: Phase, decision: Decision, seconds: float, sender: Sender) -> None:
+def _log(
+    request: Request, phase: Phase, decision: Decision, findings: tuple[str, ...], milliseconds: float, sender: Sender
+) -> None:
     policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
     log_decision(
         uid=request.uid[:TEXT_LENGTH],
@@ -251,9 +259,9 @@ def _log(request: Request, phase: Phase, decision: Decision, seconds: float, sen
         user=request.user_info.username[:TEXT_LENGTH],
         allowed=not decision.denied,
         policies=list(dict.fromkeys(policies)),
-        findings=list(dict.fromkeys(each.id for each in decision.findings)),
+        findings=findings,
         patch_operations=len(decision.patch),
-        ms=round(seconds * 1000, 3),
+        ms=milliseconds,
         caller=sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,
         peer=sender.peer.address,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import socket
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,9 @@ from webhook.server.log import flush_log, log, log_loop_error
 from webhook.server.metrics import Metrics
 from webhook.server.peers import Peers
 from webhook.server.recorder import Recorder
-from webhook.server.status import PolicyInfo, Status, endings
+from webhook.server.status import Overview, PolicyInfo, Status, endings
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Coroutine
     from pathlib import Path
     from typing import Any
@@ -123,6 +123,19 @@ class Replica:
             connections=len(self._acceptor),
             in_flight=self.webhook.in_flight,
             cluster_silence=self._cluster.silence() if self._cluster is not None else None,
+        )
+
+    def overview(self) -> Overview:
+        """Return what the operators' page shows, as it is now."""
+        snapshot, recent = self.webhook.snapshot, self.webhook.recent
+        return Overview(
+            status=self.status(),
+            replica=socket.gethostname(),
+            view=snapshot.state.view(),
+            needs_budgets=any(policy.needs.budgets for policy in snapshot.bundle.policies),
+            findings=self.metrics.findings(),
+            found=tuple(recent.found),
+            last=tuple(recent.last),
         )
 
     async def run(self, stop: Stop) -> None:

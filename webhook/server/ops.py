@@ -1,10 +1,12 @@
-"""Serve the operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``."""
+"""Serve the operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``, and ``/``, a page."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
@@ -21,8 +23,20 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry, Metric
 
+    from webhook.pages import Page
     from webhook.server.lifecycle import Stop
-    from webhook.server.status import Status
+    from webhook.server.status import Overview, Status
+
+
+_PAGE_SECONDS: Final = 1.0
+"""How long a page is shown again: whoever asks without end makes the server render one a second."""
+
+_PAGE_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class OpsPort:
@@ -30,19 +44,31 @@ class OpsPort:
 
     Args:
         status: returns the server's state.
+        overview: returns what the page shows.
         registry: of the counters; the gauges of the state are added to it.
         stop: once it is wanted, the server is not ready.
     """
 
-    def __init__(self, status: Callable[[], Status], registry: CollectorRegistry, stop: Stop) -> None:
+    def __init__(
+        self,
+        status: Callable[[], Status],
+        overview: Callable[[], Overview],
+        registry: CollectorRegistry,
+        stop: Stop,
+    ) -> None:
         self._stop = stop
         self._status = status
+        self._overview = overview
+        self._page: Page | None = None
+        self._page_ends = 0.0
+        self._rendering = asyncio.Lock()
         self._registry = registry
         registry.register(_States(status))
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
         app = web.Application()
+        app.router.add_get("/", self._show)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
@@ -51,6 +77,16 @@ class OpsPort:
         await runner.setup()
         await web.SockSite(runner, listener).start()
         return runner
+
+    async def _show(self, _: web.Request) -> web.Response:
+        async with self._rendering:
+            if self._page is None or monotonic() >= self._page_ends:
+                # In a thread: reviews are answered meanwhile.
+                self._page = await asyncio.to_thread(_render, self._overview())
+                self._page_ends = monotonic() + _PAGE_SECONDS
+            shown = self._page
+        headers = {**_PAGE_HEADERS, "Content-Security-Policy": f"{shown.policy}; frame-ancestors 'none'"}
+        return web.Response(text=shown.html, content_type="text/html", headers=headers)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         # Process-local: a restart would mend nothing that is around this process.
@@ -82,6 +118,13 @@ class OpsPort:
             "certificate": status.certificate.decode(),
         }
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
+
+
+def _render(overview: Overview) -> Page:
+    # The template engine is 40 ms and some MB that a replica of which nobody asks for the page need not have.
+    from webhook.server.overview import render  # noqa: PLC0415
+
+    return render(overview)
 
 
 class _States(Collector):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections import Counter
+    from collections.abc import Iterable, Mapping
     from datetime import date
 
+    from webhook.cluster.protocol import ClusterView
     from webhook.index import Policy
+    from webhook.server.recent import Decided
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
@@ -95,3 +98,25 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     in_flight: int
     cluster_silence: float | None = None
+
+
+class Overview(NamedTuple):
+    """The state of the server and what it decided so far, for the page.
+
+    Attributes:
+        status: of the replica.
+        replica: its name.
+        view: of the cluster, as the next request is judged with it.
+        findings: how many there were, by policy and outcome.
+        found: the last decisions with findings, the oldest first.
+        last: the last decisions of any kind.
+        needs_budgets: a policy asks for PodDisruptionBudgets.
+    """
+
+    status: Status
+    replica: str
+    view: ClusterView
+    findings: Mapping[str, Counter[str]]
+    found: tuple[Decided, ...]
+    last: tuple[Decided, ...]
+    needs_budgets: bool

@@ -19,9 +19,9 @@ DESCRIPTION: Final = """\
 Run the admission webhook.
 
 Answers the API server's AdmissionReviews over TLS: POST /mutate and POST /validate. A second
-port, plain HTTP, is for operators: /healthz, /readyz, /metrics, /version. Policies, state and
-certificate are read again when their files change; if what is there then can't be used, the
-last good one stays in force.
+port, plain HTTP, is for operators: /healthz, /readyz, /metrics, /version, and a page at /.
+Policies, state and certificate are read again when their files change; if what is there then
+can't be used, the last good one stays in force.
 """
 
 EPILOG: Final = """\

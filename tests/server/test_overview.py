@@ -1,0 +1,193 @@
+"""The operators' page: what this replica judges with, decided last, and does not know."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from tests.cli.output.test_report_page import Page
+from tests.server.harness import bundle_of, put, review
+from webhook import __version__
+from webhook.capacity.providers.pool import CapacityType, Pool
+from webhook.cluster.protocol import ClusterView
+from webhook.context import Phase
+from webhook.decision import Decision, Finding, Outcome, Violation
+from webhook.review import decode_review
+from webhook.server import ops
+from webhook.server.metrics import Metrics
+from webhook.server.recent import OF_ANY_KIND, WITH_FINDINGS, RecentDecisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from tests.browser import Seen
+    from tests.server.conftest import Spawn, Start
+    from tests.server.harness import Client
+    from webhook.context import Context
+    from webhook.rules.protocol import Subject
+
+HOSTILE = "<script>alert('&')</script>\u202e\x1b[31m"
+FOUND = Finding(policy="p", id="test/unwanted", outcome=Outcome.DENY, reason="no")
+
+
+class Pools:
+    """A cluster with these node pools."""
+
+    def __init__(self, *pools: Pool) -> None:
+        self._view = ClusterView(pools=pools, providers=frozenset({"cks"}), api_server=(1, 36))
+
+    def view(self) -> ClusterView:
+        return self._view
+
+    async def fresh(self) -> ClusterView:
+        return self._view
+
+
+def deny(subject: Subject, _: Context) -> Iterable[Violation]:
+    if subject.request.operation == "CREATE":
+        yield Violation(id="unwanted", reason="what the object says: hush")
+
+
+def shown(served: Client) -> str:
+    """Return the text of the page."""
+    answer = served.ops("/")
+    assert answer.status == 200
+    return " ".join(" ".join(Page(answer.body.decode()).texts).split())
+
+
+def test_it_tells_bundle_policies_decisions_pools_and_certificate(start: Start) -> None:
+    spot = Pool(
+        provider="cks", kind="NodePool", name="h100-spot", capacity=CapacityType.SPOT, autoscaling=True, maximum=8
+    )
+    vague = Pool(provider="cks", kind="NodePool", name="odd", desired=1, problems=("spec.targetNodes: no number",))
+    served = start(bundle_of(deny), Pools(spot, vague))
+    served.post()
+    served.post(path="/mutate")
+    served.post(review(operation="UPDATE", name="later"))
+    text = shown(served)
+    assert "spotgate is ready" in text
+    assert f"version {__version__}, bundle test-policy" in text
+    assert "test-policy Test deny 1 0 0 0" in text
+    assert "denied" in text
+    assert "Pod team-a/web-0 validate CREATE test/unwanted" in text
+    assert "All decisions: the last 3" in text
+    assert "h100-spot cks NodePool spot autoscaled up to 8" in text
+    assert "odd cks NodePool unknown 1 node GPUs unknown spec.targetNodes: no number" in text
+    assert "2 as the webhook sees them: 1 spot, 1 unknown. Providers in play: cks." in text
+    assert "the certificate that is served ends" in text
+    assert "hush" not in text
+
+
+def test_it_says_what_is_unknown_and_why(spawn: Spawn, tmp_path: Path) -> None:
+    served = spawn()
+    put(tmp_path / "policies" / "policy.yaml", "kind: [")
+    while served.metric("spotgate_last_reload_success", what="policies"):
+        time.sleep(0.05)
+    text = shown(served)
+    assert "Node pools : The webhook was not told of the cluster. → ask who runs spotgate to start it with" in text
+    assert "New: policies : what came at" in text
+    assert "The oldest kubelet : nothing tells it: taken for 1.34" in text
+    assert "Trust : no caBundle is known" in text
+
+
+def test_names_are_text_and_a_browser_finds_nothing_to_forbid(
+    start: Start, tmp_path: Path, browse: Callable[..., Seen]
+) -> None:
+    pool = Pool(provider="cks", kind="NodePool", name=HOSTILE, capacity=CapacityType.SPOT, problems=(HOSTILE,))
+    served = start(bundle_of(deny), Pools(pool))
+    served.post(review(name=HOSTILE, namespace=HOSTILE, kind={"group": "", "version": "v1", "kind": HOSTILE}))
+    answer = served.ops("/")
+    page = answer.body.decode()
+    assert "script" not in Page(page).elements
+    assert page.count("&lt;script&gt;") >= 5
+    assert not {"\u202e", "\x1b"} & set(page)
+    (tmp_path / "page.html").write_text(page)
+    seen = browse(tmp_path / "page.html")
+    assert seen.console == []
+    assert "spotgate is" in seen.dom
+
+
+def test_it_permits_its_own_style_and_nothing_else(start: Start) -> None:
+    headers = start().ops("/").headers
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy.pop("style-src").startswith("'sha256-")
+    assert policy.pop("script-src").startswith("'sha256-47DEQpj8HBSa")  # of nothing
+    assert policy == dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_it_is_not_on_the_TLS_port(start: Start) -> None:
+    assert start().post(path="/", method="GET").status == 404
+
+
+def test_who_asks_without_end_gets_the_same_page_for_a_while(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "_PAGE_SECONDS", 3600)
+    served = start(bundle_of(deny))
+    first = served.ops("/").body
+    served.post()
+    assert served.ops("/").body == first
+
+
+def test_a_page_of_a_thousand_pools_ends(start: Start) -> None:
+    pool = Pool(provider="cks", kind="NodePool", name="a", capacity=CapacityType.SPOT)
+    text = shown(start(state=Pools(*(replace(pool, name=f"pool-{number:04}") for number in range(1000)))))
+    assert "pool-0499" in text
+    assert "pool-0500" not in text
+    assert "500 more are not shown" in text
+
+
+def test_decisions_are_forgotten_and_those_with_findings_last() -> None:
+    recent, request = RecentDecisions(), decode_review(review(name="n" * 10_000))
+    for number in range(WITH_FINDINGS + 50):
+        recent.add(request, Phase.VALIDATE, Decision(findings=(FOUND,)), (f"test/{number}",), 1.0)
+    for _ in range(OF_ANY_KIND + 50):
+        recent.add(request, Phase.MUTATE, Decision(), (), 1.0)
+    assert len(recent.found) == WITH_FINDINGS
+    assert recent.found[0].findings == ("test/50",)
+    assert len(recent.last) == OF_ANY_KIND
+    assert all(len(each.name) == 256 for each in (*recent.found, *recent.last))
+
+
+def counted(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of a metric by those of its labels."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+@pytest.mark.parametrize(("annotation", "result"), [("break-glass", "used"), ("break-glass-refused", "refused")])
+def test_break_glass_is_counted_and_was_zero_before(annotation: str, result: str) -> None:
+    metrics, request = Metrics(), decode_review(review())
+    assert counted(metrics, "spotgate_break_glass_total") == {("used",): 0, ("refused",): 0}
+    metrics.decided(request, Phase.VALIDATE, Decision(audit={annotation: "anna: why"}), 0.001, authenticated=True)
+    assert counted(metrics, "spotgate_break_glass_total")[result,] == 1
+
+
+def test_findings_are_counted_by_namespace_up_to_a_bound() -> None:
+    metrics = Metrics()
+    for number in range(700):
+        request = decode_review(review(namespace=f"team-{number}"))
+        metrics.decided(request, Phase.VALIDATE, Decision(findings=(FOUND,)), 0.001, authenticated=False)
+    found = counted(metrics, "spotgate_findings_total")
+    assert found["p", "test/unwanted", "team-0", "deny"] == 1
+    assert found["p", "test/unwanted", "other", "deny"] == 200
+    assert sum(found.values()) == 700
+    assert metrics.findings()["p"]["deny"] == 700
+
+
+def test_what_a_policy_would_deny_is_counted_apart() -> None:
+    metrics = Metrics()
+    audited = replace(FOUND, outcome=Outcome.AUDIT, would_deny=True)
+    metrics.decided(
+        decode_review(review()), Phase.VALIDATE, Decision(findings=(audited, FOUND)), 0.001, authenticated=False
+    )
+    assert counted(metrics, "spotgate_would_deny_total") == {("p", "test/unwanted", "team-a"): 1}
+    assert metrics.findings()["p"] == {"audit": 1, "deny": 1, "would deny": 1}

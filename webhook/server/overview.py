@@ -1,0 +1,214 @@
+"""Render the operators' page, ``GET /``: what this replica judges with, decided last, and does not know."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from cryptography import x509
+
+from webhook import __version__
+from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.context import ASSUMED_VERSION
+from webhook.decision import ENGINE
+from webhook.pages import Page, page
+from webhook.server.metrics import WOULD_DENY
+from webhook.server.recent import OF_ANY_KIND, WITH_FINDINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.server.status import Overview, Status
+
+_POOLS: Final = 500
+"""Pools that are shown: a page of some 300 KB. `kubectl` lists the others."""
+
+_STALE: Final = 180.0
+"""Seconds without a word of the cluster; the API server says something of each resource every minute."""
+
+_SHOWN: Final = 12
+"""Rows of a table that are shown; the rest is folded."""
+
+_COUNTED: Final = ("deny", "warn", "audit", WOULD_DENY)
+_GPUS: Final = {Gpu.YES: "GPUs", Gpu.NO: "", Gpu.ANY: "GPUs as Pods request", Gpu.UNKNOWN: "GPUs unknown"}
+
+_STYLE: Final = """
+.ok { --as: var(--audit); } .off { --as: var(--faint); }
+.denied { --as: var(--deny); } .warned { --as: var(--warn); } .patched { --as: var(--change); }
+.is { color: var(--as); font-weight: 600; }
+.unknowns li { margin: .5rem 0; }
+.rows td, .rows th { overflow-wrap: break-word; padding-right: 1rem; }
+.rows tbody th { overflow-wrap: anywhere; }
+.rows .words { white-space: nowrap; }
+.rows code, .time { display: block; }
+.rows code { white-space: nowrap; }
+.time { font-size: .85rem; }
+summary { padding: .3rem 0; }
+@media (max-width: 44rem) {
+  .rows, .rows tbody, .rows tr, .rows td, .rows th { display: block; white-space: normal; width: auto; }
+  .rows thead { display: none; }
+  .rows tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  .rows td, .rows tbody th { border: 0; padding: .05rem 0; text-align: left; }
+  .rows tbody th { font-weight: 600; }
+  .rows td.number { display: inline; margin-right: 1rem; }
+  .rows td:empty, .rows td.none { display: none; }
+  .rows td[data-is]::before { color: var(--faint); content: attr(data-is) ": "; font-weight: 400; }
+  .time { display: inline; }
+  .rows code { white-space: normal; }
+}
+"""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """What the replica does not know, why, and what to do."""
+
+    what: str
+    why: str
+    remedy: str = ""
+
+
+class PolicyRow(msgspec.Struct, frozen=True):
+    """A policy and its findings since the replica started."""
+
+    name: str
+    kind: str
+    enforcement: str
+    counts: Counter[str]
+
+
+class PoolRow(msgspec.Struct, frozen=True):
+    """A node pool as the webhook sees it."""
+
+    name: str
+    kind: str
+    capacity: CapacityType
+    size: str
+    machines: str
+    unusable: str
+    unread: str
+
+
+def render(overview: Overview) -> Page:
+    """Return the page. That takes milliseconds."""
+    pools = overview.view.pools or ()
+    return page(
+        "overview.html",
+        style=_STYLE,
+        version=__version__,
+        replica=overview.replica,
+        status=overview.status,
+        view=overview.view,
+        now=_when(time.time()),
+        when=_when,
+        left=_left,
+        unknown=[*_not_in_force(overview.status), *_unknown(overview)],
+        policies=list(_policies(overview)),
+        COUNTED=_COUNTED,
+        SHOWN=_SHOWN,
+        capacities=Counter(str(pool.capacity) for pool in pools),
+        pools=list(map(_row, pools[:_POOLS])),
+        unshown=max(0, len(pools) - _POOLS),
+        node_groups=list(map(_row, overview.view.node_groups[:_POOLS])),
+        certificates=list(_certificates(overview.status)),
+        found=overview.found[::-1],
+        last=overview.last[::-1],
+        WITH_FINDINGS=WITH_FINDINGS,
+        OF_ANY_KIND=OF_ANY_KIND,
+    )
+
+
+def _not_in_force(status: Status) -> Iterator[Unknown]:
+    """Yield what the replica waits for, could not take over, or can't be trusted with."""
+    if status.waits_for:
+        yield Unknown("This replica is not ready", status.waits_for)
+    for what, reload in status.reloads.items():
+        if not reload.success:
+            why = f"what came at {_when(reload.time)} could not be used; the last good one is in force"
+            yield Unknown(f"New: {what}", why, "the log has the mistake")
+    if status.certificate_trusted is False:
+        yield Unknown("Trust", "the caBundles in force do not verify the certificate", "run `spotgate certs check`")
+    elif status.certificate_trusted is None:
+        yield Unknown("Trust", "no caBundle is known, so nothing says whether the API server trusts the certificate")
+
+
+def _unknown(overview: Overview) -> Iterator[Unknown]:
+    """Yield what the replica does not know of the cluster."""
+    status, view = overview.status, overview.view
+    if status.cluster_silence is not None and status.cluster_silence > _STALE:
+        why = f"the cluster was last heard of {status.cluster_silence:.0f} s ago, and may have changed"
+        yield Unknown("The cluster as it is now", why, "the log has what the API server answered")
+    if view.pools is None:
+        yield Unknown("Node pools", view.why_unknown, view.remedy)
+    else:
+        unread = sum(bool(pool.unread or pool.problems) for pool in view.pools)
+        if unread:
+            yield Unknown("Fields of node pools", f"they can't be read in {unread} of {len(view.pools)}", "see below")
+        vague = sum(pool.capacity is CapacityType.UNKNOWN for pool in view.pools)
+        if vague:
+            yield Unknown("Capacity", f"{vague} of {len(view.pools)} node pools do not say whether they are spot")
+    if overview.needs_budgets and view.budgets is None:
+        remedy = "" if status.cluster_silence is None else "the log has what the API server answered"
+        yield Unknown("PodDisruptionBudgets", "they have not been read", remedy)
+    versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}
+    for what, version in versions.items():
+        if version is None:
+            yield Unknown(what, f"nothing tells it: taken for {'.'.join(map(str, ASSUMED_VERSION))}")
+
+
+def _policies(overview: Overview) -> Iterator[PolicyRow]:
+    """Yield the policies in force, then those of which only findings are left, and the engine."""
+    left = dict(overview.findings)
+    for policy in overview.status.policies:
+        yield PolicyRow(policy.name, policy.kind, policy.enforcement, left.pop(policy.name, Counter()))
+    for name, counts in sorted(left.items()):
+        yield PolicyRow(name, "of the engine" if name == ENGINE else "no longer in force", "", counts)
+
+
+def _row(pool: Pool) -> PoolRow:
+    machines = (pool.instance_type, _GPUS[pool.gpu], pool.gpu_type)
+    return PoolRow(
+        name=f"{pool.namespace}/{pool.name}" if pool.namespace else pool.name,
+        kind=f"{pool.provider} {pool.kind}",
+        capacity=pool.capacity,
+        size=_size(pool),
+        machines=", ".join(filter(None, machines)),
+        unusable=f"in cluster {pool.cluster_id}" if pool.elsewhere else pool.unusable,
+        unread="; ".join(pool.problems),
+    )
+
+
+def _size(pool: Pool) -> str:
+    nodes = "" if pool.desired is None else f"{pool.desired} nodes" if pool.desired != 1 else "1 node"
+    if not pool.autoscaling:
+        return nodes
+    most = "without a maximum" if pool.unlimited else f"up to {'?' if pool.maximum is None else pool.maximum}"
+    return ", ".join(filter(None, (nodes, f"autoscaled {most}")))
+
+
+def _certificates(status: Status) -> Iterator[tuple[str, float, str]]:
+    """Yield what ends, when, and what is to be said of it."""
+    served = x509.load_pem_x509_certificates(status.certificate)[0]
+    names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    shown = ", ".join(map(str, (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.IPAddress))))
+    begins = _when(served.not_valid_before_utc.timestamp())
+    yield "the certificate that is served", status.certificate_expiry, f"for {shown}; valid from {begins}"
+    if status.authority_expiry is not None:
+        yield "the CA that signs it", status.authority_expiry.timestamp(), ""
+    if status.trust_expiry is not None:
+        yield "the first caBundle in force", status.trust_expiry.timestamp(), "trusts nothing more after that"
+
+
+def _when(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _left(seconds: float) -> str:
+    """Return the time until then in words."""
+    hours = (seconds - time.time()) / 3600
+    if hours < 0:
+        return "ended"
+    return f"{hours:.0f} hours" if hours < 72 else f"{hours / 24:.0f} days"  # noqa: PLR2004 - three days
