@@ -166,8 +166,8 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
         folders = [each for each in entries if _is_folder(each) and is_wanted(Path(each.path), top, ignored)]
         for link in filter(os.DirEntry.is_symlink, folders):
             if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
-                found.left_out.append(Path(link.path))
-        below += (each.path for each in reversed(folders) if not each.is_symlink())
+                found.left_out.append(Path(link))
+        below += (_shown(each) for each in reversed(folders) if not each.is_symlink())
         files = [each for each in entries if _is_manifest(each.name) and not _is_folder(each)]
         if ignored.globs:
             files = [each for each in files if not ignored.covers(Path(each.path), top)]
@@ -178,10 +178,15 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
             try:
                 status = file.stat()
             except OSError as error:
-                found.problems.append(unreadable(file.path, error))
+                found.problems.append(unreadable(_shown(file), error))
                 continue
             if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                yield (status.st_dev, status.st_ino), ManifestFile(file.path, in_folder=True, size=status.st_size)
+                yield (status.st_dev, status.st_ino), ManifestFile(_shown(file), in_folder=True, size=status.st_size)
+
+
+def _shown(entry: os.DirEntry[str]) -> str:
+    """Return the path of an entry as `pathlib` writes it, without the dot of the working folder."""
+    return entry.path.removeprefix("./")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
