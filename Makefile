@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := webhook certs tests bench examples image
+SOURCES := webhook certs tests bench examples image docs/site
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test test-cluster image check golden bench bench-cluster bench-scale chaos bench-peers lock
+.PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale chaos bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ test-cluster: venv ## Run the tests on a real API server; the first run builds i
 
 image: venv ## Build the image twice on a base made here, look into it and start it; needs root, buildah and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image
+
+docs: venv ## Build the site into site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 check: venv ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -100,3 +101,14 @@ def test_the_denial_in_the_readme_is_what_the_webhook_says(capsys: pytest.Captur
     readme = (ROOT / "README.md").read_text()
     for line in capsys.readouterr().out.splitlines()[1:4]:
         assert line.strip() in readme
+
+
+def test_the_steps_of_a_rollout_begin_with_what_they_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command, _ = blocks("docs/roll-out.md", "console")
+    assert main(shlex.split(command.removeprefix("$ spotgate "))) == 1
+    assert "reserved-labels/reserved" in capsys.readouterr().out
+    (policy,) = blocks("docs/roll-out.md", "yaml")
+    (tmp_path / "policy.yaml").write_text(policy)
+    example = str(ROOT / "examples/deployment-misspelt-qos-label.yaml")
+    assert main(["check", example, "--policies", str(tmp_path)]) == 0
+    assert "1 audit" in capsys.readouterr().out

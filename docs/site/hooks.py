@@ -1,0 +1,47 @@
+"""What pages need to be read on the site as in the repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.exceptions import PluginError
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
+
+_LINK = re.compile(r"(?<=\]\()(\.\.?/[^)#\s]+)")
+_FENCE = re.compile(r"^```")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put each command's page into the reference."""
+    (reference,) = [section["Reference"] for section in config.nav or [] if "Reference" in section]
+    overview = "cli/README.md"
+    pages = sorted(f"cli/{page.name}" for page in Path(config.docs_dir, "cli").glob("*.md"))
+    after = reference.index(overview) + 1
+    reference[after:after] = [page for page in pages if page != overview]
+    return config
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: object) -> str:
+    """Let links to files that are not on the site go to the repository, and indent what is in lists for Python-Markdown."""
+    docs = Path(config.docs_dir)
+    here = Path(page.file.abs_src_path or docs).parent
+
+    def to_repository(link: re.Match[str]) -> str:
+        target = (here / link[1]).resolve()
+        if target.is_relative_to(docs):
+            return f"{link[1].rstrip('/')}/README.md" if target.is_dir() else link[1]
+        if not target.exists():
+            raise PluginError(f"{page.file.src_uri}: {link[1]} leads nowhere")
+        kind = "tree" if target.is_dir() else "blob"
+        return f"{config.extra['repository']}/{kind}/main/{target.relative_to(docs.parent)}"
+
+    lines, in_fence = [], False
+    for line in markdown.splitlines():
+        in_fence ^= bool(_FENCE.match(line))
+        lines.append(f" {line}" if line.startswith("   ") and not in_fence else line)
+    return _LINK.sub(to_repository, "\n".join(lines))
