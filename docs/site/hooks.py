@@ -27,7 +27,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: object) -> str:
-    """Let links to files that are not on the site go to the repository, and indent what is in lists for Python-Markdown."""
+    """Let links to files that are not on the site go to the repository, and indent lists as Python-Markdown wants."""
     docs = Path(config.docs_dir)
     here = Path(page.file.abs_src_path or docs).parent
 
