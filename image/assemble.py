@@ -38,7 +38,8 @@ def main(root: Path) -> None:
     """Make the folder that becomes the image."""
     for name in ("lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
-        copy(Path("/", name), root)  # a link to the one below /usr
+        if Path("/", name).is_symlink():  # to the one below /usr; arm64 has no lib64
+            copy(Path("/", name), root)
     copy(LIBRARY, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
     copy(ENVIRONMENT, root, ignore=shutil.ignore_patterns(*NOT_IMPORTED))
     interpreter = PYTHON / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,4 +1,4 @@
-"""The workflows of GitHub: valid, with the least rights, and of what is pinned."""
+"""The workflows of GitHub, and the action: valid, with the least rights, and of what is pinned."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.integrations.conftest import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+ACTION = ROOT / "action.yml"
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
@@ -27,15 +28,15 @@ def test_actionlint_finds_nothing(actionlint: Path) -> None:
     assert (done.stdout, done.returncode) == ("", 0)
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_actions_are_pinned_by_commit_with_their_version_beside(workflow: Path) -> None:
-    used = re.findall(r"uses: (.+)", workflow.read_text())
+@pytest.mark.parametrize("file", [*WORKFLOWS, ACTION], ids=lambda path: path.name)
+def test_actions_are_pinned_by_commit_with_their_version_beside(file: Path) -> None:
+    used = re.findall(r"uses: (.+)", file.read_text())
     assert used
-    assert not [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)]
+    assert not [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)]
 
 
 def test_an_action_has_one_version() -> None:
-    used = {line for workflow in WORKFLOWS for line in re.findall(r"uses: (.+)", workflow.read_text())}
+    used = {line for file in (*WORKFLOWS, ACTION) for line in re.findall(r"uses: (.+)", file.read_text())}
     assert len({each.partition("@")[0] for each in used}) == len(used)
 
 
