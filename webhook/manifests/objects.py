@@ -196,11 +196,13 @@ def _read(source: ManifestFile, found: Manifests) -> None:
 
 def _kinds_in(data: bytes) -> frozenset[str] | None:
     """Return the kinds that a file names which can't be parsed. Return None if one may be anything."""
+    if len(data) > DOCUMENT_LIMITS.size:
+        return None
     try:
         kinds = frozenset(each[1] for each in _KIND.finditer(data.decode()))
     except UnicodeDecodeError:
         return None
-    return None if "" in kinds or len(data) > DOCUMENT_LIMITS.size else kinds
+    return None if "" in kinds else kinds
 
 
 def _kinds_of(value: Any) -> frozenset[str] | None:  # noqa: ANN401 - JSON

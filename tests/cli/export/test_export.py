@@ -31,7 +31,7 @@ JSON = dict[str, Any]
 
 def policies(text: str) -> dict[str, JSON]:
     """Return the spec of every policy, by its name without the end that all have."""
-    documents = [each for each in yaml.safe_load_all(text) if each["kind"] == POLICY]
+    documents = [each for each in yaml.load_all(text, yaml.CSafeLoader) if each["kind"] == POLICY]
     return {each["metadata"]["name"].removesuffix(".spotgate.dev"): each["spec"] for each in documents}
 
 
@@ -69,7 +69,7 @@ def test_what_is_left_out_is_said_in_one_line_whatever_is_written_in_several(exp
 
 def test_every_policy_has_its_binding_and_a_name_of_its_own(run: Run) -> None:
     done = run("export", "vap")
-    documents = list(yaml.safe_load_all(done.out))
+    documents = list(yaml.load_all(done.out, yaml.CSafeLoader))
     assert done.code == 0
     assert [each["kind"] for each in documents] == [POLICY, BINDING] * (len(documents) // 2)
     names = [each["metadata"]["name"] for each in documents[::2]]
@@ -127,7 +127,7 @@ ROLES = (
 def test_enforcement_becomes_the_action_of_the_binding(enforcement: str, action: str, run: Run, write: Write) -> None:
     file = write("policies.yaml", document("ReservedLabels", "a", ROLES.format(enforcement, "domains: [a.example]")))
     done = run("export", "vap", "--policies", str(file))
-    bindings = [each for each in yaml.safe_load_all(done.out) if each["kind"] == BINDING]
+    bindings = [each for each in yaml.load_all(done.out, yaml.CSafeLoader) if each["kind"] == BINDING]
     assert {tuple(each["spec"]["validationActions"]) for each in bindings} == {(action,)}
     # Only of a denial spotgate makes less for controllers.
     assert ("no-controllers" in conditions(policies(done.out)["a.pods"])) == (enforcement == "deny")
