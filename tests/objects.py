@@ -1,8 +1,40 @@
-"""The smallest workloads and node pools as manifests: `spec` is added to that of the Pod, or of the node pool."""
+"""Objects for tests: manifests of workloads and node pools, pools as readers read them, and reviews of Pods.
+
+In a manifest `spec` is added to that of the Pod, or of the node pool.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonpatch
+from msgspec.structs import replace
+
+from tests.rules.conftest import shipped_provider
+from webhook.bundle import load_bundle
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.provider import Label, Provider
+from webhook.cluster.protocol import ClusterView
+from webhook.context import Context, Phase
+from webhook.engine import decide
+from webhook.kube.defaults import default_pod, default_tolerations
+from webhook.response import respond
+from webhook.review import decode_review
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.providers.requirements import Requirements
+
+JSON = dict[str, Any]
+
+BUNDLE: Final = load_bundle()
+NAMESPACE: Final = "team-a"
+NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
 
 SPOT_NODES = {"example.com/capacity": "spot"}
 
@@ -72,3 +104,211 @@ def karpenter_pool(name: str, capacity: str, family: str) -> dict[str, Any]:
     node_class = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     spec = {"template": {"spec": {"nodeClassRef": node_class, "requirements": requirements}}}
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec}
+
+
+CKS = shipped_provider("cks")
+POOL_LABEL = CKS.pool_label
+
+# Shaped like GKE, Karpenter and EKS, so that what holds for providers other than CKS does not hang on their documents.
+GKE = replace(
+    CKS,
+    name="gke",
+    title="GKE",
+    pool_label="cloud.google.com/gke-nodepool",
+    spot_labels=(Label("cloud.google.com/gke-spot", "true"), Label("cloud.google.com/gke-provisioning", "spot")),
+    spot_taints=(Taint("cloud.google.com/gke-spot", "true", "NoSchedule"),),
+    readers=(),
+)
+KARPENTER = replace(
+    CKS,
+    name="karpenter",
+    title="Karpenter",
+    pool_label="karpenter.sh/nodepool",
+    spot_labels=(Label("karpenter.sh/capacity-type", "spot"),),
+    readers=(),
+)
+EKS = replace(
+    CKS,
+    name="eks",
+    title="EKS",
+    pool_label="eks.amazonaws.com/nodegroup",
+    spot_labels=(Label("eks.amazonaws.com/capacityType", "SPOT"),),
+    readers=(),
+)
+
+ONLY_CKS: Mapping[str, Provider] = {"cks": CKS}
+ALL: Mapping[str, Provider] = {each.name: each for each in (CKS, EKS, GKE, KARPENTER)}
+
+GPU_TYPE = "gd-8xh100ib-i128"
+CPU_TYPE = "cd-gp-a192-genoa"
+
+
+def cks_pool(
+    name: str,
+    *,
+    spot: bool = True,
+    gpu: bool = True,
+    labels: dict[str, str] | None = None,
+    taints: tuple[str, ...] = (),
+    instance_type: str = "",
+    **metadata: Any,
+) -> Pool:
+    """Return a CKS node pool; taints are written ``key=value:Effect``."""
+    (reader,) = CKS.readers
+    spec = {
+        "computeClass": "spot" if spot else "default",
+        "instanceType": instance_type or (GPU_TYPE if gpu else CPU_TYPE),
+        "targetNodes": 2,
+        "nodeLabels": labels or {},
+        "nodeTaints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in map(taint, taints)],
+    }
+    return reader.read({"metadata": {"name": name, **metadata}, "spec": spec})
+
+
+def other_pool(
+    provider: Provider,
+    name: str,
+    *,
+    capacity: CapacityType = CapacityType.SPOT,
+    gpu: Gpu = Gpu.ANY,
+    labels: dict[str, str] | None = None,
+    taints: tuple[str, ...] = (),
+    cluster: str = "",
+    requirements: Requirements | None = None,
+) -> Pool:
+    """Return a node pool of a provider that has no reader here."""
+    return Pool(
+        provider=provider.name,
+        kind="NodePool",
+        name=name,
+        pool_name=name,
+        capacity=capacity,
+        gpu=gpu,
+        labels={**(labels or {}), provider.pool_label: name},
+        taints=tuple(map(taint, taints)),
+        cluster=cluster,
+        requirements=requirements,
+    )
+
+
+def taint(text: str) -> Taint:
+    """Return a taint from ``key=value:Effect`` or ``key:Effect``."""
+    key, _, effect = text.rpartition(":")
+    key, _, value = key.partition("=")
+    return Taint(key, value, effect)
+
+
+def view_of(
+    *pools: Pool,
+    shown: tuple[str, ...] = (),
+    spot_shown: tuple[str, ...] = (),
+    namespace: dict[str, str] | None = None,
+) -> ClusterView:
+    """Return a cluster with these pools; ``shown`` are providers that only its Nodes show, ``spot_shown`` by spot Nodes."""
+    return ClusterView(
+        pools=pools,
+        providers=frozenset((*shown, *spot_shown, *(pool.provider for pool in pools if not pool.cluster))),
+        spot_providers=frozenset(spot_shown),
+        namespaces={NAMESPACE: namespace or {}},
+    )
+
+
+def cluster(pools: list[JSON], namespace_labels: JSON) -> ClusterView:
+    """Return a CKS cluster with these node pools, and one namespace."""
+    (reader,) = BUNDLE.providers["cks"].readers
+    return ClusterView(
+        pools=tuple(map(reader.read, pools)),
+        providers=frozenset({"cks"}),
+        namespaces={NAMESPACE: namespace_labels},
+    )
+
+
+def defaulted(pod: JSON) -> JSON:
+    """Return a copy of a Pod as the API server hands it to a webhook."""
+    copy: JSON = json.loads(json.dumps(pod))
+    default_pod(copy)
+    default_tolerations(copy)
+    return copy
+
+
+def review(
+    value: Any,
+    resource: str = "pods",
+    *,
+    kind: str = "X",
+    operation: str = "CREATE",
+    user: str = "alice@acme.example",
+    old: Any = None,
+    subresource: str = "",
+    name: str = "x",
+) -> bytes:
+    """Return an AdmissionReview; the resource is ``group/plural``, or the plural alone of the core group."""
+    group, _, plural = resource.rpartition("/")
+    namespaced = plural not in {"nodes", "nodepools"}
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": group, "version": "v1", "kind": kind},
+        "resource": {"group": group, "version": "v1", "resource": plural},
+        "subResource": subresource,
+        "name": name,
+        "namespace": NAMESPACE if namespaced else "",
+        "operation": operation,
+        "userInfo": {"username": user, "groups": ["acme:developers", "system:authenticated"]},
+        "object": value,
+        "oldObject": old,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:
+    """Return the answer to a review."""
+    request = decode_review(body)
+    decision = decide(request, BUNDLE.index, Context(phase=phase, now=NOW, view=view))
+    return respond(request.uid, decision, phase)
+
+
+def response(body: bytes, phase: Phase, view: ClusterView) -> JSON:
+    """Return the ``response`` in it."""
+    found: JSON = json.loads(answered(body, phase, view))["response"]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """A Pod that went through both phases, as an API server sends it through.
+
+    Attributes:
+        before: the Pod as it came.
+        after: the Pod with the patch.
+        patch: what the mutating webhook said.
+        validation: the response of the validating one, to the Pod with the patch.
+        view: the cluster.
+    """
+
+    before: JSON
+    after: JSON
+    patch: list[JSON]
+    validation: JSON
+    view: ClusterView
+
+    @classmethod
+    def of(cls, pod: JSON, pools: list[JSON], namespace_labels: JSON) -> Admission:
+        """Send it through."""
+        view = cluster(pools, namespace_labels)
+        mutation = response(review(pod), Phase.MUTATE, view)
+        patch: list[JSON] = json.loads(base64.b64decode(mutation["patch"])) if "patch" in mutation else []
+        after = jsonpatch.apply_patch(pod, patch)
+        validation = response(review(after), Phase.VALIDATE, view)
+        return cls(before=pod, after=after, patch=patch, validation=validation, view=view)
+
+    @property
+    def grace(self) -> int:
+        """The grace period at the end, in seconds."""
+        seconds: int = self.after["spec"]["terminationGracePeriodSeconds"]
+        return seconds
+
+    @property
+    def complaint(self) -> str:
+        """What placement has to say."""
+        said: str = self.validation.get("auditAnnotations", {}).get("spot-placement", "")
+        return said

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests import scheduler, strategies
-from tests.admission import Admission, answered, cluster, defaulted, review
+from tests.objects import Admission, answered, cluster, defaulted, review
 from webhook.context import Phase
 from webhook.kube.containers import hook_sleeps
 from webhook.kube.pod import decode_pod

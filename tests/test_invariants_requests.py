@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import scheduler, strategies
-from tests.admission import BUNDLE, NOW, Admission, answered, cluster, defaulted, response, review
+from tests.objects import BUNDLE, NOW, Admission, answered, cluster, defaulted, response, review
 from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cluster.protocol import ClusterView

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhook.bundle import load_bundle
@@ -100,6 +100,7 @@ each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{r
 
 
 @each_reader
+@settings(max_examples=15)  # of each of many readers
 @given(data=st.data())
 def test_reading_never_raises_and_gives_the_declared_types(reader: PoolReader, data: st.DataObject) -> None:
     pool = reader.read(data.draw(ANYTHING[reader.kind + reader.group]))
@@ -114,16 +115,7 @@ def test_reading_never_raises_and_gives_the_declared_types(reader: PoolReader, d
 
 
 @each_reader
-def test_an_integer_that_is_too_long_for_a_text_is_read(reader: PoolReader) -> None:
-    for query in queries_of(reader):
-        *parents, last = query.field.split(".")
-        value: dict[str, Any] = {last: HUGE}
-        for parent in reversed(parents):
-            value = {parent: value}
-        assert isinstance(reader.read(value).problems, tuple)
-
-
-@each_reader
+@settings(max_examples=15)
 @given(data=st.data())
 def test_what_is_unknown_is_said_or_named_by_a_type(reader: PoolReader, data: st.DataObject) -> None:
     pool = reader.read(data.draw(SHAPED[reader.kind + reader.group]))
@@ -132,6 +124,16 @@ def test_what_is_unknown_is_said_or_named_by_a_type(reader: PoolReader, data: st
     assert pool.capacity is not CapacityType.UNKNOWN
     said_elsewhere = reader.requirements is not None or reader.template is not None
     assert pool.gpu is not Gpu.UNKNOWN or pool.instance_type or said_elsewhere
+
+
+@each_reader
+def test_an_integer_that_is_too_long_for_a_text_is_read(reader: PoolReader) -> None:
+    for query in queries_of(reader):
+        *parents, last = query.field.split(".")
+        value: dict[str, Any] = {last: HUGE}
+        for parent in reversed(parents):
+            value = {parent: value}
+        assert isinstance(reader.read(value).problems, tuple)
 
 
 @pytest.mark.parametrize("sizer", SIZERS, ids=lambda sizer: sizer.pool_kind)

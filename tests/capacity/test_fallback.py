@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.pools import ALL
+from tests.objects import ALL
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.fallback import Coverage, Fallbacks, LostCoverage
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.capacity.test_feasible import ALL, landing
 from tests.capacity.test_targeting import pod_of
-from tests.pools import cks_pool, other_pool
+from tests.objects import cks_pool, other_pool
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.budget import GraceBudgets

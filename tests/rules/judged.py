@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from tests.pools import cks_pool, view_of
+from tests.objects import cks_pool, view_of
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase
 from webhook.decision import Decision

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.pools import cks_pool, view_of
+from tests.objects import cks_pool, view_of
 from webhook.bundle import load_bundle
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.pools import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.objects import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.placement import (
     CLUSTER,
     CPU_SPOT,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.pools import cks_pool, view_of
+from tests.objects import cks_pool, view_of
 from tests.rules.judged import JSON, judged, pod, template, workload
 from webhook.cluster.protocol import ClusterView
 

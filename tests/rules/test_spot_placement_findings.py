@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pools import ALL, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.objects import ALL, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.conftest import subject_of
 from tests.rules.placement import (
     CLUSTER,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.pools import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.objects import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.placement import (
     JSON,
     PREFERRED,

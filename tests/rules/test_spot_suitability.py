@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pools import KARPENTER, cks_pool, view_of
+from tests.objects import KARPENTER, cks_pool, view_of
 from tests.rules.conftest import owned_by, subject_of
 from tests.rules.judged import (
     CLUSTER,

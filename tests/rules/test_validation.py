@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.pools import cks_pool, view_of
+from tests.objects import cks_pool, view_of
 from tests.rules.judged import CLUSTER, NAMESPACE, index_of, judged, pod, template, warned, workload
 from webhook import cel
 from webhook.bundle import load_bundle

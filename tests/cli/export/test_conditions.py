@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.admission import BUNDLE, NOW, cluster, defaulted, review
+from tests.objects import BUNDLE, NOW, cluster, defaulted, review
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded
 from webhook.cli.export.conditions import tested_kinds
