@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from bench.chaos_load import HUGE, Outcome
 from certs.authority import KeyPair, create_authority, issue_leaf
 from certs.rotation import identifier_of, issue
-from tests.controlplane.webhook import CERTIFICATES, NAMESPACE, SERVICE
+from tests.controlplane.webhook import CERTIFICATES, NAMESPACE, PROVIDED, SERVICE
 from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class Fault:
         name: what is printed.
         act: does it, and puts back what it has changed.
         may: outcomes that are not promised to be absent while it lasts, beside denials as unknown.
-        component: of manifests/components that is installed; none: certificates come from files.
+        component: of manifests/components for the certificates.
     """
 
     name: str
     act: Act
     may: frozenset[Outcome] = frozenset()
-    component: str = ""
+    component: str = PROVIDED
 
 
 async def nothing(_: Scene) -> None:

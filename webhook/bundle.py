@@ -26,8 +26,8 @@ from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
-from webhook.policy.common import ExemptionSpec
-from webhook.policy.document import EXEMPTION, FACTS, links_not_followed, policy_files
+from webhook.policy.common import ExemptionSpec, ModeSpec
+from webhook.policy.document import EXEMPTION, FACTS, MODE, links_not_followed, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import duplicates, load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
@@ -81,6 +81,7 @@ def document_kinds() -> dict[str, type[BaseModel]]:
         "CapacityProvider": CapacityProviderSpec,
         "WorkloadTemplates": WorkloadTemplatesSpec,
         EXEMPTION: ExemptionSpec,
+        MODE: ModeSpec,
         **{name: kind.spec for name, kind in policy_kinds().items()},
     }
 
@@ -93,12 +94,14 @@ class Bundle(msgspec.Struct, frozen=True):
         hash: the hash of all files; the same files give the same hash.
         documents: policies, exemptions and facts as they were written.
         links_not_followed: warnings of links to folders, whose policies are not loaded.
+        mode: how far all policies go.
     """
 
     index: Index
     hash: str
     documents: tuple[PolicyDocument, ...]
     links_not_followed: tuple[Problem, ...] = ()
+    mode: ModeSpec = ModeSpec()
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -168,7 +171,10 @@ def _validated(files: Sequence[Path], where: str, problems: list[Problem], *, sh
 
 
 def _no_policy(documents: Sequence[PolicyDocument]) -> str:
-    what = "facts and exemptions" if any(each.kind == EXEMPTION for each in documents) else "facts"
+    others = {EXEMPTION: "exemptions", MODE: "a mode"}
+    what = " and ".join(
+        ["facts", *(text for kind, text in others.items() if any(each.kind == kind for each in documents))]
+    )
     return f"holds only {what}, and no policy; name the policies too: `--policies shipped` for those of spotgate"
 
 
@@ -197,6 +203,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         (Globs(each.spec.policies), _exemption(each, ("spec",), each.spec, f"{EXEMPTION} {each.name}"))
         for each in exemptions
     ]
+    mode = _mode([each for each in documents if each.kind == MODE], problems)
     policies: list[Policy] = []
     for document in written:
         try:
@@ -206,7 +213,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
             problems += (document.spec_problem(each) for each in found if not document.is_reported(each))
             continue
         if document.spec.enforcement is not Enforcement.OFF:
-            policies.append(policy)
+            policies.append(replace(policy, enforcement=min(policy.enforcement, Outcome[mode.enforcement.upper()])))
     if problems:
         raise PolicyErrors(problems)
 
@@ -216,7 +223,16 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         index=Index(policies, facts.workloads, providers, namespace),
         hash=_hash(documents),
         documents=tuple(documents),
+        mode=mode,
     )
+
+
+def _mode(documents: Sequence[PolicyDocument], problems: list[Problem]) -> ModeSpec:
+    """Return the mode of a bundle. A second one is a problem: the order of files must not decide which one holds."""
+    for each in documents[1:]:
+        first = f"{_shown(documents[0])}:{documents[0].document.line}"
+        problems.append(each.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
+    return documents[0].spec if documents else ModeSpec()
 
 
 def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:

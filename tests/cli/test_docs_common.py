@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "policies" / "common.md").read_text()
 FILES: Final = re.findall(
-    r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- .* -->\n\n)?```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE
+    r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- [^\n]* -->\n\n)?```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE
 )
 COMMANDS: Final = [
     example

@@ -1,192 +1,32 @@
-"""What docs/install.md installs, in which order, what survives being applied again, and what it is allowed to do."""
+"""What an installation is: what survives being applied again, and what it is allowed to do."""
 
 from __future__ import annotations
 
 import base64
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from bench.chaos_cert_manager import cert_manager
-from tests.cli.replay import test_replay as recorded_reviews
-from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.populate import populate
-from tests.controlplane.tools import find_tools
 from tests.controlplane.webhook import (
-    BASE,
-    CERTIFICATES,
     CONFIGURATIONS,
     NAMESPACE,
     OF_CA,
     OF_RULES,
     apply_configurations,
     render_configurations,
-    start_on_free_ports,
 )
 from tests.objects import pod, saying
-from tests.programs import without
-from webhook.controlplane.binaries import BinariesError
-from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.controlplane.cluster import Cluster
     from tests.controlplane.kubectl import Kubectl
     from tests.controlplane.webhook import Webhook
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "install.md").read_text()
-SECTION = re.compile(r"^## (.*?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-OPERATE = dict(SECTION.findall((ROOT / "docs" / "operate.md").read_text()))
-CERTIFICATES_PAGE = dict(SECTION.findall((ROOT / "docs" / "certificates.md").read_text()))
 KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
 WEBHOOKS = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
-
-
-# The page
-
-
-@pytest.fixture(scope="module")
-def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield a cluster with nothing in it but nodes."""
-    with start_cluster(binaries) as running:
-        populate(running.kubectl)
-        yield running
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a checkout, and in it the overlay that the page shows. There is no registry: `docker` does nothing."""
-    for name in ("manifests", "policies"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    (overlay,) = re.findall(r"`(my-cluster/kustomization.yaml)`:\n\n +```yaml\n(.*?)```", PAGE, re.DOTALL)
-    (tmp_path / overlay[0]).parent.mkdir()
-    (tmp_path / overlay[0]).write_text(overlay[1])
-    (tmp_path / "recorded").mkdir()
-    reviews = [recorded_reviews.labelled(domain="coreweave.cloud"), recorded_reviews.on_spot()]
-    (tmp_path / "recorded" / "reviews.jsonl").write_bytes(recorded_reviews.record(tmp_path / "policies", reviews))
-    docker = tmp_path / "bin" / "docker"
-    docker.parent.mkdir()
-    docker.write_text("#!/bin/sh\n")
-    docker.chmod(0o755)
-    return tmp_path
-
-
-def commands(page: str) -> list[str]:
-    return re.findall(r"^ *\$ (.*)$", page, re.MULTILINE)
-
-
-def carry_out(command: str, own: Cluster, folder: Path) -> int:
-    """Run a command of a page. Return how many webhooks have rules then; each of them must have a CA."""
-    path = f"{folder / 'bin'}:{own.kubectl.program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "KUBECONFIG": str(own.kubectl.kubeconfig), "HOME": str(folder)}
-    done = subprocess.run(
-        ["/bin/bash", "-o", "pipefail", "-c", command],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    found = own.kubectl.get(KINDS)["items"]
-    asking = [webhook for each in found for webhook in each["webhooks"] if "rules" in webhook]
-    # Whatever is called can be served: it has a CA from its first moment on.
-    assert all("caBundle" in webhook["clientConfig"] for webhook in asking), command
-    return len(asking)
-
-
-def test_every_command_of_the_page_does_what_it_says(own: Cluster, folder: Path) -> None:
-    *install, stop = commands(PAGE)
-    operate = [command for name in ("Upgrade", "Certificate", "Refused bundle") for command in commands(OPERATE[name])]
-    wanted = [*install, *operate, stop, *commands(OPERATE["Remove"])]
-    configured = [(command, carry_out(command, own, folder)) for command in wanted]
-    rollout = next(number for number, (command, _) in enumerate(configured) if "rollout status" in command)
-    assert {rules for _, rules in configured[: rollout + 1]} == {0}
-    assert {rules for _, rules in configured[rollout:]} == {0, WEBHOOKS}
-    assert configured[-1][1] == 0
-    assert nothing_is_left(own)
-
-
-def test_the_gate_of_an_upgrade_stops_policies_that_change_a_verdict(own: Cluster, folder: Path) -> None:
-    gate, *_ = commands(OPERATE["Upgrade"])
-    (folder / "policies" / "reserved-labels.yaml").unlink()
-    with pytest.raises(AssertionError, match=r"denied -> allowed"):
-        carry_out(gate, own, folder)
-
-
-def nothing_is_left(own: Cluster) -> bool:
-    """Wait for the namespace to go; return whether no object of any kind has our label or name."""
-    own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
-    kinds = own.kubectl("api-resources", "--verbs=list", "--output=name").split()
-    listed = own.kubectl("get", ",".join(kinds), "--all-namespaces", "--ignore-not-found", "--output=name").split()
-    assert len(listed) > 50  # of Kubernetes itself
-    return not [name for name in listed if "spotgate" in name]
-
-
-def test_self_managed_certificates_need_no_certificate(own: Cluster, folder: Path) -> None:
-    overlay = folder / "my-cluster" / "kustomization.yaml"
-    add_component(overlay, "Self-managed")
-    apply, rolled_out, *others = commands(CERTIFICATES_PAGE["Self-managed"])
-    assert carry_out(apply, own, folder) == carry_out(rolled_out, own, folder) == 0
-    # Nothing runs in this cluster: one replica here stands for its Pods.
-    flags = (
-        f"--tls-secret={NAMESPACE}/{CERTIFICATES}",
-        f"--tls-name=spotgate.{NAMESPACE}.svc",
-        f"--kubeconfig={own.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
-    )
-    replica = Process("spotgate", (), folder / "spotgate.log")
-    try:
-        start_on_free_ports(replica, [*flags])
-        assert [carry_out(command, own, folder) for command in others] == [0, 0, WEBHOOKS, WEBHOOKS]
-        assert own.kubectl.get("secret", CERTIFICATES, f"--namespace={NAMESPACE}")
-        assert [carry_out(command, own, folder) for command in commands(OPERATE["Remove"])] == [0, 0, 0]
-        assert nothing_is_left(own)
-    finally:
-        replica.kill()
-
-
-def add_component(overlay: Path, section: str) -> None:
-    (component,) = re.findall(r"^components: .*$", CERTIFICATES_PAGE[section], re.MULTILINE)
-    overlay.write_text(f"{overlay.read_text()}{component}\n")
-
-
-def test_cert_manager_issues_the_certificate_and_injects_its_ca(own: Cluster, folder: Path) -> None:
-    overlay = folder / "my-cluster" / "kustomization.yaml"
-    add_component(overlay, "cert-manager")
-    try:
-        find_tools(["cert-manager"])
-    except BinariesError as error:
-        raise without(error) from None
-    with cert_manager(own):
-        rules = [carry_out(command, own, folder) for command in commands(CERTIFICATES_PAGE["cert-manager"])]
-        assert {*rules[:-2]} == {0}
-        assert rules[-2:] == [WEBHOOKS, WEBHOOKS]
-        assert {carry_out(command, own, folder) for command in commands(OPERATE["Remove"])} == {0}
-        assert nothing_is_left(own)
-
-
-def test_the_base_without_an_image_is_refused_aloud(own: Cluster) -> None:
-    done = own.kubectl.run("apply", f"--kustomize={BASE}")
-    try:
-        assert done.returncode == 1
-        assert (
-            'The Deployment "spotgate" is invalid: spec.template.spec.containers[0].image: Required value'
-            in done.stderr
-        )
-        assert own.kubectl.get("deployments", f"--namespace={NAMESPACE}")["items"] == []
-    finally:
-        own.kubectl("delete", "namespace", NAMESPACE)
 
 
 # Applied again
@@ -196,7 +36,7 @@ def of_rules(webhook: Webhook, *flags: str) -> str:
     return render_configurations(webhook.directory / "policies", webhook.port, *flags)
 
 
-def as_the_page_says(webhook: Webhook) -> None:
+def with_the_ca_apart(webhook: Webhook) -> None:
     webhook.cluster.kubectl("apply", f"--kustomize={webhook.directory / 'overlay'}")
     external = '{"spec": {"type": "ExternalName", "externalName": "localhost"}}'
     webhook.cluster.kubectl("patch", "service", "spotgate", f"--namespace={NAMESPACE}", f"--patch={external}")
@@ -220,7 +60,7 @@ def by_a_gitops_controller(webhook: Webhook) -> None:
 
 
 @pytest.mark.parametrize(
-    "way", [as_the_page_says, without_server_side, with_the_ca_among_the_rules, by_a_gitops_controller]
+    "way", [with_the_ca_apart, without_server_side, with_the_ca_among_the_rules, by_a_gitops_controller]
 )
 def test_S2_applied_three_times_over_it_still_enforces(way: Any, webhook: Webhook, team: Kubectl) -> None:
     authority = base64.b64encode((webhook.directory / "ca.crt").read_bytes()).decode()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.populate import populate
-from tests.controlplane.webhook import Webhook, install_webhook
+from tests.controlplane.webhook import Webhook, install_webhook, render_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,4 +61,8 @@ def test_the_commands_of_the_page_work_in_the_emergencies_that_they_are_for(spot
     follow("Cold start", spotgate)
     refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100-spot")
     assert "failed calling webhook" in refused.stderr
+    rendered = render_configurations(spotgate.directory / "policies", spotgate.port)
+    (spotgate.directory / "my-cluster").mkdir()
+    (spotgate.directory / "my-cluster" / "kustomization.yaml").write_text("resources: [webhooks.yaml]\n")
+    (spotgate.directory / "my-cluster" / "webhooks.yaml").write_text(rendered)
     follow("An emergency change while spotgate is down", spotgate)

@@ -5,7 +5,7 @@
         assert webhook.count("spotgate_decisions_total", resource="pods") == 2
 
 The process has the token of the shipped ServiceAccount and the content of the shipped ConfigMap, so what the manifests
-lack fails a test. They are applied as docs/install.md has it: the base with an image, then the CA, then the rules. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
+lack fails a test. Certificates are provided ones: the base with an image is applied, then the CA, then the rules. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
 ExternalName for localhost, and the webhook configurations name the port that the process listens on.
 """
 
@@ -46,6 +46,8 @@ NAMESPACE = "spotgate-system"
 SERVICE = "spotgate"
 KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
 FILLED = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}"
+PROVIDED, SELF_MANAGED, CERT_MANAGER = "provided-certs", "self-managed", "cert-manager"
+"""The components of manifests/components for certificates: each installation has one."""
 CERTIFICATES = "spotgate-certificates"
 """The Secret of the component `self-managed`."""
 
@@ -163,17 +165,17 @@ def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
 
 
 @contextlib.contextmanager
-def apply_base(cluster: Cluster, directory: Path, *, component: str = "") -> Iterator[list[str]]:
-    """Apply the base and one of its components, and delete them at the end.
+def apply_base(cluster: Cluster, directory: Path, *, component: str = PROVIDED) -> Iterator[list[str]]:
+    """Apply the base with a component for certificates, and delete both at the end.
 
     Yields the flags of `spotgate serve`, whose files are in `directory`; with cert-manager the certificate is not there yet.
     """
     kubectl = cluster.kubectl
     create_certificates(directory)
-    overlay = write_overlay(directory / "overlay", component=component)
+    overlay = write_overlay(directory / "overlay", component)
     kubectl("apply", f"--kustomize={overlay}", "--warnings-as-errors")
     files = (f"--cert={directory / 'tls.crt'}", f"--key={directory / 'tls.key'}")
-    if not component:
+    if component == PROVIDED:
         kubectl("create", "secret", "tls", "spotgate-tls", f"--namespace={NAMESPACE}", *files)
     external = {"type": "ExternalName", "externalName": "localhost"}
     kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
@@ -182,7 +184,7 @@ def apply_base(cluster: Cluster, directory: Path, *, component: str = "") -> Ite
             f"--policies={write_policies(cluster, directory / 'policies')}",
             *(
                 [f"--tls-secret={NAMESPACE}/{CERTIFICATES}"]
-                if component == "self-managed"
+                if component == SELF_MANAGED
                 else [f"--tls-cert={directory / 'tls.crt'}", f"--tls-key={directory / 'tls.key'}"]
             ),
             f"--tls-name={SERVICE}.{NAMESPACE}.svc",
@@ -192,29 +194,28 @@ def apply_base(cluster: Cluster, directory: Path, *, component: str = "") -> Ite
         kubectl("delete", f"--kustomize={overlay}", "--wait=false")
 
 
-def write_overlay(directory: Path, *, component: str = "") -> Path:
-    """Write a kustomization of the base that names an image; nothing pulls it."""
+def write_overlay(directory: Path, *components: str) -> Path:
+    """Write a kustomization of the base with these components that names an image; nothing pulls it."""
     directory.mkdir()
-    components = [MANIFESTS / "components" / component] if component else []
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(BASE, directory.resolve())],
-        "components": [os.path.relpath(each, directory.resolve()) for each in components],
+        "components": [os.path.relpath(MANIFESTS / "components" / each, directory.resolve()) for each in components],
         "images": [{"name": "", "newName": "registry.example.com/spotgate", "digest": f"sha256:{64 * '0'}"}],
     }
     (directory / "kustomization.yaml").write_text(json.dumps(kustomization))
     return directory
 
 
-def apply_configurations(cluster: Cluster, directory: Path, port: int, *, component: str = "") -> None:
+def apply_configurations(cluster: Cluster, directory: Path, port: int, *, component: str = PROVIDED) -> None:
     """Apply the CA, then the rules, for a webhook that listens on this port."""
     policies = directory / "policies"
-    if component != "self-managed":
-        authority = [] if component else [f"--ca-file={directory / 'ca.crt'}"]
+    if component != SELF_MANAGED:
+        authority = [f"--ca-file={directory / 'ca.crt'}"] if component == PROVIDED else []
         of_ca = render_configurations(policies, port, *authority, "--ca-only")
         cluster.kubectl("apply", *OF_CA, "--filename=-", documents=of_ca)
-    if component == "cert-manager":
+    if component == CERT_MANAGER:
         cluster.kubectl("annotate", KINDS, SERVICE, f"cert-manager.io/inject-ca-from={NAMESPACE}/{SERVICE}")
         cluster.kubectl("wait", FILLED, f"--timeout={START_SECONDS:.0f}s", KINDS, SERVICE)
     cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=render_configurations(policies, port))

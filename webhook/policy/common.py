@@ -267,6 +267,41 @@ class ExemptionSpec(ExemptSpec):
     policies: tuple[Glob, ...] = Field(min_length=1, description="The policies it exempts from, by name (globs).")
 
 
+class ModeSpec(Model):
+    """How far all policies of a cluster go, whatever each says itself, and what an outage does."""
+
+    enforcement: Annotated[
+        Literal["audit", "warn", "deny"],
+        EnumDescriptions(
+            {
+                "audit": "nothing is changed or denied, only recorded in the audit log, the log and the metrics",
+                "warn": "Pods are changed, nothing is denied",
+                "deny": "each policy does what its own enforcement says",
+            }
+        ),
+    ] = Field(default="deny", description="The most that any policy does.")
+    workload_failure_policy: Annotated[
+        Literal["Ignore", "Fail"],
+        EnumDescriptions(
+            {
+                "Ignore": "they are admitted unjudged",
+                "Fail": "those that may concern a policy are rejected",
+            }
+        ),
+    ] = Field(
+        default="Ignore",
+        description="What the API server does with workloads and Namespaces while spotgate does not answer.",
+    )
+
+    @model_validator(mode="after")
+    def _denies_if_it_fails(self) -> Self:
+        if self.workload_failure_policy == "Fail" and self.enforcement != "deny":
+            raise ValueError(
+                "workloadFailurePolicy: Fail needs enforcement: deny, else only an outage would reject workloads"
+            )
+        return self
+
+
 class BreakGlassSpec(Model):
     """Say who may turn a denial into a warning with the annotation spotgate.dev/break-glass."""
 

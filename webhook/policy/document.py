@@ -23,6 +23,7 @@ FACTS: Final = frozenset({"CapacityProvider", "WorkloadTemplates"})
 """Kinds that hold facts instead of rules."""
 
 EXEMPTION: Final = "Exemption"
+MODE: Final = "Mode"
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NO_POLICIES: Final = frozenset({"kustomization.yaml", "kustomization.yml", "schema.json"})
@@ -57,8 +58,8 @@ class PolicyDocument(msgspec.Struct, frozen=True):
 
     @property
     def is_policy(self) -> bool:
-        """Return whether the document judges or changes objects. Facts and exemptions do not."""
-        return self.kind not in FACTS and self.kind != EXEMPTION
+        """Return whether the document judges or changes objects. Facts, exemptions and the mode do not."""
+        return self.kind not in FACTS | {EXEMPTION, MODE}
 
     def problem(self, path: tuple[str | int, ...], text: str, offset: int | None = None) -> Problem:
         """Return a problem at this field of the document, and at this character of its text."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from webhook.cli.doctor.installation import JSON, Installed
 
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1"
-_APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md, step 4)"
+_APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md)"
 _SELECTOR_APART: Final = "no-system-namespaces"
 """The condition of the webhook about Namespaces, which stands for a selector."""
 

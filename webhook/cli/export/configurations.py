@@ -3,7 +3,8 @@
 Intent
     The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with
     failurePolicy Ignore: without the webhook they still start. Node pools are judged with Fail: a lost fallback can't
-    be restored by a later check. Changes that remove no fallback are admitted while the webhook is down.
+    be restored by a later check. Changes that remove no fallback are admitted while the webhook is down. A mode changes
+    both: nothing fails where nothing is denied, and workloads do where it says so.
 Source
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -22,6 +23,7 @@ from webhook.cli.export.matched_resources import MatchedResource, as_rules, matc
 from webhook.cli.export.object_conditions import ObjectConditions
 from webhook.cli.export.pool_conditions import PoolConditions, unasked_fields
 from webhook.context import Phase
+from webhook.decision import Outcome
 from webhook.enforcement import NEVER_DENIED
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
@@ -110,6 +112,10 @@ class _Configurations:
         self._bundle = bundle
         self._client_config = client_config
         self._neutral = neutral_keys(bundle.providers.values())
+        # An outage must not reject what no policy would deny.
+        denies = any(policy.enforcement is Outcome.DENY for policy in bundle.policies)
+        self._of_pools = "Fail" if denies else "Ignore"
+        self._of_workloads = bundle.mode.workload_failure_policy if denies else "Ignore"
 
     def mutating(self) -> Iterator[JSON]:
         """Yield the webhooks that change Pods."""
@@ -133,7 +139,7 @@ class _Configurations:
         conditions = PoolConditions(self._bundle.providers.values(), pools)
         yield from self._webhook(
             *("node-pools", Phase.VALIDATE, as_rules(pools), [_NOT_CLEANING_UP, *conditions.guarding()]),
-            failure_policy="Fail",
+            failure_policy=self._of_pools,
         )
         more = {
             key: replace(each, operations={"UPDATE"})
@@ -149,7 +155,10 @@ class _Configurations:
         conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, matched).of()
         names = literal(list(self._bundle.index.system_namespaces.patterns))
         essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
-        for webhook in self._webhook("namespaces", Phase.VALIDATE, as_rules(matched), [essential, *conditions]):
+        for webhook in self._webhook(
+            *("namespaces", Phase.VALIDATE, as_rules(matched), [essential, *conditions]),
+            failure_policy=self._of_workloads,
+        ):
             del webhook["namespaceSelector"]
             yield webhook
 
@@ -160,15 +169,19 @@ class _Configurations:
         """
         conditions = ObjectConditions(self._bundle, phase, self._neutral, matched)
         divided = conditions.tell_spot_namespaces()
+        failure_policy = self._of_workloads if phase is Phase.VALIDATE else "Ignore"
         yield from self._webhook(
             *(name, phase, as_rules(matched), [NO_MIRROR_PODS, *conditions.of()]),
+            failure_policy=failure_policy,
             namespaces=_NOT_SPOT if divided else None,
         )
         if divided:
             # What is in no namespace is not left out by a selector: of that, the other is matched.
             rules = as_rules(matched, scope="Namespaced")
             yield from self._webhook(
-                *(in_spot, phase, rules, [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=True)]), namespaces=_SPOT
+                *(in_spot, phase, rules, [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=True)]),
+                failure_policy=failure_policy,
+                namespaces=_SPOT,
             )
 
     def _webhook(

@@ -1,0 +1,105 @@
+"""A Mode document caps what every policy of a bundle does, and what an outage does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.policy.test_exemptions import HEAD, LABELLED, mistakes
+from tests.test_engine import NOW, request
+from webhook.bundle import SHIPPED, load_bundle
+from webhook.cli.export.configurations import configurations
+from webhook.context import Context, Phase
+from webhook.engine import decide
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.bundle import Bundle
+
+ON_SPOT: Any = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {},
+    "spec": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}, "containers": [{"name": "main", "image": "a"}]},
+}
+
+
+def mode(spec: str, name: str = "rollout") -> str:
+    return f"apiVersion: spotgate.dev/v1\nkind: Mode\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
+
+
+def shipped(folder: Path, *documents: str) -> Bundle:
+    (folder / "modes.yaml").write_text("---\n".join(documents))
+    return load_bundle([SHIPPED, folder] if documents else [])
+
+
+def failing(bundle: Bundle) -> set[str]:
+    rendered = configurations(bundle, {"service": {}})
+    return {
+        webhook["name"].partition(".")[0]
+        for each in rendered
+        for webhook in each["webhooks"]
+        if webhook["failurePolicy"] == "Fail"
+    }
+
+
+@pytest.mark.parametrize(
+    ("documents", "outcome", "patched", "unanswered"),
+    [
+        ([], "deny", True, {"node-pools"}),
+        ([mode("enforcement: deny")], "deny", True, {"node-pools"}),
+        ([mode("enforcement: warn")], "warn", True, set()),
+        ([mode("enforcement: audit")], "audit", False, set()),
+        (
+            [mode("workloadFailurePolicy: Fail")],
+            "deny",
+            True,
+            {"node-pools", "namespaces", "workloads", "spot-namespaces"},
+        ),
+    ],
+)
+def test_no_policy_goes_further_than_the_mode(
+    documents: list[str], outcome: str, patched: Any, unanswered: set[str], tmp_path: Path
+) -> None:
+    bundle = shipped(tmp_path, *documents)
+    labelled = {**LABELLED, "metadata": {"labels": {"foo.coreweave.cloud/bar": "x"}}}
+    validated = decide(request(labelled), bundle.index, Context(phase=Phase.VALIDATE, now=NOW))
+    assert {str(each.outcome) for each in validated.findings} == {outcome}
+    mutated = decide(request(ON_SPOT), bundle.index, Context(phase=Phase.MUTATE, now=NOW))
+    assert bool(mutated.patch) is patched
+    assert failing(bundle) == unanswered
+
+
+@pytest.mark.parametrize(
+    ("documents", "mistake"),
+    [
+        (
+            [mode("enforcement: warn"), mode("enforcement: audit", "other")],
+            (13, "kind", "there is another Mode, at {file}:7; keep one"),
+        ),
+        (
+            [mode("enforcement: off")],
+            (
+                10,
+                "spec.enforcement",
+                "the boolean false (YAML reads n, no and off so) is not one of audit, warn or deny",
+            ),
+        ),
+        (
+            [mode("enforcement: warn, workloadFailurePolicy: Fail")],
+            (
+                10,
+                "spec",
+                "workloadFailurePolicy: Fail needs enforcement: deny, else only an outage would reject workloads",
+            ),
+        ),
+    ],
+)
+def test_a_mode_that_cannot_hold_is_refused_with_its_place(
+    documents: list[str], mistake: tuple[int, str, str], tmp_path: Path
+) -> None:
+    line, field, text = mistake
+    file = tmp_path / "policies.yaml"
+    assert mistakes(tmp_path, HEAD, *documents) == [(line, field, text.format(file=file))]

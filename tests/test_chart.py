@@ -1,0 +1,197 @@
+"""The kustomize components and the Helm chart render the same objects, and webhooks as `spotgate webhook-config` prints them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+import webhook
+from webhook.bundle import load_bundle
+from webhook.cli.export.configurations import configurations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+JSON = dict[str, Any]
+
+MANIFESTS: Final = Path(__file__).parents[1] / "manifests"
+CHART: Final = MANIFESTS / "chart"
+REPOSITORY, DIGEST = "registry.example.com/spotgate", f"sha256:{64 * 'a'}"
+POOL: Final = [
+    {
+        "target": {"kind": "Deployment", "name": "spotgate"},
+        "patch": "- {op: replace, path: /spec/template/spec/nodeSelector/compute.coreweave.com~1node-pool, value: cpu}",
+    }
+]
+SELF: Final = "certificates.from=self-managed"
+
+# Components of a kustomization, and the values of the chart that mean the same.
+COMBINATIONS: Final[dict[str, tuple[list[str], list[str]]]] = {
+    "any": (["self-managed"], ["enforcement=deny"]),
+    "cks": (
+        ["cks", "cert-manager", "audit-only"],
+        ["platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager"],
+    ),
+    "gke": (["gke", "provided-certs", "warn-only"], ["platform=gke", "certificates.from=provided", "enforcement=warn"]),
+    "eks": (["self-managed", "strict"], ["platform=eks", "enforcement=deny", "workloadFailurePolicy=Fail"]),
+    "eks-overlay-cni": (["eks-overlay-cni", "self-managed", "audit-only"], ["platform=eks", "hostNetwork=true"]),
+    "aks": (
+        ["aks", "cert-manager", "warn-only"],
+        ["platform=aks", "certificates.from=cert-manager", "enforcement=warn"],
+    ),
+}
+
+
+def run(*command: str | Path, succeeds: bool = True) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode == 0) is succeeds, done.stderr
+    return done.stdout if succeeds else done.stderr
+
+
+def by_kustomize(kustomize: Path, folder: Path, components: list[str]) -> list[JSON]:
+    kustomization = {
+        "resources": [os.path.relpath(MANIFESTS / each, folder.resolve()) for each in ("base", "webhooks")],
+        "components": [os.path.relpath(MANIFESTS / "components" / each, folder.resolve()) for each in components],
+        "images": [{"name": "", "newName": REPOSITORY, "digest": DIGEST}],
+        "patches": POOL if "cks" in components else [],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
+    return list(yaml.safe_load_all(run(kustomize, "build", folder)))
+
+
+def by_helm(helm: Path, values: list[str], namespace: str = "spotgate-system") -> list[JSON]:
+    image = [f"image.repository={REPOSITORY}", f"image.digest={DIGEST}"]
+    flags = [f"--set={each}" for each in [*image, *values]]
+    rendered = run(helm, "template", "spotgate", CHART, f"--namespace={namespace}", *flags)
+    return [each for each in yaml.safe_load_all(rendered) if each]
+
+
+def comparable(things: Iterable[JSON]) -> dict[tuple[str, str], JSON]:
+    """Return the objects by kind and name, without what is written differently and means the same."""
+    found = {(each["kind"], each["metadata"]["name"]): each for each in things}
+    found.pop(("Namespace", "spotgate-system"), None)  # Helm's is made by whoever installs
+    for each in found.values():
+        each.get("webhooks", []).sort(key=lambda webhook: webhook["name"])  # validating ones are asked side by side
+    data = found["ConfigMap", "spotgate-policies"]["data"]
+    if "mode.yaml" in data:
+        of_mode = {"enforcement": "deny", "workloadFailurePolicy": "Ignore"}
+        written = yaml.safe_load(data["mode.yaml"])
+        data["mode.yaml"] = written | {"spec": of_mode | written["spec"]}
+    pod = found["Deployment", "spotgate"]["spec"]["template"]["spec"]
+    pod["volumes"].sort(key=lambda volume: volume["name"])
+    (container,) = pod["containers"]
+    container["args"].sort()
+    container["volumeMounts"].sort(key=lambda mount: mount["name"])
+    return found
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_the_chart_renders_the_objects_of_the_kustomization(
+    name: str, helm: Path, kustomize: Path, tmp_path: Path
+) -> None:
+    components, values = COMBINATIONS[name]
+    ours, theirs = comparable(by_kustomize(kustomize, tmp_path, components)), comparable(by_helm(helm, values))
+    assert ours.keys() == theirs.keys()
+    for key, each in ours.items():
+        assert theirs[key] == each
+
+
+@pytest.mark.parametrize("components", [each for each, _ in COMBINATIONS.values()], ids=COMBINATIONS)
+def test_the_webhooks_of_a_kustomization_are_those_that_the_program_renders_from_its_policies(
+    components: list[str], kustomize: Path, tmp_path: Path
+) -> None:
+    things = {each["kind"]: each for each in by_kustomize(kustomize, tmp_path, components)}
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    for name, text in things["ConfigMap"]["data"].items():
+        (policies / name).write_text(text)
+    service = {"name": "spotgate", "namespace": "spotgate-system", "port": 443}
+    rendered = configurations(load_bundle([policies]), {"service": service})
+    for each in rendered:
+        found = {webhook["name"]: webhook for webhook in things[each["kind"]]["webhooks"]}
+        assert found == {webhook["name"]: webhook for webhook in each["webhooks"]}
+
+
+def test_a_release_lives_in_its_namespace(helm: Path) -> None:
+    things = by_helm(helm, ["certificates.from=cert-manager"], namespace="platform")
+    assert "spotgate-system" not in json.dumps(
+        [each for each in things if each["kind"] != "ConfigMap"]  # shipped policies may name the default
+    )
+    services = [hook["clientConfig"]["service"] for each in things for hook in each.get("webhooks", ())]
+    assert {each["namespace"] for each in services} == {"platform"}
+
+
+def test_own_policies_and_a_ca_are_passed_on(helm: Path, tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text("kind: ReservedLabels\n")
+    (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\nMII\n")
+    (tmp_path / "webhooks.yaml").write_text((MANIFESTS / "webhooks" / "webhooks.yaml").read_text())
+    image = f"--set=image.repository={REPOSITORY},certificates.from=provided,replicas=2,port=9443,opsPort=9090"
+    files = {"policies.team\\.yaml": "team.yaml", "webhooks": "webhooks.yaml", "certificates.caBundle": "ca.crt"}
+    flags = [f"--set-file={value}={tmp_path / file}" for value, file in files.items()]
+    network = (
+        '--set-json=networkPolicy={"apiServer": [{"ipBlock": {"cidr": "10.0.0.0/24"}}], "metricsNamespace": "prom"}'
+    )
+    things = list(yaml.safe_load_all(run(helm, "template", "spotgate", CHART, image, network, *flags)))
+    by_kind = {each["kind"]: each for each in things}
+    assert by_kind["ConfigMap"]["data"]["team.yaml"] == "kind: ReservedLabels\n"
+    assert len({hook["clientConfig"]["caBundle"] for each in things for hook in each.get("webhooks", ())}) == 1
+    deployment = by_kind["Deployment"]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert deployment["replicas"] == 2
+    assert container["image"] == f"{REPOSITORY}:{webhook.__version__}"
+    assert [each["containerPort"] for each in container["ports"]] == [9443, 9090]
+    assert {"--listen=0.0.0.0:9443", "--ops=0.0.0.0:9090"} <= {*container["args"]}
+    reviews, operators = by_kind["NetworkPolicy"]["spec"]["ingress"]
+    assert reviews["from"] == [{"ipBlock": {"cidr": "10.0.0.0/24"}}]
+    assert operators["from"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "prom"}
+
+
+IMAGE: Final = f"image.repository={REPOSITORY}"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([], "image.repository names no image: --set image.repository="),
+        (["image.repository=<your registry>/spotgate"], "at '/image/repository'"),
+        ([IMAGE, "image.digest=latest"], "at '/image/digest'"),
+        ([IMAGE, "platform=cks"], "onDemandPool is not set: nothing marks spot nodes on CKS"),
+        ([IMAGE, "platform=azure"], "at '/platform': value must be one of '', 'cks', 'gke', 'eks', 'aks'"),
+        ([IMAGE, "replicas=three"], "at '/replicas': got string, want integer"),
+        ([IMAGE, "hostNetwork=on"], "at '/hostNetwork': got string, want boolean"),
+        ([IMAGE, "enforcemnt=deny"], "additional properties 'enforcemnt' not allowed"),
+        ([IMAGE, "enforcement=off"], "at '/enforcement': value must be one of 'audit', 'warn', 'deny'"),
+        ([IMAGE, "certificates.from=vault"], "at '/certificates/from': value must be one of"),
+        ([IMAGE, "workloadFailurePolicy=Fail"], "workloadFailurePolicy: Fail needs enforcement: deny"),
+        (
+            [IMAGE, "policies.team\\.yaml=x"],
+            "spotgate webhook-config --policies shipped --policies FILES > webhooks.yaml",
+        ),
+    ],
+)
+def test_bad_values_are_refused_with_what_is_wrong(values: list[str], said: str, helm: Path) -> None:
+    flags = [f"--set={each}" for each in values]
+    assert said in run(helm, "template", "spotgate", CHART, *flags, succeeds=False)
+
+
+def test_the_chart_is_as_helm_wants_it_and_its_package_is_whole(helm: Path, tmp_path: Path) -> None:
+    assert "0 chart(s) failed" in run(helm, "lint", CHART, f"--set={IMAGE}", "--strict")
+    run(helm, "package", CHART, f"--destination={tmp_path}")
+    package = tmp_path / f"spotgate-{webhook.__version__}.tgz"
+    assert run(helm, "template", "spotgate", package, f"--set={IMAGE}") == run(
+        *(helm, "template", "spotgate", CHART, f"--set={IMAGE}")
+    )
+
+
+def test_every_value_is_in_the_schema() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert schema.keys() - {"global"} == values.keys()
+    for name in ("image", "certificates", "networkPolicy"):
+        assert schema[name]["properties"].keys() == values[name].keys()
