@@ -161,18 +161,10 @@ CUSTOM = {
     "115,000 selectors": groups({"spec": {"nodeSelector": many()}}, LABELLED),
     "a key of 1 MB": groups({"metadata": {"labels": {LONG: "v"}}}, LABELLED),
     "an image of 1 MB": groups({"spec": {"containers": [{"name": "main", "image": LONG}]}}, LABELLED),
-    # Templates of all kinds in one object, each of them as costly as may be, and the label in the last.
+    # All templates that such an object may have, each of them as costly as may be, and the label in the last.
     "all that is looked through": {
         **groups(*[COSTLY] * 15, COSTLY | {"metadata": {"labels": dict(list(LONGEST.items())[1:]) | RESERVED}}),
-        "template": COSTLY,
-        "jobTemplate": {"spec": {"template": COSTLY}, "metadata": {"labels": LONGEST}},
-        "leaderWorkerTemplate": {"leaderTemplate": COSTLY, "workerTemplate": COSTLY},
         "headGroupSpec": {"template": COSTLY, "labels": LONGEST},
-        "rayClusterSpec": {"headGroupSpec": {"template": COSTLY, "labels": LONGEST}},
-        "submitterPodTemplate": COSTLY,
-        "rayClusterConfig": {"headGroupSpec": {"template": COSTLY, "labels": LONGEST}},
-        "driver": {"template": COSTLY, "labels": LONGEST},
-        "executor": {"template": COSTLY, "labels": LONGEST},
     },
 }  # fmt: skip
 

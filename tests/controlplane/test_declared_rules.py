@@ -64,6 +64,7 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
         "spec": {"resources": [{"kind": "ManagedClustersAgentPool", "spec": {"mode": "User"}}]}
     },
     ("cluster.x-k8s.io", "machinepools"): {"spec": {"replicas": 2}},
+    ("cluster.x-k8s.io", "machinedeployments"): {"spec": {"replicas": 2}},
     ("machine.openshift.io", "machinesets"): {"spec": {"replicas": 2}},
     ("karpenter.sh", "nodepools"): {
         "spec": {"replicas": 2, "template": {"spec": {"nodeClassRef": NODE_CLASS, "requirements": [ON_DEMAND]}}}

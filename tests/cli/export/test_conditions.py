@@ -14,13 +14,16 @@ from tests import strategies
 from tests.objects import BUNDLE, NOW, cluster, defaulted, review
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded
+from webhook.cli.export.cel import segments
 from webhook.cli.export.conditions import tested_kinds
 from webhook.context import Context, Phase
 from webhook.engine import decide
 from webhook.review import decode_review
+from webhook.rules.concern import Concern
 
 if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
+    from webhook.kube.templates import TemplatePath
 
 JSON = dict[str, Any]
 
@@ -30,7 +33,7 @@ PATHS = [
     for workload in BUNDLE.index.workloads.values()
     for path in workload.paths
 ]
-_SENT = set(tested_kinds(list(BUNDLE.index.workloads.values()))[1])
+_SENT = set(tested_kinds(list(BUNDLE.index.workloads.values()), Concern(images=frozenset({"handler"})))[1])
 TESTED = [each for each in PATHS if each[0] not in _SENT]
 KEYS = st.sampled_from(
     (
@@ -120,6 +123,42 @@ def test_every_workload_that_a_policy_speaks_about_is_asked_about(
     assert_asked(review(thing, resource, kind="Deployment"), view, namespace)
     for old in (embedded(path, {}), {**thing, "metadata": {"name": "x"}}, _with_replicas(thing, 4)):
         assert_asked(review(thing, resource, kind="Deployment", operation="UPDATE", old=old), view, namespace)
+
+
+LAID_OUT = [
+    (f"{workload.group}/{workload.resource}", path)
+    for workload in BUNDLE.index.workloads.values()
+    for path in workload.paths
+    if path.layout is not None
+]
+
+
+@given(st.sampled_from(LAID_OUT), pods(), st.integers(0, 3), st.integers(0, 3), views, namespaces)
+def test_every_pod_that_is_put_together_is_asked_about_wherever_its_parts_stand(
+    place: tuple[str, TemplatePath], pod: JSON, metadata: int, spec: int, pools: list[JSON], namespace: JSON
+) -> None:
+    resource, path = place
+    layout = path.layout
+    assert layout is not None
+    wild: dict[str, str | int] = {"*": "main", "[*]": 0}
+    holder: tuple[str | int, ...] = tuple(wild.get(each, each) for each in segments(path.text))
+    of_metadata = [(*holder, *(layout.metadata or ()))] if layout.metadata is not None else []
+    of_metadata += [each.metadata for each in layout.inherits if each.metadata is not None]
+    of_spec = [(*holder, *layout.spec), *(each.spec for each in layout.inherits if each.spec is not None)]
+    thing: JSON = {"metadata": {"name": "x"}}
+    _put(thing, of_metadata[metadata % len(of_metadata)], pod["metadata"])
+    _put(thing, (*holder, *layout.spec), {"containers": [{"name": "main", "image": "x"}]})
+    _put(thing, of_spec[spec % len(of_spec)], pod["spec"])
+    assert_asked(review(thing, resource), cluster(pools, namespace), namespace)
+
+
+def _put(thing: JSON, path: tuple[str | int, ...], members: JSON) -> None:
+    """Add members to the map at a path, whose lists have one item."""
+    place: Any = thing
+    for step, following in zip(path, (*path[1:], None), strict=True):
+        empty: Any = [{}] if isinstance(following, int) else {}
+        place = place[step] if isinstance(step, int) else place.setdefault(step, empty)
+    place.update(members)
 
 
 def _with_replicas(thing: JSON, count: int) -> JSON:

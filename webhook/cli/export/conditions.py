@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.supply import EVERY_NODE_HAS
 from webhook.cli.export.cel import literal, quoted, segments
+from webhook.cli.export.template_places import ITEMS_AT_MOST, not_maps, places_of
 from webhook.rules.concern import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.templates import TemplatePath, Workload
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 MEMBERS_AT_MOST: Final = 64
 """Members of a map that are tested one by one. People write a dozen; a key costs some 120, so a map 8,000."""
-ITEMS_AT_MOST: Final = 16
-"""Items of a list, and templates in the lists of an object: one costs 25,000 at most. With those that stand alone there
-are 27 templates, which are 700,000. The largest RayClusters have some ten worker groups."""
 KEY_LENGTH_AT_MOST: Final = 128
 """Characters of a key that is tested. Kubernetes takes 317, and people write some 40."""
 TEXT_LENGTH_AT_MOST: Final = 256
@@ -37,8 +35,7 @@ TEXT_LENGTH_AT_MOST: Final = 256
 BUILT_IN: Final = frozenset({"", "apps", "batch"})
 """API groups whose objects have the types of their fields: the API server rejects others before it calls a webhook."""
 
-ALONE_AT_MOST: Final = 11
-"""Paths of templates that stand alone, beside those in lists: see `ITEMS_AT_MOST`."""
+RESOURCE: Final = "request.resource.group + '/' + request.resource.resource"
 
 _WILDCARDS: Final = frozenset({"*", "[*]"})
 _OUTDATED: Final = ("beta.", "failure-domain.", "node.kubernetes.io/windows")
@@ -125,64 +122,20 @@ class ConcernExpressions:
     def templates(self, workloads: Sequence[Workload]) -> Iterator[str]:
         """Yield expressions about the templates, and about the labels that workloads give to other objects.
 
-        Every path is tested, whatever the kind of the object. Kinds of which that can't be told cheaply are sent.
+        Only the places that the kind of an object has are searched in it. Kinds that can't be searched are sent.
         """
-        tested, sent = tested_kinds(workloads)
+        tested, sent = tested_kinds(workloads, self._concern)
         if sent:
-            yield f"request.resource.group + '/' + request.resource.resource in {literal(sent)}"
-        templates = [path for each in tested for path in each.paths]
-        yield from dict.fromkeys(self._each(templates, "pod", list(self.pod("pod"))))
+            yield f"{RESOURCE} in {literal(sent)}"
+        yield from _each({_name(each): each.paths for each in tested}, "pod", list(self.pod("pod")))
         if self._concern.labels:
-            carried = [labels.path for each in tested for labels in each.labels]
-            yield from dict.fromkeys(self._each(carried, "labels", list(keys_in("labels", self._concern.labels))))
-
-    def _each(self, paths: Sequence[TemplatePath], name: str, lines: Sequence[str]) -> Iterator[str]:
-        """Yield expressions about the maps at these paths.
-
-        Args:
-            paths: in which ``*`` and ``[*]`` are every member and item.
-            name: the name of one of the maps, in the lines.
-            lines: the expressions about one of the maps.
-        """
-        if not paths:
-            return
-        alone: list[str] = []
-        several: list[str] = []
-        lists: list[str] = []
-        for path in map(segments, dict.fromkeys(each.text for each in paths)):
-            wild = [number for number, each in enumerate(path) if each in _WILDCARDS]
-            names, inner = (path, ()) if not wild else (path[: wild[0]], path[wild[0] + 1 :])
-            place = "object" + "".join(f".?{each}" for each in names)
-            if not wild:
-                yield from self._unless_maps("object", *names)
-                alone.append(f"  ?{place}")
-                continue
-            is_list = path[wild[0]] == "[*]"
-            kind, empty = ("list", "[]") if is_list else ("map", "{}")
-            items = f"{place}.orValue({empty})"
-            item = "item" if is_list else f"{items}[item]"
-            yield from self._unless_maps("object", *names[:-1])
-            if not self._typed:
-                yield f"type({items}) != {kind}"
-            if not self._typed:
-                yield f"{items}.size() > {ITEMS_AT_MOST}"
-                unfit = " || ".join([f"type({item}) != map", *self._unless_maps(item, *inner)])
-                yield f"{items}.exists(item, {unfit})"
-            value = f"{item}{''.join(f'.?{each}' for each in inner)}.orValue({{}})" if inner else item
-            several.append(f"{items}.map(item, {value})")
-            lists.append(items)
-        found = ["[\n" + ",\n".join(alone) + "\n]"] if alone else []
-        together = " +\n".join([*found, *several])
-        if several:
-            sizes = [f"{each}.size()" for each in lists]
-            yield f"{' + '.join(sizes)} > {ITEMS_AT_MOST}"
-        yield block(f"({together}).exists({name},", lines)
+            carried = {_name(each): [labels.path for labels in each.labels] for each in tested if each.labels}
+            yield from _each(carried, "labels", list(keys_in("labels", self._concern.labels)))
 
     def _unless_maps(self, of: str, *names: str) -> Iterator[str]:
         """Yield, for each step of a path, an expression that is true if it is no map."""
         if not self._typed:
-            for end in range(1, len(names) + 1):
-                yield f"type({of}{''.join(f'.?{name}' for name in names[:end])}.orValue({{}})) != map"
+            yield from not_maps(of, *names)
 
     def _list(self, found: str) -> tuple[str, list[str]]:
         """Return a list that may be absent, and expressions that are true if it can't be searched.
@@ -274,24 +227,49 @@ def changed_templates(workloads: Sequence[Workload], *, counting: bool) -> Itera
         yield block(f"{is_built_in} && (", dict.fromkeys(lines))
 
 
-def tested_kinds(workloads: Sequence[Workload]) -> tuple[list[Workload], list[str]]:
+def tested_kinds(workloads: Sequence[Workload], concern: Concern) -> tuple[list[Workload], list[str]]:
     """Return the kinds whose templates are tested, and the resources of the others: all of these are sent.
 
-    Not tested are Pods whose fields stand elsewhere than in a template, lists of lists, and kinds for whose paths there
-    is no time left.
+    Not tested are lists of lists, and containers beside `containers` where images matter.
     """
     tested: list[Workload] = []
     sent: list[str] = []
-    alone: set[str] = set()
     for each in workloads:
-        paths = list(_paths(each))
-        more = alone | {path.text for path in each.paths if not path.lists}
-        if len(more) <= ALONE_AT_MOST and all(path.layout is None and path.lists <= 1 for path in paths):
-            tested.append(each)
-            alone = more
+        odd = concern.images and any(path.layout is not None and path.layout.containers for path in each.paths)
+        if odd or any(path.lists > 1 for path in _paths(each)):
+            sent.append(_name(each))
         else:
-            sent.append(f"{each.group}/{each.resource}")
+            tested.append(each)
     return tested, sorted(sent)
+
+
+def _each(paths: Mapping[str, Sequence[TemplatePath]], name: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield expressions about the maps at these paths.
+
+    Args:
+        paths: by resource.
+        name: the name of one of the maps, in the lines.
+        lines: the expressions about one of the maps.
+    """
+    guards: dict[str, None] = {}
+    kinds: dict[str, str] = {}
+    for resource, of_kind in paths.items():
+        places = [place for path in of_kind for place in places_of(path)]
+        guards |= dict.fromkeys(guard for each in places for guard in each.guards)
+        if sizes := dict.fromkeys(f"{size}.size()" for each in places for size in each.sizes):
+            guards[f"{' + '.join(sizes)} > {ITEMS_AT_MOST}"] = None
+        alone = ", ".join(dict.fromkeys(one for each in places for one in each.alone))
+        several = dict.fromkeys(one for each in places for one in each.several)
+        kinds[resource] = " + ".join([*([f"[{alone}]"] if alone else []), *several])
+    if kinds:
+        yield from guards
+        # Not by `? :`, as an expression may not be nested that deeply. The API server wants values of one type.
+        members = ",\n".join(f"  {quoted(resource)}: dyn({found})" for resource, found in sorted(kinds.items()))
+        yield block(f"{{\n{members}\n}}[?{RESOURCE}].orValue([]).exists({name},", lines)
+
+
+def _name(workload: Workload) -> str:
+    return f"{workload.group}/{workload.resource}"
 
 
 def _paths(workload: Workload) -> Iterator[TemplatePath]:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from webhook.cli.export.cel import literal, quoted, selects
-from webhook.cli.export.conditions import ConcernExpressions, any_of, block, changed_metadata, changed_templates
+from webhook.cli.export.conditions import (
+    RESOURCE,
+    ConcernExpressions,
+    any_of,
+    block,
+    changed_metadata,
+    changed_templates,
+)
 from webhook.context import Phase
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
@@ -24,9 +31,8 @@ Condition = dict[str, str]
 
 PODS: Final = ("", "pods")
 _BREAK_GLASS: Final = Concern(annotations=Keys(frozenset({BREAK_GLASS})))
-_RESOURCE: Final = "request.resource.group + '/' + request.resource.resource"
 _SUBRESOURCE: Final = "request.?subResource.orValue('')"
-_IS_POD: Final = f"{_RESOURCE} == '/pods' && {_SUBRESOURCE} == ''"
+_IS_POD: Final = f"{RESOURCE} == '/pods' && {_SUBRESOURCE} == ''"
 _NEW: Final = "(object == null ? oldObject : object)"
 _OLD: Final = "(oldObject == null ? object : oldObject)"
 _NOT_UPDATED: Final = "request.operation != 'UPDATE' || oldObject == null"
@@ -127,7 +133,7 @@ class ObjectConditions:
         if not whole:
             return narrow
         known = [_reference(*key) for key in self._others if key not in whole]
-        return [f"!({_RESOURCE} + '/' + {_SUBRESOURCE} in {literal(known)})", *narrow]
+        return [f"!({RESOURCE} + '/' + {_SUBRESOURCE} in {literal(known)})", *narrow]
 
     def _concern_of_others(self) -> Concern:
         found = NOTHING
@@ -165,7 +171,7 @@ def _reference(group: str, path: str) -> str:
 
 
 def _is(key: ResourceKey) -> str:
-    return f"{_RESOURCE} + '/' + {_SUBRESOURCE} == {quoted(_reference(*key))}"
+    return f"{RESOURCE} + '/' + {_SUBRESOURCE} == {quoted(_reference(*key))}"
 
 
 def _selects(selector: LabelSelectorSpec) -> str:
