@@ -154,12 +154,6 @@ def test_an_object_that_loses_the_label_loses_the_exemption(tmp_path: Path, aske
     assert bool(judged(bundle, asked.pop("obj"), **asked)[0]) is found
 
 
-def test_an_unknown_user_is_not_anybody(tmp_path: Path) -> None:
-    bundle = loaded(tmp_path, HEAD + "  exempt: [{users: ['*'], reason: all}]\n")
-    assert judged(bundle, LABELLED, userInfo={})[0] == ["labels"]
-    assert judged(bundle, LABELLED)[0] == []
-
-
 some = st.lists(st.sampled_from(("*", "a", "b", "a*")), min_size=1, max_size=2)
 entries = st.fixed_dictionaries(
     {"reason": st.just("agreed")},

@@ -156,10 +156,6 @@ def test_GKE_needs_a_standard_pool_before_any_GPU_spot_pool(
     assert said(judge(GKE_SPOT, None, others)) == found
 
 
-def test_a_GKE_pool_of_CPU_spot_nodes_needs_neither() -> None:
-    assert judge(GKE_CPU_SPOT, None, []) == []
-
-
 def test_the_last_standard_pool_of_GKE_stays_while_there_are_GPU_spot_pools() -> None:
     (found,) = judge(None, GKE_CPU, [GKE_SPOT, GKE_CPU, GKE_GPU])
     assert (found.outcome, found.reason) == (
@@ -402,11 +398,6 @@ def test_a_static_pool_of_Karpenter_can_be_scaled_away() -> None:
     scale = {**static, "spec": {}}
     assert [each.outcome for each in judge(scale, static, [SPOT, static], scale=True)] == [DENY]
     assert judge({**static, "spec": {"replicas": 1}}, static, [SPOT, static], scale=True) == []
-
-
-def test_a_fallback_in_another_zone_is_a_warning() -> None:
-    spot, there = node_pool("gpu-spot", ("spot",), zones=("a",)), node_pool("gpu", ("on-demand",), zones=("b",))
-    assert [each.outcome for each in judge(spot, None, [there])] == [WARN]
 
 
 def fleet_pool(name: str, cluster: str = "w1", **spec: Any) -> Json:

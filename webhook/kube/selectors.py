@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,19 +48,3 @@ class LabelSelector:
         """Return whether the selector fails on these labels but could match if there were others beside them."""
         given = LabelSelector(each for each in self._requirements if each[0] in known)
         return given.matches(known) and not self.matches(known)
-
-
-def selected_keys(value: object) -> set[str]:
-    """Return the label keys that selectors in an object name. They match nothing once such a key is renamed."""
-    keys: set[str] = set()
-    pending: list[tuple[Any, bool]] = [(value, False)]
-    while pending:  # as deep as a user nests it
-        part, selecting = pending.pop()
-        if isinstance(part, list):
-            pending += [(each, selecting) for each in part]
-        elif isinstance(part, dict):
-            if selecting:
-                keys.update(part)
-                keys.add(str(part.get("key")))
-            pending += [(each, selecting or name.lower().endswith("selector")) for name, each in part.items()]
-    return keys

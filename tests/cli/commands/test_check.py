@@ -282,11 +282,6 @@ def test_system_namespaces_of_kubernetes_are_left_alone_by_name(check: Check, wr
     assert check(write("pod.yaml", POD.replace("name: web", "name: web\n  namespace: kube-system"))).outcomes == []
 
 
-def test_pod_without_a_name_is_called_by_what_its_name_begins_with(check: Check, write: Write) -> None:
-    (result,) = check(write("pod.yaml", POD.replace("name: web", "generateName: web-"))).json["results"]
-    assert result["name"] == "web-"
-
-
 def test_items_of_lists_are_judged_one_by_one_where_they_are(check: Check, write: Write) -> None:
     text = """\
 apiVersion: v1
@@ -524,12 +519,6 @@ spec:
     )
     done = run("check", "-o", "json", write("all.yaml", text), "--policies", policies)
     assert [(result["name"], result["reason"]) for result in done.json["results"]] == [("a-", "no job")]
-
-
-def test_a_node_pool_whose_name_is_to_be_made_up_is_called_by_what_that_begins_with(check: Check, write: Write) -> None:
-    done = check(write("pool.yaml", SPOT_POOL.replace("name: gpu-spot", "generateName: gpu-spot-")))
-    (result,) = done.json["results"]
-    assert result["reason"] == "GPU spot pool NodePool gpu-spot- has no on-demand fallback"
 
 
 def test_a_namespace_has_its_name_as_a_label_also_where_that_is_to_be_made_up(run: Run, write: Write) -> None:

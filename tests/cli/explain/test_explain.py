@@ -83,67 +83,6 @@ def test_what_is_added_is_the_same_to_kubectl(run: Run, write: Write) -> None:
     assert "+ spec.template.spec.nodeSelector:\n                compute.coreweave.com/node-pool: 'y'\n" in said
 
 
-def test_a_job_on_spot_from_the_first_reason_to_the_last_second(run: Run) -> None:
-    assert (
-        explain(run, "--state", "state.yaml", "job.yaml")
-        == """\
-Job research/trainer  job.yaml:1  CREATE
-
-changes     spot-placement  SpotPlacement, enforcement: warn
-            targets spot: label spotgate.dev/capacity: spot
-            lacks the requirement compute.coreweave.com/node-pool In [gpu-spot]
-            lacks a toleration of example.com/spot:NoSchedule
-            + spec.template.spec.tolerations:
-                - key: example.com/spot
-                  operator: Exists
-                  effect: NoSchedule
-            + spec.template.spec.nodeSelector:
-                compute.coreweave.com/node-pool: gpu-spot
-
-changes     graceful-termination  GracefulTermination, enforcement: deny
-            targets spot: label spotgate.dev/capacity: spot
-            the budget is 270 s: On CoreWeave CKS a node is drained 120 s after the notice
-            and removed after 420 s: a Pod has 300 s, less a safety margin of 30 s
-            class checkpointing: a Job owns it, and it requests GPUs
-            grace period: is 30 s, is to be 270 s
-            preStop sleep of 0 s: no container is to have it
-            + spec.template.spec.terminationGracePeriodSeconds: 270
-
-passes      reserved-labels  ReservedLabels, enforcement: deny
-            the request adds no reserved label
-
-passes      eviction-strategy  EvictionStrategy, enforcement: warn
-            no label of CoreWeave's allows it to be evicted
-
-passes      spot-suitability  SpotSuitability, enforcement: warn
-            targets spot: label spotgate.dev/capacity: spot
-
-not for this kind of object: karpenter-controller, node-pool-rules, on-demand-fallback,
-reserved-namespaces
-
-When the node is reclaimed  spec.template
-  On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: a Pod
-  has 300 s.
-
-              0:00     1:00    2:00     3:00    4:00     5:00    6:00     7:00
-  node        ├cordon          ├drain                              removal┤
-  main        ─────────────────███████████████████████████████████████····
-  as written  ─────────────────████·······································
-
-  ── runs on   ██ SIGTERM: shuts down   ·· margin
-
-  0:00  notice    the reclaim is announced
-  0:00  cordon    no new Pods come to the node      cks: interruption.cordonSeconds
-  2:00  drain     the grace period of 270 s begins  cks: interruption.drainSeconds
-  2:00  SIGTERM   270 s to shut down: main
-  6:30  SIGKILL   the grace period ends             terminationGracePeriodSeconds
-  7:00  removal   the node is gone                  cks: interruption.removalSeconds
-
-  it fits: 30 s are left as margin
-"""
-    )
-
-
 def test_a_finding_is_shown_with_its_field_and_its_fix(run: Run, write: Write) -> None:
     said = judged_by(run, write, labels(""))
     assert said.startswith("""\

@@ -288,30 +288,6 @@ def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
     assert max(map(len, plain(timeline_text.lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
 
 
-def test_in_characters() -> None:
-    written, injected = pod_of(container("web")), pod_of(container("web", sleep(5)), grace=60)
-    assert (
-        plain(timeline_text.lines(timeline(injected, written=written)))
-        == """\
-              0:00     1:00    2:00     3:00    4:00     5:00    6:00     7:00
-  node        ├cordon          ├drain                              removal┤
-  web         ─────────────────▒████████··································
-  as written  ─────────────────████·······································
-
-  ── runs on   ▒▒ preStop sleeps   ██ SIGTERM: shuts down   ·· margin
-
-  0:00  notice    the reclaim is announced
-  0:00  cordon    no new Pods come to the node     cks: interruption.cordonSeconds
-  2:00  drain     the grace period of 60 s begins  cks: interruption.drainSeconds
-  2:00  preStop   sleeps 5 s: web                  containers[0].lifecycle.preStop
-  2:05  SIGTERM   55 s to shut down: web
-  3:00  SIGKILL   the grace period ends            terminationGracePeriodSeconds
-  7:00  removal   the node is gone                 cks: interruption.removalSeconds
-
-  it fits: 240 s are left as margin"""
-    )
-
-
 def test_a_picture_shows_the_seconds_in_proportion() -> None:
     root = parsed(timeline_svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
 
