@@ -8,7 +8,7 @@ A page is what a person wrote, but for what is between two marks:
     <!-- text of examples/a.yaml -->        <!-- end of text -->        a file
     <!-- all formats -->                    <!-- end of all -->         what there is: see `_ALL`
 
-``docs/findings.md`` is written whole.
+``docs/findings.md`` and the alerts for the Prometheus operator are written whole.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.command_help import command_help, command_list, format_list
+from tests.monitoring.tables import OPERATOR_RULES, alert_table, metric_table, operator_rules
 from tests.providers_page import node_pool_tables, provider_table
 from webhook.bundle import policy_kinds
 from webhook.cli.export.policy_schema import policy_schema
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 _ALL: Final = {
+    "alerts": alert_table,
     "commands": command_list,
     "formats": format_list,
+    "metrics": metric_table,
     "node pools": node_pool_tables,
     "providers": provider_table,
 }
@@ -44,7 +47,11 @@ ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
 """The pages of all kinds of documents."""
 
-OTHER_PAGES: Final = (*sorted((ROOT / "docs" / "cli").glob("*.md")), ROOT / "docs" / "providers.md")
+_NAMED: Final = ("monitoring", "operate", "providers")
+OTHER_PAGES: Final = (
+    *sorted((ROOT / "docs" / "cli").glob("*.md")),
+    *(ROOT / "docs" / f"{page}.md" for page in _NAMED),
+)
 FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"
 """What is told once, for all policy kinds."""
@@ -258,3 +265,4 @@ if __name__ == "__main__":
     for each in (*PAGES, *OTHER_PAGES):
         each.write_text(render(each))
     FINDINGS_PAGE.write_text(findings_page())
+    OPERATOR_RULES.write_text(operator_rules())

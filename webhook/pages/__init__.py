@@ -23,14 +23,14 @@ from webhook.text import printable
 _HERE: Final = Path(__file__).parent
 
 
-class Page(NamedTuple):
+class HtmlPage(NamedTuple):
     """A page, and the Content-Security-Policy that it has in itself."""
 
     html: str
     policy: str
 
 
-def page(template: str, *, style: str, script: str = "", **content: object) -> Page:
+def page(template: str, *, style: str, script: str = "", **content: object) -> HtmlPage:
     """Render a page.
 
     Args:
@@ -44,7 +44,7 @@ def page(template: str, *, style: str, script: str = "", **content: object) -> P
         f"default-src 'none'; style-src {_hashed(css)}; script-src {_hashed(code)}; base-uri 'none'; form-action 'none'"
     )
     html = _environment().get_template(template).render(style=css, script=code, policy=policy, **content)
-    return Page(html, policy)
+    return HtmlPage(html, policy)
 
 
 @cache

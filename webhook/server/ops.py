@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry, Metric
 
-    from webhook.pages import Page
+    from webhook.pages import HtmlPage
     from webhook.server.lifecycle import Stop
     from webhook.server.status import Overview, Status
 
@@ -59,7 +59,7 @@ class OpsPort:
         self._stop = stop
         self._status = status
         self._overview = overview
-        self._page: Page | None = None
+        self._page: HtmlPage | None = None
         self._page_ends = 0.0
         self._rendering = asyncio.Lock()
         self._registry = registry
@@ -120,7 +120,7 @@ class OpsPort:
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
 
-def _render(overview: Overview) -> Page:
+def _render(overview: Overview) -> HtmlPage:
     # The template engine is 40 ms and some MB that a replica of which nobody asks for the page need not have.
     from webhook.server.overview import render  # noqa: PLC0415
 

@@ -14,7 +14,7 @@ from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.context import ASSUMED_VERSION
 from webhook.decision import ENGINE
-from webhook.pages import Page, page
+from webhook.pages import HtmlPage, page
 from webhook.server.metrics import WOULD_DENY
 from webhook.server.recent import OF_ANY_KIND, WITH_FINDINGS
 
@@ -92,7 +92,7 @@ class PoolRow(msgspec.Struct, frozen=True):
     unread: str
 
 
-def render(overview: Overview) -> Page:
+def render(overview: Overview) -> HtmlPage:
     """Return the page. That takes milliseconds."""
     pools = overview.view.pools or ()
     return page(

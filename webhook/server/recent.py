@@ -19,7 +19,7 @@ WITH_FINDINGS: Final = 200
 
 OF_ANY_KIND: Final = 50
 """Decisions that are remembered, whatever they found: a moment of a busy cluster, to see that it is asked at all. Both
-together take 0.2 MB, and 1 MB where all names are as long as they may be."""
+together take 0.1 MB, and 2 MB where all names are as long as they may be."""
 
 
 class Decided(NamedTuple):

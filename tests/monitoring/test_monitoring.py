@@ -1,0 +1,233 @@
+"""Metrics, alerts and the board: what a real Prometheus makes of a real `spotgate serve`."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from prometheus_client import generate_latest
+
+from tests.go_modules import go_module
+from tests.monitoring.prometheus import TIMEOUT_SECONDS, program, running
+from tests.monitoring.tables import OPERATOR_RULES, ROOT, RULES, alerts, full_registry, operator_rules
+from tests.programs import kustomize  # noqa: F401 - a fixture
+from tests.server.conftest import spawn  # noqa: F401 - a fixture
+from tests.server.harness import eventually, labelled, review, write_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.monitoring.prometheus import Prometheus
+    from tests.server.harness import Process
+
+BOARD: Final = json.loads((ROOT / "manifests" / "monitoring" / "board.json").read_text())
+OPERATE: Final = (ROOT / "docs" / "operate.md").read_text()
+
+PANELS: Final = [(panel["title"], each["expr"]) for panel in BOARD["panels"] for each in panel["targets"]]
+
+_MACROS: Final = {"$__range": "1m", "$__rate_interval": "10s"}
+
+_NOT_HERE: Final = {"spotgate_shed_total", "spotgate_rejected_total"}
+"""Nobody was told to come again here; the board's queries show 0 then."""
+
+# As an API server of Kubernetes 1.36 writes them.
+API_SERVER: Final = """\
+apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="node-pools.spotgate.dev",operation="DELETE",rejection_code="0",type="validating"} %(n)d
+apiserver_admission_webhook_fail_open_count{name="workloads.spotgate.dev",type="validating"} %(n)d
+apiserver_admission_webhook_admission_duration_seconds_bucket{name="workloads.spotgate.dev",operation="CREATE",rejected="false",type="validating",le="1"} %(n)d
+apiserver_admission_webhook_admission_duration_seconds_bucket{name="workloads.spotgate.dev",operation="CREATE",rejected="false",type="validating",le="+Inf"} %(n)d0
+apiserver_admission_webhook_admission_duration_seconds_sum{name="workloads.spotgate.dev",operation="CREATE",rejected="false",type="validating"} %(n)d
+apiserver_admission_webhook_admission_duration_seconds_count{name="workloads.spotgate.dev",operation="CREATE",rejected="false",type="validating"} %(n)d0
+"""
+
+
+class Metrics(http.server.BaseHTTPRequestHandler):
+    """An API server whose calls fail, and a replica on a live cluster: what grows grows with each scrape."""
+
+    scrapes = 0
+
+    def do_GET(self) -> None:
+        """Answer a scrape."""
+        Metrics.scrapes += 1
+        body = generate_latest(full_registry()) + (API_SERVER % {"n": Metrics.scrapes}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def others() -> Iterator[int]:
+    """Serve the metrics that `spotgate serve` on loopback has not; return the port."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Metrics) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def asked(expression: str) -> str:
+    """Return a query as Grafana sends it."""
+    for macro, value in _MACROS.items():
+        expression = expression.replace(macro, value)
+    return expression
+
+
+def test_prometheus_records_a_serving_replica_and_every_query_finds_what_happened(
+    spawn: Callable[..., Process],  # noqa: F811
+    others: int,
+    tmp_path: Path,
+) -> None:
+    program("prometheus")
+    write_policy(tmp_path / "policies")
+    trial = (tmp_path / "policies" / "policy.yaml").read_text().replace("reserved", "trial").replace("deny", "audit", 1)
+    (tmp_path / "policies" / "trial.yaml").write_text(trial)
+    served = spawn()
+    with running(tmp_path, RULES, {"spotgate": served.ops_port, "others": others}) as prometheus:
+        eventually(lambda: bool(prometheus.query('spotgate_ready{job="spotgate"}')))
+        for domain in ("reserved.example.com", "trial.example.com"):
+            served.post(labelled(domain))
+        served.post(review())
+        assert b"reserved-labels/reserved" in served.ops("/metrics").body
+        denied = 'increase(spotgate_decisions_total{job="spotgate",phase="validate"}[10s])'
+        eventually(lambda: bool(prometheus.query(denied)))
+        eventually(lambda: "pending" in {each["state"] for each in alerts_of(prometheus)})
+        _queries_are_right(prometheus)
+
+
+def _queries_are_right(prometheus: Prometheus) -> None:
+    for rule in alerts_of(prometheus):
+        assert (rule["health"], rule.get("lastError", "")) == ("ok", ""), rule["name"]
+    assert len(alerts_of(prometheus)) == len(alerts())
+    empty = [title for title, expression in PANELS if not prometheus.query(asked(expression))]
+    assert empty == []
+    found = {title: prometheus.query(asked(expression)) for title, expression in PANELS}
+    assert _row("reserved") in [each["metric"] for each in found["What is denied, and whom?"]]
+    assert _row("trial") in [each["metric"] for each in found["What would be denied, if all policies denied?"]]
+    by_outcome = {each["metric"]["outcome"] for each in found["What does it answer?"]}
+    assert by_outcome >= {"denied", "allowed"}
+    known = set(prometheus.get("label/__name__/values"))
+    asked_for = {
+        name
+        for _, expression in [*PANELS, *((each["alert"], each["expr"]) for each in alerts())]
+        for name in re.findall(r"(?:spotgate|apiserver)_[a-z_]+", expression)
+        if not name.endswith("_")
+    }
+    assert asked_for - known - _NOT_HERE == set()
+
+
+def _row(policy: str) -> dict[str, str]:
+    return {"policy": policy, "id": "reserved-labels/reserved", "resource_namespace": "team-a"}
+
+
+def alerts_of(prometheus: Prometheus) -> list[dict[str, Any]]:
+    """Return the alerts as Prometheus evaluates them."""
+    return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
+
+
+def test_each_alert_fires_when_it_should_and_not_before(tmp_path: Path) -> None:
+    groups = yaml.safe_load(RULES.read_text())
+    for rule in groups["groups"][0]["rules"]:
+        del rule["annotations"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
+    tests = (Path(__file__).parent / "rules_test.yaml").read_text()
+    (tmp_path / "rules_test.yaml").write_text(tests)
+    assert {each["alert"] for each in alerts()} == set(re.findall(r"alertname: (\w+)\n +exp_alerts", tests))
+    for command in (["check", "rules", "--lint=all", "--lint-fatal"], ["test", "rules"]):
+        file = RULES if command[0] == "check" else tmp_path / "rules_test.yaml"
+        done = subprocess.run(
+            [program("promtool"), *command, str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_metrics_have_names_and_units_as_prometheus_wants_them() -> None:
+    done = subprocess.run(
+        [program("promtool"), "check", "metrics"],
+        input=generate_latest(full_registry()),
+        capture_output=True,
+        check=False,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: str(alert["alert"]))
+def test_an_alert_says_how_bad_it_is_for_how_long_why_and_where_to_go(alert: dict[str, Any]) -> None:
+    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+    assert alert["for"]
+    anchor = alert["annotations"]["runbook_url"].partition("docs/operate.md#")[2]
+    headings = {text.lower().replace(" ", "-") for text in re.findall(r"^## (.*)$", OPERATE, re.MULTILINE)}
+    assert anchor in headings
+    above = RULES.read_text().partition(f"      - alert: {alert['alert']}\n")[0].splitlines()[-1]
+    assert above.startswith("      # "), "say where the thresholds come from"
+
+
+def test_every_panel_is_a_question_with_an_explanation() -> None:
+    assert [panel["title"] for panel in BOARD["panels"] if not panel["title"].endswith("?")] == []
+    assert [panel["title"] for panel in BOARD["panels"] if not panel["description"]] == []
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
+
+
+def test_the_alerts_for_the_operator_are_the_same() -> None:
+    assert OPERATOR_RULES.read_text() == operator_rules(), "run `make golden`"
+
+
+def test_the_component_is_what_the_operators_CRDs_take(kustomize: Path, tmp_path: Path) -> None:  # noqa: F811
+    crds = (
+        go_module("github.com/prometheus-operator/prometheus-operator", "v0.85.0") / "example/prometheus-operator-crd"
+    )
+    base, component = (ROOT / "manifests" / each for each in ("base", "components/monitoring"))
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    patch = re.findall(r"```yaml\n(patches:.*?)```", page, re.DOTALL)[0]
+    folder = tmp_path / "my-cluster"
+    folder.mkdir()
+    overlay = {"resources": [relative(base, folder)], "components": [relative(component, folder)]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay) + patch)
+    built = subprocess.run([kustomize, "build", folder], capture_output=True, text=True, check=False, timeout=60)
+    assert built.returncode == 0, built.stderr
+    objects = {each["kind"]: each for each in yaml.safe_load_all(built.stdout)}
+    for kind in ("PodMonitor", "PrometheusRule"):
+        crd = yaml.safe_load((crds / f"monitoring.coreos.com_{kind.lower()}s.yaml").read_text())
+        schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        Draft202012Validator(closed(schema)).validate({**objects[kind], "metadata": {}})
+        assert objects[kind]["metadata"]["namespace"] == "spotgate-system"
+        assert objects[kind]["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    monitored = objects["PodMonitor"]["spec"]
+    template = objects["Deployment"]["spec"]["template"]
+    assert monitored["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
+    assert {each["port"] for each in monitored["podMetricsEndpoints"]} <= ports
+
+
+def relative(path: Path, to: Path) -> str:
+    """Return a path as a kustomization in a folder names it."""
+    return str(Path("../" * len(to.resolve().parts[1:])) / path.resolve().relative_to("/"))
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema that takes no field that it does not know."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    done = {key: closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema:
+        done["additionalProperties"] = schema.get("type") != "object"
+    return done
