@@ -191,6 +191,9 @@ class RecordedApi:
     async def get(self, path: str, _: object, __: str = "") -> AsyncIterator[_Response]:
         yield self._answer(key_of("GET", path, None))
 
+    async def read(self, path: str, _: float, __: str = "") -> bytes:
+        return await self._answer(key_of("GET", path, None)).read()
+
     @asynccontextmanager
     async def send(self, method: str, path: str, body: Mapping[str, Any], _: float) -> AsyncIterator[_Response]:
         if path.endswith("accessreviews"):

@@ -118,6 +118,25 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {PODS: {'"type": "Ready", "status": "True"': '"type": "Ready", "status": "False"'}},
         {"replicas": "fail: 0 of 3 are ready: spotgate-"},
     ),
+    "an image that is not there": (
+        {
+            PODS: {
+                '"type": "Ready", "status": "True"': '"type": "Ready", "status": "False"',
+                '"state": {"running": {[^}]*}}': '"state": {"waiting": {"reason": "ImagePullBackOff"}}',
+            }
+        },
+        {
+            "replicas": r"fail: 0 of 3 are ready: spotgate-\S+ \(ImagePullBackOff: image registry\.example\.com/spotgate@"
+        },
+    ),
+    "no Node to run on": (
+        {
+            PODS: {
+                '"type": "Ready", "status": "True"': '"type": "PodScheduled", "status": "False", "message": "0/5 nodes"',
+            }
+        },
+        {"replicas": r"fail: 0 of 3 are ready: spotgate-\S+ \(0/5 nodes\), "},
+    ),
     "no Deployment": (
         {DEPLOYMENT: GONE},
         {"replicas": "fail: there is no Deployment spotgate in namespace spotgate-system"},

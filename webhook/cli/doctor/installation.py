@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
@@ -61,6 +61,7 @@ class ServingPod:
         name: of its Pod.
         node: the name of its Node; empty: it has none yet.
         ready: it is sent reviews.
+        waits: why it does not run, as the kubelet or the scheduler says; empty: it runs, or nobody says.
         version: what its operators' port says of it; None: that can't be reached.
         metrics: the lines of its /metrics.
         skew: seconds that its clock is ahead of this machine's.
@@ -71,6 +72,7 @@ class ServingPod:
     name: str
     node: str
     ready: bool
+    waits: str = ""
     version: ReplicaVersion | None = None
     metrics: str = ""
     skew: float = 0.0
@@ -209,16 +211,29 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
     conditions = pod.get("status", {}).get("conditions", ())
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     name, node = metadata["name"], spec.get("nodeName", "")
+    replica = ServingPod(name, node, ready, _waits(pod))
     ports = [port for container in spec["containers"] for port in container.get("ports", ())]
     number = next((port["containerPort"] for port in ports if port.get("name") == "ops"), 8080)
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{name}:{number}/proxy"
     try:
         version, skew = await read_text(api, f"{path}/version")
         metrics, _ = await read_text(api, f"{path}/metrics")
-        return ServingPod(name, node, ready, msgspec.json.decode(version, type=ReplicaVersion), metrics, skew)
+        return replace(replica, version=msgspec.json.decode(version, type=ReplicaVersion), metrics=metrics, skew=skew)
     except ApiError as error:
         fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else _OPEN_PORT
-        return ServingPod(name, node, ready, problem=str(error), fix=fix)
+        return replace(replica, problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:
         problem = f"/version of another version of spotgate: {error}"
-        return ServingPod(name, node, ready, problem=problem, fix="use the same version of both")
+        return replace(replica, problem=problem, fix="use the same version of both")
+
+
+def _waits(pod: JSON) -> str:
+    """Return why a Pod does not run: what its container waits for, or why no Node takes it."""
+    status = pod.get("status", {})
+    for container in status.get("containerStatuses", ()):
+        if waiting := container.get("state", {}).get("waiting"):
+            return f"{waiting.get('reason', 'waiting')}: image {pod['spec']['containers'][0]['image']}"
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", "not scheduled"))
+    return ""

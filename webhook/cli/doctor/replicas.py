@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from webhook.cli.doctor.installation import Installed, ServingPod
 
+_NO_IMAGE: Final = ("ErrImage", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable")
+"""What kubelets call an image that they can't have."""
+
 _STALE: Final = 60.0
 """Seconds: every watch says something at least each half minute."""
 
@@ -47,8 +50,12 @@ def _count(installed: Installed) -> Diagnosis:
     wanted = installed.deployment["spec"].get("replicas", 1)
     ready = sum(each.ready for each in installed.replicas)
     if ready < wanted:
-        late = ", ".join(each.name for each in installed.replicas if not each.ready) or "the other Pods are missing"
+        waiting = [each for each in installed.replicas if not each.ready]
+        late = ", ".join(f"{each.name} ({each.waits})" if each.waits else each.name for each in waiting)
+        late = late or "the other Pods are missing"
         fix = f"kubectl -n {installed.namespace} describe pods, and their /readyz says what they wait for"
+        if any(each.waits.startswith(_NO_IMAGE) for each in waiting):
+            fix = "name one that nodes can pull: `images` of the kustomization, `image` of the chart (docs/install.md)"
         return Diagnosis("replicas", "warn" if ready else "fail", f"{ready} of {wanted} are ready: {late}", fix)
     return Diagnosis("replicas", "ok", f"{ready} of {wanted} are ready")
 
