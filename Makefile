@@ -36,10 +36,10 @@ cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the w
 	$(BIN)/python -m tests.controlplane.run
 
 test: venv ## Run all tests that need no control plane
-	$(BIN)/pytest -n auto --ignore=tests/controlplane --ignore=tests/image
+	$(BIN)/pytest -n auto --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
 
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
-	$(BIN)/pytest -n auto tests/controlplane
+	$(BIN)/pytest -n auto tests/controlplane tests/rehearse
 
 image: venv ## Build the image twice on a base made here, look into it and start it; needs root, buildah and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image

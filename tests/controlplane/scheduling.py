@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER = "tests/controlplane/"
 BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+|policy_\w+|self_managed|who_may_ask)\.py::")
-OWN = re.compile(rf"({FOLDER}test_(binaries|chaos|run|operate)\.py)::")
+OWN = re.compile(rf"({FOLDER}test_(binaries|chaos|run|operate)\.py|tests/rehearse/)")
 
 
 def scope_of(nodeid: str) -> str:

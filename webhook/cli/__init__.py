@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "explain": "say why each policy acts or not, and what a reclaim does to the Pods",
     "review": "answer one AdmissionReview as the webhook does",
     "test": "run tests of policies",
+    "rehearse": "say what happens when spot nodes go, by the real scheduler",
     "replay": "judge recorded reviews by other policies, and say what changes",
     "new": "print an example of a policy file to begin with",
     "schema": "print the JSON Schema of policy files, for editors",

@@ -113,6 +113,23 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spotgate" / "controlplane"
 
 
+def find(
+    names: Collection[str] = EVERYTHING,
+    *,
+    modules: Collection[Module] = CONTROL_PLANE,
+    cache: Path | None = None,
+) -> dict[str, Path] | None:
+    """Return the path of each named program of these modules. Return None if they are not all there."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and _are_in(Path(assets), names):
+        return {name: Path(assets) / name for name in names}
+    cache = cache or cache_directory()
+    needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
+    if not all(_are_in(cache / module.key, module.packages) for module in needed):
+        return None
+    return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
+
+
 def find_or_build(
     names: Collection[str] = EVERYTHING,
     *,
@@ -124,17 +141,17 @@ def find_or_build(
 
     All come from one place, so that their versions fit each other. Raises BinariesError.
     """
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets and _are_in(Path(assets), names):
-        return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
-    modules = [module for module in modules if not module.packages.keys().isdisjoint(names)]
-    missing = [module for module in modules if not _are_in(cache / module.key, module.packages)]
-    if missing:
-        if assets:
+    found = find(names, modules=modules, cache=cache)
+    if found is None:
+        if assets := os.environ.get("KUBEBUILDER_ASSETS"):
             say(f"KUBEBUILDER_ASSETS is not used: {assets} has not all of {', '.join(sorted(names))}")
-        _build_all(missing, cache, say)
-    return {name: cache / module.key / name for module in modules for name in module.packages if name in names}
+        needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
+        _build_all([each for each in needed if not _are_in(cache / each.key, each.packages)], cache, say)
+        found = find(names, modules=modules, cache=cache)
+    if found is None:
+        raise BinariesError(f"{', '.join(sorted(names))} can't be had in {cache}")
+    return found
 
 
 def _are_in(directory: Path, names: Collection[str]) -> bool:

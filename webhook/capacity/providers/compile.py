@@ -127,6 +127,7 @@ def _machines(spec: CapacityProviderSpec) -> Machines:
         gpu_labels=Globs(spec.gpu.labels),
         domains=frozenset(each.key.partition("/")[0] for each in spec.machine_labels),
         other_labels=frozenset(spec.other_machine_labels),
+        allocatable=spec.instance_types.allocatable,
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from webhook.capacity.providers.pool import Gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.requirements import LabelValues, Requirements
@@ -49,6 +49,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         gpu_labels: the keys of labels that only nodes with GPUs have.
         domains: the domains of labels that describe machines: ``karpenter.k8s.aws``.
         other_labels: the labels of these domains that do not tell of GPUs; empty if they are not listed.
+        allocatable: what a node of an instance type offers, by resource, as far as it is listed.
     """
 
     types: GpuLists
@@ -59,6 +60,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     gpu_labels: Globs
     domains: frozenset[str]
     other_labels: frozenset[str]
+    allocatable: Mapping[str, Mapping[str, str]]
 
     def classify(self, instance_types: Iterable[str]) -> Gpu:
         """Return whether machines of these types have GPUs: ``any`` if some do and others do not."""

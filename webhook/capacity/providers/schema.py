@@ -149,6 +149,11 @@ class InstanceTypesSpec(Model):
         description="Instance types of architecture arm64 (globs); the others in `gpu` and `cpu` are amd64. Default: "
         "nobody has listed them.",
     )
+    allocatable: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="What a node of an instance type offers, by resource: for rehearsals of clusters without Nodes.",
+        examples=[{"t2-micro": {"cpu": "2", "memory": "1Gi"}}],
+    )
 
 
 class MachineLabelSpec(Model):

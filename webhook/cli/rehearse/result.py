@@ -111,7 +111,7 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         api_version, kind, namespace, name: the workload, or the Pod itself where nothing owns it.
         replicas: its Pods that run before.
-        lost: those on lost Nodes.
+        lost: those on lost Nodes; None: the scheduler would tell.
         moved: Pods made anew that run at the end.
         pending: Pods that do not, and did before.
         killed_early: Pods that get less than their grace period.
@@ -127,7 +127,7 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     replicas: int
-    lost: int
+    lost: int | None
     moved: Figure
     pending: Figure
     killed_early: Figure = msgspec.field(name="killedEarly")

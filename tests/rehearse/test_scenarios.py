@@ -1,0 +1,80 @@
+"""Rehearsals by the real scheduler come out as was written down before: `expected.yaml` beside each cluster.
+
+A figure is a number, or a list of its minimum and maximum over the runs. `reasons` is a part of one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.programs import without
+from webhook.controlplane.binaries import BinariesError, find_or_build
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE = Path(__file__).parent
+SCENARIOS = sorted((HERE / "scenarios").iterdir())
+SPOTGATE = Path(sys.executable).with_name("spotgate")
+
+
+@pytest.fixture(scope="session")
+def programs() -> Mapping[str, Path]:
+    try:
+        return find_or_build()
+    except BinariesError as error:
+        raise without(error) from None
+
+
+def rehearsed(programs: Mapping[str, Path], folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Return what `spotgate rehearse` says of a cluster."""
+    assert programs
+    return subprocess.run(
+        [str(SPOTGATE), "rehearse", str(folder / "cluster.yaml"), *flags],
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        timeout=110,
+        check=False,
+    )
+
+
+def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return each figure that is another than expected, with both."""
+    found = {}
+    for key, want in expected.items():
+        got = said[key]
+        if key == "reasons":
+            same = any(want in each for each in got)
+        elif isinstance(got, dict):
+            lowest, highest = want if isinstance(want, list) else (want, want)
+            same = (got["min"], got["max"]) == (lowest, highest)
+        else:
+            same = got == want
+        if not same:
+            found[key] = (got, want)
+    return found
+
+
+@pytest.mark.parametrize("folder", SCENARIOS, ids=lambda folder: folder.name)
+def test_it_comes_out_as_was_written_down_before(programs: Mapping[str, Path], folder: Path) -> None:
+    expected = yaml.safe_load((folder / "expected.yaml").read_text())
+    done = rehearsed(
+        programs, folder, f"--lose={expected['lose']}", "--runs=1", "--output=json", *expected.get("flags", ())
+    )
+    assert done.returncode == expected.get("code", 0), done.stderr
+    said = json.loads(done.stdout)
+    workloads = {each["name"]: each for each in said["workloads"]}
+    assert workloads.keys() == expected["workloads"].keys()
+    assert differences(said["summary"], expected.get("summary", {})) == {}
+    assert {
+        name: wrong for name, want in expected["workloads"].items() if (wrong := differences(workloads[name], want))
+    } == {}

@@ -1,0 +1,249 @@
+"""``spotgate rehearse``: tell what happens when spot nodes go, by the real scheduler, before they do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import ArgumentTypeError
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.exits import FINE, FOUND, CannotJudgeError
+from webhook.cli.options import add_cluster, add_policies, read_policies
+from webhook.cli.rehearse.growth import grown_nodes
+from webhook.cli.rehearse.selection import loss_of
+from webhook.cli.rehearse.snapshot import snapshot_of
+from webhook.cli.terminal import complain
+from webhook.kube.quantity import amount_of
+from webhook.manifests.objects import read_manifests
+from webhook.manifests.state import view_of
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Mapping
+
+    from webhook.bundle import Bundle
+    from webhook.cli.rehearse.result import Rehearsal
+    from webhook.cli.rehearse.selection import Loss
+    from webhook.cli.rehearse.snapshot import ClusterSnapshot
+
+DESCRIPTION: Final = """\
+Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
+which services fall below their budget, when these nodes go.
+
+kube-scheduler, the controllers, the Eviction API and spotgate are the real ones, on a control plane
+that runs for the rehearsal on this machine; nodes are fake. The provider's window, grace periods,
+start-up and growth are computed, not waited for. Nothing is written to a live cluster.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --lose gpu-spot --state cluster/ deploy/
+  %(prog)s --lose zone:eu-west-1a --kubeconfig ~/.kube/config --max-pending 0
+  %(prog)s --lose 50%%of:cpu-spot --state cluster/ --grow cpu-on-demand=2:90 -o json
+  %(prog)s --prepare
+
+exit codes:
+  0  rehearsed, and no more Pods stay pending than --max-pending allows
+  1  more do
+  2  it could not rehearse
+"""
+
+FORMATS: Final = ("table", "json", "junit")
+_SECONDS_TO_START: Final = 30.0
+_RUNS: Final = 3
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="manifests of workloads: files, folders; - is stdin")
+    parser.add_argument(
+        "--lose",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="a node pool's name; N%%of:POOL, that share of its nodes; provider:NAME, the spot nodes of a provider; "
+        "zone:NAME, the spot nodes of a zone, all of them if none is spot; can be given again",
+    )
+    parser.add_argument("--runs", metavar="N", type=_positive, default=_RUNS, help="default: %(default)s")
+    parser.add_argument(
+        "--max-pending", metavar="N", type=_count, help="fail if more Pods stay pending; default: any number may"
+    )
+    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
+    _add_cluster(parser)
+    _add_model(parser)
+    add_policies(parser)
+    _add_programs(parser)
+
+
+def _add_cluster(parser: ArgumentParser) -> None:
+    cluster = parser.add_argument_group("the cluster")
+    cluster.add_argument(
+        "--state",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="manifests of what it has: Nodes, node pools, budgets, and Pods as they run; files or folders; can be "
+        "given again",
+    )
+    cluster.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="read it from the cluster that this file names; Secrets and ConfigMaps are not read",
+    )
+    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    add_cluster(cluster)
+
+
+def _add_model(parser: ArgumentParser) -> None:
+    model = parser.add_argument_group("what is modelled")
+    model.add_argument(
+        "--grow",
+        metavar="POOL=N[:SECONDS]",
+        type=_growth,
+        action="append",
+        default=[],
+        help="N nodes come to the pool, SECONDS after the notice; default: 120; can be given again",
+    )
+    model.add_argument(
+        "--allocatable",
+        metavar="TYPE=RESOURCE=AMOUNT,...",
+        type=_allocatable,
+        action="append",
+        default=[],
+        help="what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; can be given again",
+    )
+    model.add_argument(
+        "--startup-seconds",
+        metavar="N",
+        type=_count,
+        default=_SECONDS_TO_START,
+        help="from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30",
+    )
+    model.add_argument(
+        "--scheduler-config",
+        metavar="FILE",
+        type=Path,
+        help="a KubeSchedulerConfiguration; default: the scheduler's own",
+    )
+
+
+def _add_programs(parser: ArgumentParser) -> None:
+    programs = parser.add_argument_group("the programs of the control plane")
+    programs.add_argument(
+        "--binaries",
+        metavar="DIR",
+        type=Path,
+        help="a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which --prepare fills",
+    )
+    programs.add_argument(
+        "--prepare", action="store_true", help="build them from their Go modules into the cache, once; takes minutes"
+    )
+
+
+def run(options: Namespace) -> int:
+    """Rehearse and print what happens."""
+    from webhook.cli.rehearse.programs import find_programs, prepare  # noqa: PLC0415 - not for --help
+
+    if options.prepare:
+        prepare()
+        return FINE
+    if not options.lose:
+        raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, provider:NAME or zone:NAME")
+    bundle = read_policies(options.policies, cluster=options.cluster)
+    allocatable = dict(options.allocatable)
+    snapshot = _snapshot(options, bundle, allocatable)
+    loss = loss_of(options.lose, snapshot, bundle.providers)
+    grown = grown_nodes(options.grow, snapshot, bundle.providers, allocatable)
+    binaries = find_programs(options.binaries)
+    if binaries is None:
+        from webhook.cli.rehearse.arithmetic import prove  # noqa: PLC0415
+
+        result = prove(snapshot, loss)
+    else:
+        result = _rehearse(options, binaries, bundle, snapshot, loss, grown)
+    import_module(f"webhook.cli.rehearse.output.{options.output}").show(result)
+    return _code(result, options.max_pending)
+
+
+def _rehearse(
+    options: Namespace,
+    binaries: Mapping[str, Path],
+    bundle: Bundle,
+    snapshot: ClusterSnapshot,
+    loss: Loss,
+    grown: list[tuple[float, dict[str, object]]],
+) -> Rehearsal:
+    from webhook.cli.rehearse.rehearsal import RehearsalOptions, rehearse  # noqa: PLC0415 - half a second
+
+    # As Ctrl-C, which ends what was started.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    return rehearse(
+        snapshot,
+        loss,
+        RehearsalOptions(
+            binaries=binaries,
+            bundle=bundle,
+            policies=options.policies,
+            scheduler_config=options.scheduler_config,
+            runs=options.runs,
+            startup=float(options.startup_seconds),
+            grown=grown,
+            say=_progress,
+        ),
+    )
+
+
+def _progress(line: str) -> None:
+    if sys.stderr.isatty():
+        complain(f"spotgate: {line}")
+
+
+def _snapshot(options: Namespace, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
+    manifests = read_manifests([*options.state, *options.paths])
+    if manifests.problems:
+        raise CannotJudgeError("\n".join(map(str, manifests.problems)))
+    if options.kubeconfig is not None:
+        from webhook.cli.rehearse.live import live_snapshot  # noqa: PLC0415 - the Kubernetes client
+
+        return live_snapshot(options, manifests.objects, bundle)
+    view = view_of(manifests.objects, bundle.providers, complete=True)
+    return snapshot_of(manifests.objects, view.pools or (), bundle, allocatable)
+
+
+def _code(result: Rehearsal, most: float | None) -> int:
+    if most is None or result.summary.pending.max is None:
+        return FINE
+    return FOUND if result.summary.pending.max > most else FINE
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no number: write 0, 1, 2 ...")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if not number:
+        raise ArgumentTypeError("at least 1")
+    return number
+
+
+def _growth(text: str) -> tuple[str, int, float]:
+    pool, equals, size = text.rpartition("=")
+    number, _, seconds = size.partition(":")
+    if not (pool and equals and number.isdecimal() and (seconds or "0").isdecimal()):
+        raise ArgumentTypeError(f"{text!r} says no growth: write POOL=N or POOL=N:SECONDS, as in cpu-on-demand=2:90")
+    return pool, int(number), float(seconds or 120)
+
+
+def _allocatable(text: str) -> tuple[str, dict[str, str]]:
+    name, _, rest = text.partition("=")
+    offered = dict(each.split("=", 1) for each in rest.split(",") if "=" in each)
+    if not name or not offered or any(amount_of(each) is None for each in offered.values()):
+        raise ArgumentTypeError(f"{text!r} says no resources: write TYPE=cpu=8,memory=32Gi,nvidia.com/gpu=8")
+    return name, offered

@@ -1,0 +1,222 @@
+"""The control plane of one run: an etcd that holds the cluster already, and the real components on it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from certs.authority import create_authority, issue_leaf
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.export.configurations import configurations
+from webhook.cli.rehearse import etcd
+from webhook.controlplane import servers
+from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError, reserve_control_plane
+from webhook.controlplane.process import Process, reserve_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from webhook.bundle import Bundle
+    from webhook.cli.rehearse.resources import JSON
+    from webhook.controlplane.control_plane import ControlPlane
+
+STAGES: Final = Path(__file__).with_name("stages.yaml")
+
+# Nothing that would clean up, scale or mark Nodes by its own clock: owners may be missing, and no kubelet reports.
+_CONTROLLERS: Final = (
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "ephemeral-volume-controller",
+    "job-controller",
+    "persistentvolume-binder-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "resourceclaim-controller",
+    "statefulset-controller",
+)
+_QPS: Final = 1000
+"""Requests per second that the components may send: the defaults are for clusters that do other things, too."""
+
+_SYNCS: Final = 20
+_SERVE: Final = "import sys; from webhook.cli import main; sys.exit(main())"
+_WEBHOOK_KEY: Final = "/registry/mutatingwebhookconfigurations/spotgate"
+_EVENTS: Final = base64.b64encode(b"/registry/events/")[:20].decode()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """The control plane of a run.
+
+    Attributes:
+        plane: its processes.
+        metrics: the URL of the scheduler's metrics.
+        scheduler_names: the names that the scheduler answers to.
+    """
+
+    plane: ControlPlane
+    metrics: str
+    scheduler_names: frozenset[str]
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.plane.credentials.kubeconfig("admin")
+
+    def contents(self) -> etcd.Pairs:
+        """Return what its etcd has, for another run to begin with. Raises ControlPlaneError."""
+        mine = base64.b64encode(_WEBHOOK_KEY.encode()).decode()
+        return [
+            pair
+            for pair in asyncio.run(etcd.dump(self.plane.etcd_url))
+            if pair[0] != mine and not pair[0].startswith(_EVENTS)
+        ]
+
+
+@contextlib.contextmanager
+def start_rehearsal_cluster(
+    binaries: Mapping[str, Path],
+    contents: Iterable[tuple[str, str]],
+    *,
+    bundle: Bundle,
+    policies: Sequence[Path],
+    state: Sequence[JSON],
+    scheduler_config: Path | None,
+) -> Iterator[RunningCluster]:
+    """Yield a control plane that runs and has these contents; afterwards nothing of it is left.
+
+    Args:
+        binaries: its programs.
+        contents: of its etcd.
+        bundle: the policies of the webhook.
+        policies: the same, as flags name them.
+        state: the objects that tell the webhook of the cluster.
+        scheduler_config: a KubeSchedulerConfiguration; None: the default one.
+
+    Raises:
+        ControlPlaneError: it does not start.
+        CannotJudgeError: the scheduler's configuration can't be read.
+    """
+    with reserve_control_plane(binaries) as plane, reserve_port() as metrics:
+        port = metrics.getsockname()[1]
+        config = _scheduler_config(plane, scheduler_config)
+        webhook, client = _start_webhook(plane, policies, state)
+        plane.start_etcd()
+        mutating = _configuration(bundle, client, webhook)
+        own = (_encoded(_WEBHOOK_KEY), _encoded(json.dumps(mutating)))
+        asyncio.run(etcd.load(plane.etcd_url, (*contents, own)))
+        plane.start_api_server(
+            servers.NO_SERVICE_ACCOUNTS,
+            "--disable-admission-plugins=TaintNodesByCondition",  # nothing here would take its taints away again
+            "--enable-priority-and-fairness=false",
+            "--max-requests-inflight=3000",
+            "--max-mutating-requests-inflight=3000",
+        )
+        limits = [f"--kube-api-qps={_QPS}", f"--kube-api-burst={2 * _QPS}"]
+        syncs = [f"--concurrent-{each}-syncs={_SYNCS}" for each in ("deployment", "replicaset", "statefulset", "job")]
+        controllers = f"--controllers={','.join(_CONTROLLERS)}"
+        plane.start(
+            "kube-controller-manager", [*servers.controller_manager(plane.credentials), controllers, *limits, *syncs]
+        )
+        plane.start(
+            "kube-scheduler",
+            [
+                f"--config={config}",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={port}",
+                "--permit-port-sharing",
+                f"--cert-dir={plane.directory}",
+                "--authorization-always-allow-paths=/metrics",
+            ],
+        )
+        plane.start("kwok", servers.kwok(plane.credentials, STAGES))
+        names = frozenset(each["schedulerName"] for each in json.loads(config.read_text())["profiles"])
+        yield RunningCluster(plane, f"https://127.0.0.1:{port}/metrics", names)
+
+
+def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
+    """Write the scheduler's configuration: what is given, and how it reaches this control plane."""
+    config: Any = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    if given is not None:
+        try:
+            config = yaml.safe_load(given.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise CannotJudgeError(f"{given}: can't be read: {' '.join(str(error).split())}") from None
+        if not isinstance(config, dict) or config.get("kind") != "KubeSchedulerConfiguration":
+            raise CannotJudgeError(
+                f"{given}: is no KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
+            )
+    config["clientConnection"] = {
+        "kubeconfig": str(plane.credentials.kubeconfig("system:kube-scheduler")),
+        "qps": _QPS,
+        "burst": 2 * _QPS,
+    }
+    config["leaderElection"] = {"leaderElect": False}
+    # Nobody waits here for a Pod that can't be scheduled anyway.
+    config |= {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+    profiles = config.get("profiles") or [{}]
+    config["profiles"] = [{"schedulerName": "default-scheduler", **each} for each in profiles]
+    path = plane.directory / "scheduler.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def _start_webhook(plane: ControlPlane, policies: Sequence[Path], state: Sequence[JSON]) -> tuple[int, JSON]:
+    """Start spotgate on a port of its own. Return the port, and how it is to be trusted."""
+    now = datetime.now(UTC)
+    authority = create_authority(now)
+    leaf = issue_leaf(authority, names=["localhost"], ips=["127.0.0.1"], now=now)
+    certificate, key, known = (plane.directory / each for each in ("webhook.crt", "webhook.key", "state.json"))
+    certificate.write_bytes(leaf.certificate_pem)
+    key.write_bytes(leaf.key_pem)
+    known.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(state)}))
+    process = Process(
+        "spotgate",
+        [
+            *(sys.executable, "-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"),
+            *(f"--tls-cert={certificate}", f"--tls-key={key}", f"--state={known}"),
+            *(f"--policies={each}" for each in policies),
+        ],
+        plane.directory / "spotgate.log",
+    )
+    plane.processes["spotgate"] = process
+    process.start()
+    deadline = time.monotonic() + START_SECONDS
+    while (port := _port_in(process.log)) is None:
+        plane.expect_running()
+        if time.monotonic() > deadline:
+            raise ControlPlaneError(f"spotgate does not listen; it said last:\n{process.tail()}")
+        time.sleep(POLL_SECONDS)
+    return port, {"caBundle": base64.b64encode(authority.certificate_pem).decode()}
+
+
+def _port_in(log: Path) -> int | None:
+    for line in log.read_text().splitlines():
+        if line.startswith("{") and (entry := json.loads(line)).get("event") == "listening":
+            port: int = entry["port"]
+            return port
+    return None
+
+
+def _configuration(bundle: Bundle, trust: JSON, port: int) -> JSON:
+    """Return the configuration that has the API server call spotgate for Pods that are made."""
+    found = next(each for each in configurations(bundle, {"service": {"name": "spotgate", "namespace": "x"}}))
+    for webhook in found["webhooks"]:
+        path = webhook["clientConfig"]["service"]["path"]
+        webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", **trust}
+    found["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return found
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,78 @@
+"""A rehearsal for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli import terminal
+from webhook.cli.terminal import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.cli.rehearse.result import Figure, Rehearsal, WorkloadResult
+    from webhook.cli.terminal import Line
+
+_INDENT: Final = "    "
+
+
+def show(rehearsal: Rehearsal) -> None:
+    """Print it."""
+    terminal.show(_lines(rehearsal))
+
+
+def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
+    nodes = sum(len(each.nodes) for each in rehearsal.windows)
+    how = (
+        f"scheduler {rehearsal.scheduler}, {counted(rehearsal.runs, 'run')}"
+        if rehearsal.scheduler
+        else "arithmetic only"
+    )
+    yield [(f"{', '.join(rehearsal.lost)} is lost: {counted(nodes, 'node')} ({how})", "bold")]
+    for window in rehearsal.windows:
+        steps = f"drain after {window.drain:g} s, SIGKILL after {window.kill:g} s, gone after {window.removal:g} s"
+        yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {steps}", "dim")]
+    summary = rehearsal.summary
+    yield [
+        (f"{_INDENT}moved {summary.moved}, ", ""),
+        (f"pending {summary.pending}", _bad(summary.pending)),
+        (", ", ""),
+        (f"killed early {summary.killed_early}", _bad(summary.killed_early)),
+        (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
+    ]
+    for workload in rehearsal.workloads:
+        yield from _workload(workload)
+    for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
+        for note in notes:
+            yield [(f"{sort}: {note}", "dim")]
+    for fix in rehearsal.fixes:
+        yield [(f"Fix: {fix.why}", "bold")]
+        yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())
+
+
+def _workload(result: WorkloadResult) -> Iterator[Line]:
+    where = f"{result.namespace}/" if result.namespace else ""
+    yield [
+        (f"{result.kind} {where}{result.name}", "bold"),
+        (
+            f"  {'unknown' if result.lost is None else result.lost} of {result.replicas} lost: moved {result.moved}, ",
+            "",
+        ),
+        (f"pending {result.pending}", _bad(result.pending)),
+        (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
+    ]
+    if result.budget:
+        yield [
+            (
+                f"{_INDENT}PodDisruptionBudget {result.budget}: not met for {result.seconds_below_budget} s",
+                _bad(result.seconds_below_budget),
+            )
+        ]
+    if result.work_lost_gpu_hours.max:
+        yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
+    for reason in result.reasons:
+        yield [(f"{_INDENT}{reason}", "")]
+
+
+def _bad(figure: Figure) -> str:
+    return "red" if figure.max else ""

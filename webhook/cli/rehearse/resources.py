@@ -1,0 +1,81 @@
+"""The kinds of objects that a rehearsal works with, and where the API server has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JSON: TypeAlias = dict[str, Any]
+
+
+class RehearsedKind(msgspec.Struct, frozen=True):
+    """A kind of object that a rehearsal loads.
+
+    Attributes:
+        group: of its API; empty for the core group.
+        kind: its name.
+        plural: the name of its resource.
+        namespaced: its objects are in namespaces.
+        stored_as: the folder of its objects in etcd, where that is not the plural.
+        optional: clusters may lack it.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    stored_as: str = ""
+    optional: bool = False
+
+    def key(self, metadata: Mapping[str, Any]) -> str:
+        """Return where etcd has the object."""
+        where = f"{metadata['namespace']}/" if self.namespaced else ""
+        return f"/registry/{self.stored_as or self.plural}/{where}{metadata['name']}"
+
+    def collection(self, api_version: str, namespace: str) -> str:
+        """Return the path at which objects of a namespace are created."""
+        prefix = f"/apis/{api_version}" if self.group else f"/api/{api_version}"
+        return f"{prefix}/namespaces/{namespace}/{self.plural}" if self.namespaced else f"{prefix}/{self.plural}"
+
+
+NODE: Final = RehearsedKind("", "Node", "nodes", namespaced=False, stored_as="minions")
+POD: Final = RehearsedKind("", "Pod", "pods")
+NAMESPACE: Final = RehearsedKind("", "Namespace", "namespaces", namespaced=False)
+JOB: Final = RehearsedKind("batch", "Job", "jobs")
+CLAIM: Final = RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaims")
+VOLUME: Final = RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False)
+STORAGE_CLASS: Final = RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
+
+# Those that others refer to come first.
+KINDS: Final = (
+    NAMESPACE,
+    NODE,
+    RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
+    RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
+    STORAGE_CLASS,
+    RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
+    VOLUME,
+    CLAIM,
+    RehearsedKind("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False, optional=True),
+    RehearsedKind("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False, optional=True),
+    RehearsedKind("resource.k8s.io", "ResourceClaim", "resourceclaims", optional=True),
+    RehearsedKind("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates", optional=True),
+    RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+    RehearsedKind("apps", "Deployment", "deployments"),
+    RehearsedKind("apps", "StatefulSet", "statefulsets"),
+    RehearsedKind("apps", "DaemonSet", "daemonsets"),
+    RehearsedKind("apps", "ReplicaSet", "replicasets"),
+    RehearsedKind("", "ReplicationController", "replicationcontrollers", stored_as="controllers"),
+    JOB,
+    POD,
+)
+BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
+
+
+def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
+    """Return the kind of an object. Return None if a rehearsal does not load such objects."""
+    return BY_NAME.get((value["apiVersion"].rpartition("/")[0], value["kind"]))
