@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.watching import SeenBudget, SeenOwner, SeenPod, Watches
     from webhook.kube.disruption import DisruptionBudget
 
-_STILL: Final = 0.3
+_STILL: Final = 0.4
 """Seconds without any change after which what is on its way has arrived."""
 
 _POLL: Final = 0.05

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _MERGE: Final = "application/merge-patch+json"
 _STATUS: Final = "application/strategic-merge-patch+json"
 _ANSWER: Final = 60.0
+_POLL: Final = 0.05
 AFTERWARDS: Final = 600.0
 """Seconds for which the cluster is looked at when nothing more happens: what is not well then stays so."""
 
@@ -295,7 +296,19 @@ class Reclaim:
         grace = max((self.workloads.of(pod).grace for pod in members), default=0.0)
         window = self._lost.get(lost.node)
         end = self._now + grace if window is None else min(self._now + grace, max(window.removal, self._now))
-        self._at(end, 10, lambda: recreate(self._api, anew))
+        self._at(end, 10, lambda: self._recreate(anew))
+
+    async def _recreate(self, objects: Sequence[JSON]) -> None:
+        """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
+        jobs = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in objects if each["kind"] == "Job"}
+        before = {key: job.metadata.uid for key, job in self._watches.jobs.items.items() if key in jobs}
+        await recreate(self._api, objects)
+        async with asyncio.timeout(_ANSWER):
+            while any(  # noqa: ASYNC110 - what the watches have is looked at everywhere else
+                (job := self._watches.jobs.items.get(key)) is None or job.metadata.uid == before.get(key)
+                for key in jobs
+            ):
+                await asyncio.sleep(_POLL)
 
     async def _make_ready(self, uid: str) -> None:
         pod = self._pod(uid)
