@@ -86,11 +86,8 @@ def write(file: Path, text: str) -> None:
 
 def linked_by(files: Iterable[Path]) -> set[Path]:
     """Return the shared libraries that any of the files is linked to, with all that those are linked to."""
-    found: set[Path] = set()
-    for file in files:
-        done = subprocess.run(["ldd", file], capture_output=True, text=True, check=False)
-        found |= {Path(name) for name in re.findall(r"(/\S+) \(0x", done.stdout)}
-    return found
+    said = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
+    return {Path(name) for name in re.findall(r"(/\S+) \(0x", said)}
 
 
 def copy_library(file: Path, root: Path) -> str:
