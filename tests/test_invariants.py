@@ -12,7 +12,7 @@ from tests import scheduler, strategies
 from tests.objects import Admission, answered, cluster, defaulted, review
 from webhook.context import Phase
 from webhook.kube.containers import hook_sleeps
-from webhook.kube.pod import decode_pod
+from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.tolerations import any_covers
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from webhook.kube.pod import decode_pod, pod_from_template
+from webhook.kube.pod_decoding import decode_pod, pod_from_template
 from webhook.review import BadReviewError, MalformedObjectError, decode_object, decode_review, is_null
 
 REQUEST: dict[str, Any] = {

@@ -10,7 +10,8 @@ import msgspec
 from webhook.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, OverBoundError, expect_decodable
 from webhook.capacity.placement.target import target_of
 from webhook.kube.defaults import complete_pod
-from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod, decode_pod
+from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod
+from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.patch import apply_all
 from webhook.review import NODES, MalformedObjectError, decode_object, is_null

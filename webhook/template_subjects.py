@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.bounds import Counts, OverBoundError
-from webhook.kube.pod import pod_from_template
+from webhook.kube.pod_decoding import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.review import MalformedObjectError
 from webhook.subject import RequestSubject

@@ -21,10 +21,11 @@ from webhook.capacity.providers.nodes import Node
 from webhook.cluster.protocol import ClusterView
 from webhook.cluster.view import cluster_view, node_facts, summary_of
 from webhook.kube.affinity import Tristate, admits, terms_of
-from webhook.kube.pod import Pod, PodSpec, decode_pod
+from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
+    from webhook.kube.pod import Pod, PodSpec
 
 NAMES = ("aks", "cks", "eks", "gke", "karpenter")
 ALL = {name: shipped_provider(name) for name in NAMES}

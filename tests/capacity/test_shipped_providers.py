@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -13,7 +13,10 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Targ
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.protocol import ClusterView
-from webhook.kube.pod import Pod, decode_pod
+from webhook.kube.pod_decoding import decode_pod
+
+if TYPE_CHECKING:
+    from webhook.kube.pod import Pod
 
 PROVIDERS = load_bundle().providers
 READERS = readers_by_resource(PROVIDERS.values())

@@ -14,7 +14,7 @@ from tests.rules.placement import SPOT
 from webhook.bundle import load_bundle
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.kube.pod import decode_pod
+from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -18,7 +18,10 @@ from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, k
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import Query
 from webhook.cluster.protocol import ClusterView
-from webhook.kube.pod import Pod, decode_pod
+from webhook.kube.pod_decoding import decode_pod
+
+if TYPE_CHECKING:
+    from webhook.kube.pod import Pod
 
 SPOT = {"spotgate.dev/capacity": "spot"}
 PREFERRED = {"spotgate.dev/capacity": "spot-preferred"}

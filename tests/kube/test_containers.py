@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -15,7 +15,10 @@ from webhook.kube.containers import (
     sleep_seconds,
 )
 from webhook.kube.edit import exec_sleep, native_sleep
-from webhook.kube.pod import Pod, decode_pod
+from webhook.kube.pod_decoding import decode_pod
+
+if TYPE_CHECKING:
+    from webhook.kube.pod import Pod
 
 GPUS = Globs(("nvidia.com/gpu", "nvidia.com/mig-*"))
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
-from webhook.kube.pod import Pod, Requirement, Toleration, decode_pod
+from webhook.kube.pod import Pod, Requirement, Toleration
+from webhook.kube.pod_decoding import decode_pod
 from webhook.patch import PatchRecorder
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import NO_TRACE, Trace
 from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
-from webhook.kube.pod import OwnerReference, Pod, decode_pod
+from webhook.kube.pod import OwnerReference, Pod
+from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.patch import PatchRecorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request

@@ -16,7 +16,7 @@ from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
 from webhook.decision import Outcome, RecordedTrace, Violation
 from webhook.kube.containers import hook_sleeps
-from webhook.kube.pod import decode_pod
+from webhook.kube.pod_decoding import decode_pod
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
 from webhook.review import GroupVersionResource

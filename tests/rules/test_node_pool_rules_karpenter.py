@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rules.nodepools import JSON, KARPENTER, judge, shipped, told
+from tests.rules.nodepools import JSON, KARPENTER, judge, told
 from webhook.capacity.providers.requirements import read_requirements
 from webhook.decision import Outcome
 from webhook.rules.node_pool_rules.budgets import judge_budgets
@@ -542,47 +542,6 @@ def test_no_pool_is_said_to_be_narrower_than_it_is(items: list[JSON]) -> None:
 def test_listed_types_are_counted_exactly(types: list[str]) -> None:
     found = diversity_of(read_requirements([requires(TYPE, *types)], "spec", {}), AWS)
     assert found == Diversity(len(types), len({each[1] for each in types}), None)
-
-
-# Karpenter's Deployment.
-
-
-def karpenter_deployment(**container: Any) -> JSON:
-    image = {"name": "controller", "image": "public.ecr.aws/karpenter/controller:1.8.0"}
-    return {"metadata": {"name": "karpenter"}, "spec": {"template": {"spec": {"containers": [{**image, **container}]}}}}
-
-
-def judge_deployment(new: JSON, old: JSON | None = None) -> list[Any]:
-    return judge(("apps", "deployments"), new, old, shipped("karpenter-controller"))
-
-
-@pytest.mark.parametrize(
-    ("container", "warned"),
-    [
-        ({}, True),
-        ({"env": [{"name": "CLUSTER_NAME", "value": "a"}]}, True),
-        ({"env": [{"name": "INTERRUPTION_QUEUE", "value": ""}]}, True),
-        ({"env": [{"name": "INTERRUPTION_QUEUE", "value": "karpenter"}]}, False),
-        ({"env": [{"name": "INTERRUPTION_QUEUE", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}]}, False),
-        ({"args": ["--interruption-queue=karpenter"]}, False),
-        ({"args": ["--interruption-queue", "karpenter"]}, False),
-        ({"command": ["/karpenter", "--interruption-queue=karpenter"]}, False),
-        ({"args": ["--cluster-name=a"]}, True),
-        ({"args": ["--interruption-queue="]}, True),
-        ({"command": ["/karpenter", "--interruption-queue="], "args": ["--cluster-name=a"]}, True),
-        ({"args": ["--interruption-queue=", "--interruption-queue=karpenter"]}, False),
-        ({"envFrom": [{"configMapRef": {"name": "settings"}}]}, False),
-        ({"image": "mcr.microsoft.com/aks/karpenter/controller:1.6.0"}, False),
-    ],
-)
-def test_karpenter_without_an_interruption_queue_is_warned_of(container: JSON, *, warned: bool) -> None:
-    reasons = [(DENY, "spec.template.spec.containers", "Karpenter has no interruption queue")]
-    assert told(judge_deployment(karpenter_deployment(**container))) == reasons * warned
-
-
-def test_an_update_of_its_replicas_is_not() -> None:
-    before = karpenter_deployment()
-    assert judge_deployment({**before, "spec": {**before["spec"], "replicas": 2}}, before) == []
 
 
 @pytest.mark.parametrize("odd", ["preemptible", "Spot"])

@@ -23,7 +23,7 @@ from tests.rules.placement import (
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of
-from webhook.kube.pod import decode_pod
+from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from webhook.documents import field_path
 from webhook.kube.layouts import Layout
-from webhook.kube.pod import OwnerReference, pod_from_template
+from webhook.kube.pod import OwnerReference
+from webhook.kube.pod_decoding import pod_from_template
 from webhook.patch import Operation, pointer
 from webhook.review import MalformedObjectError
 

@@ -17,11 +17,12 @@ from webhook.capacity.providers.provider import Interruption as Reclaim
 from webhook.cli.explain import timeline_svg, timeline_text
 from webhook.cli.explain.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
 from webhook.cli.terminal import plain
-from webhook.kube.pod import Pod, decode_pod
+from webhook.kube.pod_decoding import decode_pod
 from webhook.pages.drawing import WIDTH
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
+    from webhook.kube.pod import Pod
 
 PROVIDERS = load_bundle().providers
 SVG = "{http://www.w3.org/2000/svg}"

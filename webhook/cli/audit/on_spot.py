@@ -17,7 +17,7 @@ from webhook.cli.explain.timeline import timeline_of
 from webhook.cli.report.model import ReclaimRisk, RiskReason
 from webhook.cluster.source import metadata_of
 from webhook.kube.affinity import Tristate
-from webhook.kube.pod import decode_pod
+from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

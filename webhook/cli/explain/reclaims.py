@@ -11,7 +11,7 @@ from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, target_of
 from webhook.cli.explain.timeline import timeline_of
 from webhook.documents import field_path
-from webhook.kube.pod import decode_pod
+from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.templates import pod_of
 from webhook.policy.terms import Enforcement
 from webhook.review import MalformedObjectError, decode_object, is_null

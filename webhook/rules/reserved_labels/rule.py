@@ -35,7 +35,7 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
-from webhook.kube.pod import pod_from_template
+from webhook.kube.pod_decoding import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.policy.match import ResourceRule, is_namespace
 from webhook.review import GroupVersionKind, MalformedObjectError
