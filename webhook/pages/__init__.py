@@ -12,7 +12,7 @@ import hashlib
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,14 +23,7 @@ from webhook.text import printable
 _HERE: Final = Path(__file__).parent
 
 
-class HtmlPage(NamedTuple):
-    """A page, and the Content-Security-Policy that it has in itself."""
-
-    html: str
-    policy: str
-
-
-def page(template: str, *, style: str, script: str = "", **content: object) -> HtmlPage:
+def page(template: str, *, style: str, script: str = "", **content: object) -> str:
     """Render a page.
 
     Args:
@@ -38,13 +31,23 @@ def page(template: str, *, style: str, script: str = "", **content: object) -> H
         style: CSS beside that of all pages.
         content: the variables of the template.
     """
-    css = Markup((_HERE / "page.css").read_text() + style)  # noqa: S704 - our own
-    code = Markup((_HERE / script).read_text() if script else "")  # noqa: S704 - our own
-    policy = (
+    css, code = _parts(style, script)
+    policy = content_policy(style=style, script=script)
+    return _environment().get_template(template).render(style=css, script=code, policy=policy, **content)
+
+
+def content_policy(*, style: str, script: str = "") -> str:
+    """Return the Content-Security-Policy that a page with these parts has in itself."""
+    css, code = _parts(style, script)
+    return (
         f"default-src 'none'; style-src {_hashed(css)}; script-src {_hashed(code)}; base-uri 'none'; form-action 'none'"
     )
-    html = _environment().get_template(template).render(style=css, script=code, policy=policy, **content)
-    return HtmlPage(html, policy)
+
+
+def _parts(style: str, script: str) -> tuple[Markup, Markup]:
+    css = Markup((_HERE / "page.css").read_text() + style)  # noqa: S704 - our own
+    code = Markup((_HERE / script).read_text() if script else "")  # noqa: S704 - our own
+    return css, code
 
 
 @cache

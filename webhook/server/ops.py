@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry, Metric
 
-    from webhook.pages import HtmlPage
     from webhook.server.lifecycle import Stop
     from webhook.server.status import Overview, Status
 
@@ -59,7 +58,7 @@ class OpsPort:
         self._stop = stop
         self._status = status
         self._overview = overview
-        self._page: HtmlPage | None = None
+        self._page, self._page_policy = "", ""
         self._page_ends = 0.0
         self._rendering = asyncio.Lock()
         self._registry = registry
@@ -80,13 +79,12 @@ class OpsPort:
 
     async def _show(self, _: web.Request) -> web.Response:
         async with self._rendering:
-            if self._page is None or monotonic() >= self._page_ends:
+            if monotonic() >= self._page_ends:
                 # In a thread: reviews are answered meanwhile.
-                self._page = await asyncio.to_thread(_render, self._overview())
+                self._page, self._page_policy = await asyncio.to_thread(_render, self._overview())
                 self._page_ends = monotonic() + _PAGE_SECONDS
-            shown = self._page
-        headers = {**_PAGE_HEADERS, "Content-Security-Policy": f"{shown.policy}; frame-ancestors 'none'"}
-        return web.Response(text=shown.html, content_type="text/html", headers=headers)
+            headers = {**_PAGE_HEADERS, "Content-Security-Policy": f"{self._page_policy}; frame-ancestors 'none'"}
+            return web.Response(text=self._page, content_type="text/html", headers=headers)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         # Process-local: a restart would mend nothing that is around this process.
@@ -120,7 +118,7 @@ class OpsPort:
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
 
-def _render(overview: Overview) -> HtmlPage:
+def _render(overview: Overview) -> tuple[str, str]:
     # The template engine is 40 ms and some MB that a replica of which nobody asks for the page need not have.
     from webhook.server.overview import render  # noqa: PLC0415
 

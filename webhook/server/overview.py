@@ -14,7 +14,7 @@ from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.context import ASSUMED_VERSION
 from webhook.decision import ENGINE
-from webhook.pages import HtmlPage, page
+from webhook.pages import content_policy, page
 from webhook.server.metrics import WOULD_DENY
 from webhook.server.recent import OF_ANY_KIND, WITH_FINDINGS
 
@@ -92,10 +92,10 @@ class PoolRow(msgspec.Struct, frozen=True):
     unread: str
 
 
-def render(overview: Overview) -> HtmlPage:
-    """Return the page. That takes milliseconds."""
+def render(overview: Overview) -> tuple[str, str]:
+    """Return the page, and its Content-Security-Policy for the header. That takes milliseconds."""
     pools = overview.view.pools or ()
-    return page(
+    html = page(
         "overview.html",
         style=_STYLE,
         version=__version__,
@@ -119,6 +119,7 @@ def render(overview: Overview) -> HtmlPage:
         WITH_FINDINGS=WITH_FINDINGS,
         OF_ANY_KIND=OF_ANY_KIND,
     )
+    return html, content_policy(style=_STYLE)
 
 
 def _not_in_force(status: Status) -> Iterator[Unknown]:

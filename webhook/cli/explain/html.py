@@ -33,7 +33,7 @@ def show(explained: Iterable[Explanation]) -> None:
             others_of=others_of,
             pictures=_pictures,
             silences=_silences,
-        ).html
+        )
     )
 
 

@@ -149,7 +149,7 @@ def render(report: Report) -> str:
         undrawn=len(drawn[_DRAWN_AT_MOST:]),
         injected=_injected(report),
         as_field=as_field,
-    ).html
+    )
 
 
 def _verdict(report: Report) -> str:
