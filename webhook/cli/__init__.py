@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "certs": "show, check or rotate the certificates of an installation",
     "audit": "judge what exists in a live cluster, and say what would not survive a reclaim",
     "doctor": "check a live installation, without writing to it",
-    "export": "print policies as ValidatingAdmissionPolicies, which hold without the webhook",
+    "export": "print policies as Kubernetes' own, which hold without the webhook",
 }
 _INTERRUPTED: Final = 130
 """The exit code that shells give to a program that Ctrl-C ended."""

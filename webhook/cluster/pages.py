@@ -24,7 +24,7 @@ class ListMeta(msgspec.Struct):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Page(msgspec.Struct):
+class ObjectPage(msgspec.Struct):
     """One response: a part of the objects, as they came."""
 
     metadata: ListMeta
@@ -33,7 +33,7 @@ class Page(msgspec.Struct):
 
 async def pages(
     fetch: Callable[[str], Awaitable[bytes]], path: str, query: Mapping[str, str] | None = None, *, renew: bool = False
-) -> AsyncIterator[Page]:
+) -> AsyncIterator[ObjectPage]:
     """Yield all objects of a resource, `PAGE` at a time, in the order of namespaces and names.
 
     Args:
@@ -49,7 +49,7 @@ async def pages(
     asked = {"limit": str(PAGE), **(query or {})}
     while True:
         try:
-            page = msgspec.json.decode(await fetch(f"{path}?{urlencode(asked)}"), type=Page)
+            page = msgspec.json.decode(await fetch(f"{path}?{urlencode(asked)}"), type=ObjectPage)
         except ApiError as error:
             if not renew or error.status != HTTPStatus.GONE or error.go_on in {"", asked.get("continue")}:
                 raise

@@ -37,7 +37,8 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def _json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
+def as_json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
+    """Return a part of a Pod as JSON, without what is null."""
     return _without_none(msgspec.to_builtins(value))
 
 
@@ -89,7 +90,7 @@ class PodEditor:
         required = node_affinity.requiredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
         if required is None:
             required = NodeSelector([NodeSelectorTerm([requirement])])
-            self._node_affinity(_REQUIRED, _json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
+            self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
             return
         for index, term in enumerate(required.nodeSelectorTerms):
             if not term.matchExpressions and not term.matchFields:
@@ -97,10 +98,10 @@ class PodEditor:
             path = f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
             if term.matchExpressions is None:
                 term.matchExpressions = [requirement]
-                self._recorder.add(path, [_json(requirement)])
+                self._recorder.add(path, [as_json(requirement)])
             else:
                 term.matchExpressions.append(requirement)
-                self._recorder.add(f"{path}/-", _json(requirement))
+                self._recorder.add(f"{path}/-", as_json(requirement))
 
     def require_any(self, alternatives: Sequence[Sequence[Requirement]]) -> None:
         """Require one of these alternatives, each a list of requirements that AND, in the required node affinity.
@@ -114,7 +115,7 @@ class PodEditor:
         required = node_affinity.requiredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
         if required is None:
             required = NodeSelector([NodeSelectorTerm(list(each)) for each in alternatives])
-            self._node_affinity(_REQUIRED, _json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
+            self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
             return
         copies = [
             NodeSelectorTerm([*(term.matchExpressions or ()), *each], term.matchFields)
@@ -126,7 +127,7 @@ class PodEditor:
             self.require(requirement)
         for term in copies:
             required.nodeSelectorTerms.append(term)
-            self._recorder.add(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/-", _json(term))
+            self._recorder.add(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/-", as_json(term))
 
     def prefer(self, weight: int, *requirements: Requirement) -> None:
         """Append a preferred node affinity term with these requirements, which AND."""
@@ -135,10 +136,10 @@ class PodEditor:
         node_affinity = affinity.nodeAffinity if affinity is not None else None
         preferred = node_affinity.preferredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
         if preferred is None:
-            self._node_affinity(_PREFERRED, [_json(term)]).preferredDuringSchedulingIgnoredDuringExecution = [term]
+            self._node_affinity(_PREFERRED, [as_json(term)]).preferredDuringSchedulingIgnoredDuringExecution = [term]
         else:
             preferred.append(term)
-            self._recorder.add(f"{_NODE}/{_PREFERRED}/-", _json(term))
+            self._recorder.add(f"{_NODE}/{_PREFERRED}/-", as_json(term))
 
     def set_grace(self, seconds: int) -> None:
         """Set ``terminationGracePeriodSeconds``, replacing any value."""
@@ -151,10 +152,10 @@ class PodEditor:
         path = f"/spec/containers/{index}/lifecycle"
         if container.lifecycle is None:
             container.lifecycle = Lifecycle(preStop=handler)
-            self._recorder.add(path, {"preStop": _json(handler)})
+            self._recorder.add(path, {"preStop": as_json(handler)})
         else:
             container.lifecycle.preStop = handler
-            self._recorder.add(f"{path}/preStop", _json(handler))
+            self._recorder.add(f"{path}/preStop", as_json(handler))
 
     def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON
         """Record a new member of the node affinity with its missing parents. Return the typed node affinity."""

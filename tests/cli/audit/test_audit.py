@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from webhook.bundle import load_bundle
-from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.cli.audit.reading import listed_resources
 from webhook.cli.audit.reports import AT_MOST, TEXT_AT_MOST, report_kinds, reports_of
 from webhook.cli.exits import CannotJudgeError
@@ -91,7 +91,8 @@ def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_el
     bundle = load_bundle()
     providers = bundle.providers.values()
     wanted = {("", "namespaces"), ("", "nodes"), ("", "pods"), (GROUP, RESOURCE), *bundle.index.workloads}
-    wanted |= {*readers_by_resource(providers), *sizers_by_resource(providers)}
+    pools = {(each.group, each.resource) for each in bundle.readers if each.listed_in is None}
+    wanted |= {*pools, *sizers_by_resource(providers)}
     documents = yaml.safe_load_all((COMPONENTS / "audit" / "rbac.yaml").read_text())
     (role,) = (each for each in documents if each["kind"] == "ClusterRole")
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list"}

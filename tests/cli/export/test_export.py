@@ -352,7 +352,7 @@ def test_a_list_in_a_list_of_templates_is_left_out(exported: Callable[..., tuple
     ("arguments", "text"),
     [
         (["export"], "the following arguments are required: what"),
-        (["export", "map"], "invalid choice: 'map'"),
+        (["export", "mapp"], "invalid choice: 'mapp'"),
         (["export", "vap", "--policies", "nowhere.yaml"], "nowhere.yaml"),
         (["export", "vap", "--namespace", "Spot Gate"], "'Spot Gate' is no name of a Service or namespace"),
     ],

@@ -1,15 +1,17 @@
-"""``spotgate export vap``: print policies as ValidatingAdmissionPolicies."""
+"""``spotgate export vap|map``: print policies as Kubernetes' own admission policies."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from webhook.bundle import OWN_NAMESPACE
+from webhook.cli.connection import connected
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
-from webhook.cli.options import add_policies, read_policies, resource_name
+from webhook.cli.options import add_cluster, add_kubernetes_version, add_policies, read_policies, resource_name
 from webhook.cli.terminal import complain
-from webhook.context import utc_now
+from webhook.context import Context, Phase, utc_now
 from webhook.documents.yaml_writer import UNBROKEN, dump_documents
 from webhook.lint import too_wide
 from webhook.text import printable
@@ -17,28 +19,46 @@ from webhook.text import printable
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-DESCRIPTION: Final = """\
-Print the policies that need no look-up as ValidatingAdmissionPolicies, each with its binding: the
-API server judges by them itself, so that they hold while the webhook is down.
+    from webhook.bundle import Bundle
+    from webhook.cluster.api import Api
+    from webhook.cluster.protocol import ClusterView
+    from webhook.policy.errors import Problem
 
-They deny nothing that spotgate lets through. What Kubernetes can't be told of a policy is let
-through by them; standard error says what that is, and why, and so does the head of the output.
+DESCRIPTION: Final = """\
+Print policies as Kubernetes' own, with their bindings: the API server judges by them itself, so
+that they hold while the webhook is down.
+
+vap: what needs no look-up, as ValidatingAdmissionPolicies (Kubernetes 1.30). They deny nothing
+that spotgate lets through. map: what SpotPlacement and GracefulTermination inject, as a
+MutatingAdmissionPolicy (1.36), for the node pools as they are now: export it again when they
+change. It makes of a Pod what the webhook makes of it, or leaves it alone.
+
+Standard error says what is left out, and why, and so does the head of the output.
 """
 
 EPILOG: Final = """\
 examples:
   %(prog)s vap | kubectl apply -f -
   %(prog)s vap --policies policies/ > validating-admission-policies.yaml
+  %(prog)s map --kubeconfig ~/.kube/config | kubectl apply -f -
+  %(prog)s map --state cluster/ > mutating-admission-policy.yaml
 
 exit codes:
   0  printed
-  2  a policy is invalid or matches every resource
+  2  a policy is invalid or matches every resource, or the node pools can't be read
 """
+
+_ANSWER: Final = 10.0
+"""Seconds for each answer of the API server, as `check` has it."""
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("what", choices=("vap",), help="ValidatingAdmissionPolicies, for Kubernetes 1.30 and later")
+    parser.add_argument(
+        "what",
+        choices=("vap", "map"),
+        help="ValidatingAdmissionPolicies, for Kubernetes 1.30 and later, or a MutatingAdmissionPolicy, for 1.36",
+    )
     add_policies(parser)
     parser.add_argument(
         "--namespace",
@@ -47,18 +67,104 @@ def configure(parser: ArgumentParser) -> None:
         default=OWN_NAMESPACE,
         help="where spotgate is, which they leave alone; default: %(default)s",
     )
+    cluster = parser.add_argument_group("the cluster, for map")
+    cluster.add_argument(
+        "--state",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="manifests of its node pools, Namespaces and Nodes; files or folders; can be given again",
+    )
+    cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read them from the cluster of this file")
+    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    add_cluster(cluster)
+    add_kubernetes_version(parser)
 
 
 def run(options: Namespace) -> int:
     """Print the policies that are exported, and say what is left out."""
-    bundle = read_policies(options.policies, own_namespace=options.namespace)
+    if problem := _contradiction(options):
+        raise CannotJudgeError(f"error: {problem}")
+    bundle = read_policies(options.policies, own_namespace=options.namespace, cluster=options.cluster)
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
-    exported, left_out = export(bundle, utc_now().date())
-    print(f"# Exported by `spotgate export vap` from policies {bundle.hash}.")
+    if options.what == "map":
+        _print_mutating(options, bundle)
+    else:
+        exported, left_out = export(bundle, utc_now().date())
+        _print(options, bundle, exported, left_out)
+    return FINE
+
+
+def _contradiction(options: Namespace) -> str:
+    """Return what is wrong with the flags taken together; empty if nothing is."""
+    given = bool(options.state), options.kubeconfig is not None
+    if options.what == "vap" and any(given):
+        return "--state and --kubeconfig are for map: vap needs no look-up"
+    if options.what == "map" and given[0] == given[1]:
+        return "map needs the node pools: give --state or --kubeconfig, one of them"
+    if options.context is not None and options.kubeconfig is None:
+        return "--context is of a kubeconfig; give --kubeconfig too"
+    return ""
+
+
+def _print_mutating(options: Namespace, bundle: Bundle) -> None:
+    from webhook.cli.export.mutating_policy.export import SINCE, export  # noqa: PLC0415 - for map alone
+
+    view = _live_view(options, bundle) if options.kubeconfig is not None else _view(options, bundle)
+    assumed = options.kubernetes_version
+    context = Context(
+        phase=Phase.MUTATE,
+        now=utc_now(),
+        view=view,
+        api_server=view.api_server or assumed,
+        oldest_kubelet=view.oldest_kubelet or assumed,
+    )
+    if view.api_server is not None and view.api_server < SINCE:
+        version = ".".join(map(str, view.api_server))
+        complain(f"warning: the cluster has Kubernetes {version}; v1 of MutatingAdmissionPolicies came with 1.36")
+    exported, left_out, alone = export(bundle, context)
+    pools = f" and {len(view.pools or ())} node pools"
+    _print(options, bundle, exported, left_out, of=pools, alone=alone)
+
+
+def _print(
+    options: Namespace,
+    bundle: Bundle,
+    exported: list[dict[str, Any]],
+    left_out: list[Problem],
+    *,
+    of: str = "",
+    alone: list[str] = [],  # noqa: B006 - never changed
+) -> None:
+    print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{of}.")
     for problem in left_out:
         where = f" ({problem.field})" if problem.field else ""
         complain(str(problem))
         print(printable(f"# Not as the webhook has it: {problem.text}{where}"))
+    for text in alone:
+        complain(f"left to the webhook: {text}")
+        print(printable(f"# Left to the webhook: {text}"))
     print(dump_documents(exported, width=UNBROKEN), end="")
-    return FINE
+
+
+def _view(options: Namespace, bundle: Bundle) -> ClusterView:
+    from webhook.manifests.objects import read_manifests  # noqa: PLC0415 - as above
+    from webhook.manifests.state import view_of  # noqa: PLC0415
+
+    manifests = read_manifests(options.state)
+    if manifests.problems:
+        raise CannotJudgeError("\n".join(map(str, manifests.problems)))
+    return view_of(manifests.objects, bundle.providers, complete=True)
+
+
+def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
+    async def read(api: Api) -> ClusterView:
+        from webhook.cluster.reading import read_cluster  # noqa: PLC0415 - as in `connected`
+
+        reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
+        if reading.problems:
+            raise CannotJudgeError("\n".join(f"error: {api.url}: {each}" for each in reading.problems))
+        return reading.view
+
+    return connected("export", options, read)

@@ -1,0 +1,95 @@
+"""`spotgate export map`: what is printed, and why something is not; tests/controlplane has an API server evaluate it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from webhook.cli.export.mutating_policy import shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Run
+
+    Write = Callable[[str, str | bytes], Path]
+
+PAGE = Path(__file__).parents[3] / "docs" / "export-map.md"
+POOLS = "\n---\n".join(
+    f"apiVersion: compute.coreweave.com/v1alpha1\nkind: NodePool\nmetadata: {{name: spot-{number}}}\n"
+    "spec: {computeClass: spot, instanceType: cd-gp-a192-genoa, targetNodes: 1}"
+    for number in range(60)
+)
+
+
+def policy(kind: str, name: str, spec: str = "{}") -> str:
+    return f"apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {spec}\n---\n"
+
+
+def test_the_example_of_the_page_prints_what_the_page_says(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocks = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (pool,) = [text for language, text in blocks if language == "yaml"]
+    (example,) = [text for language, text in blocks if language == "console"]
+    command, _, expected = example.removeprefix("$ ").partition("\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "nodepool.yaml").write_text(pool)
+    done = run(*command.split()[1:])
+    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*?)").replace(re.escape(" ... "), " .* ")
+    assert re.fullmatch(pattern, done.out), done.out
+    assert done.err.count("left to the webhook: ") == done.out.count("# Left to the webhook: ")
+
+
+@pytest.mark.parametrize(
+    ("policies", "flags", "problem"),
+    [
+        ("", [], "map needs the node pools: give --state or --kubeconfig"),
+        ("", ["--state", "pools.yaml", "--kubeconfig", "x"], "map needs the node pools"),
+        ("", ["--state", "pools.yaml", "--context", "x"], "--context is of a kubeconfig"),
+        ("", ["--state", "nowhere"], "nowhere"),
+        ("", ["--kubeconfig", "nowhere"], "nowhere: can't be used to reach an API server"),
+        (policy("SpotPlacement", "b"), ["--state", "pools.yaml"], "a and b are both SpotPlacement"),
+        (
+            policy("GracefulTermination", "b", "{match: {objectSelector: {matchLabels: {app: web}}}}"),
+            ["--state", "pools.yaml"],
+            "`match` of b and a differs in resourceRules or selectors",
+        ),
+    ],
+)
+def test_what_can_t_be_exported_is_a_plain_error(
+    policies: str, flags: list[str], problem: str, run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write("policies.yaml", policy("SpotPlacement", "a") + policies)
+    write("pools.yaml", POOLS)
+    monkeypatch.chdir(file.parent)
+    done = run("export", "map", "--policies", str(file), *flags)
+    assert (done.code, done.out) == (2, "")
+    assert problem in done.err
+
+
+def test_vap_takes_no_cluster(run: Run) -> None:
+    done = run("export", "vap", "--state", "x")
+    assert (done.code, done.err) == (2, "error: --state and --kubeconfig are for map: vap needs no look-up\n")
+
+
+def test_a_policy_that_only_audits_is_said_to_be_left_out(run: Run, write: Write) -> None:
+    only = policy("SpotPlacement", "a", "{enforcement: audit}")
+    done = run("export", "map", "--policies", str(write("a.yaml", only)), "--state", str(write("pools.yaml", POOLS)))
+    assert "a: not exported: its enforcement is audit, which changes nothing" in done.out
+    assert "MutatingAdmissionPolicy\n" not in done.out
+
+
+def test_the_table_stays_below_what_kubernetes_parses(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "ANSWERS_AT_MOST", 20_000)
+    done = run("export", "map", "--state", str(write("pools.yaml", POOLS)))
+    assert re.search(r"# Left to the webhook: Pods of \d+ rare kinds", done.out)
+    exported, _ = yaml.safe_load_all(done.out)
+    sizes = {each["name"]: len(each["expression"]) for each in exported["spec"]["variables"]}
+    assert 15_000 < sizes.pop("answer") < 21_000
+    assert max(sizes.values()) < 20_000
