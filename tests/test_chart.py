@@ -33,7 +33,7 @@ SELF: Final = "certificates.from=self-managed"
 
 # Components of a kustomization, and the values of the chart that mean the same.
 COMBINATIONS: Final[dict[str, tuple[list[str], list[str]]]] = {
-    "any": (["self-managed"], ["enforcement=deny"]),
+    "any": (["self-managed", "audit", "monitoring"], ["enforcement=deny", "audit=true", "monitoring=true"]),
     "cks": (
         ["cks", "cert-manager", "audit-only"],
         ["platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager"],
@@ -132,15 +132,17 @@ def test_own_policies_and_a_ca_are_passed_on(helm: Path, tmp_path: Path) -> None
     (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\nMII\n")
     (tmp_path / "webhooks.yaml").write_text((MANIFESTS / "webhooks" / "webhooks.yaml").read_text())
     image = f"--set=image.repository={REPOSITORY},certificates.from=provided,replicas=2,port=9443,opsPort=9090"
+    prometheus = "--set=monitoring=true,monitoringLabels.release=prom"
     files = {"policies.team\\.yaml": "team.yaml", "webhooks": "webhooks.yaml", "certificates.caBundle": "ca.crt"}
     flags = [f"--set-file={value}={tmp_path / file}" for value, file in files.items()]
     network = (
         '--set-json=networkPolicy={"apiServer": [{"ipBlock": {"cidr": "10.0.0.0/24"}}], "metricsNamespace": "prom"}'
     )
-    things = list(yaml.safe_load_all(run(helm, "template", "spotgate", CHART, image, network, *flags)))
+    things = list(yaml.safe_load_all(run(helm, "template", "spotgate", CHART, image, network, prometheus, *flags)))
     by_kind = {each["kind"]: each for each in things}
     assert by_kind["ConfigMap"]["data"]["team.yaml"] == "kind: ReservedLabels\n"
     assert len({hook["clientConfig"]["caBundle"] for each in things for hook in each.get("webhooks", ())}) == 1
+    assert by_kind["PodMonitor"]["metadata"]["labels"]["release"] == "prom"
     deployment = by_kind["Deployment"]["spec"]
     (container,) = deployment["template"]["spec"]["containers"]
     assert deployment["replicas"] == 2
