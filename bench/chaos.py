@@ -20,8 +20,9 @@ import uvloop
 from rich.console import Console
 
 from bench.chaos_cert_manager import cert_manager, mounted_certificate
-from bench.chaos_faults import FAULTS, Fault, Scene
+from bench.chaos_faults import FAULTS, SHORT
 from bench.chaos_load import MEANINGS, RATE, Load, Outcome, Tally
+from bench.chaos_scene import Fault, Scene
 from bench.chaos_service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
 from bench.run import show
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SETTLE: Final = 3.0
+_SHORT_SETTLE: Final = 1.0
 """Seconds after a fault that count for it: what it left behind shows."""
 
 _BEGINS: Final = 60.0
@@ -46,7 +48,7 @@ _OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=
 
 
 async def measure(
-    cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str
+    cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str, settle: float
 ) -> dict[str, Tally]:
     """Run the faults one after another, under load. Returns what came of the writes of each."""
     service, load = Service(directory, flags), Load(cluster)
@@ -69,7 +71,7 @@ async def measure(
                 tallies[fault.name] = load.tally = tally = Tally()
                 seen = log.stat().st_size
                 await fault.act(scene)
-                await asyncio.sleep(_SETTLE)
+                await asyncio.sleep(settle)
                 await load.answered()
                 tally.unanswered.update(_OPEN.findall(log.read_text()[seen:]))
         finally:
@@ -119,7 +121,7 @@ def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]
     ]
 
 
-def run(faults: list[Fault], component: str) -> dict[str, Tally]:
+def run(faults: list[Fault], component: str, settle: float) -> dict[str, Tally]:
     """Measure at an installation with this component of the manifests, on a control plane of its own."""
     with contextlib.ExitStack() as stack:
         programs = find_or_build(("etcd", "kube-apiserver", "kubectl"))
@@ -135,15 +137,20 @@ def run(faults: list[Fault], component: str) -> dict[str, Tally]:
         flags = stack.enter_context(apply_base(cluster, directory, component=component))
         if component == "cert-manager":
             stack.enter_context(mounted_certificate(cluster, directory))
-        return uvloop.run(measure(cluster, directory, flags, faults, component))
+        return uvloop.run(measure(cluster, directory, flags, faults, component, settle))
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="what their names begin with; default: all")
-    wanted: list[str] = parser.parse_args().faults
-    faults = [fault for fault in FAULTS if not wanted or fault.name.startswith(tuple(wanted))]
+    parser.add_argument("--short", choices=SHORT, help="a minute's worth, at certificates from there")
+    options = parser.parse_args()
+    faults = [
+        fault
+        for fault in SHORT.get(options.short, FAULTS)
+        if not options.faults or fault.name.startswith(tuple(options.faults))
+    ]
     if not faults:
         sys.exit(f"no such fault; there are: {', '.join(fault.name for fault in FAULTS)}")
     console = Console(width=160, highlight=False)
@@ -154,7 +161,8 @@ def main() -> None:
     tallies: dict[str, Tally] = {}
     try:
         for component in dict.fromkeys(fault.component for fault in faults):
-            tallies |= run([fault for fault in faults if fault.component == component], component)
+            settle = _SHORT_SETTLE if options.short else _SETTLE
+            tallies |= run([fault for fault in faults if fault.component == component], component, settle)
     except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
     console.print(

@@ -40,15 +40,21 @@ def cert_manager(cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mounted_certificate(cluster: Cluster, directory: Path) -> Iterator[None]:
-    """Keep tls.crt and tls.key as the Secret has them, from the moment it is there."""
+    """Keep tls.crt and tls.key as the Secret has them, from the moment it is there; and beside them those of the CA."""
     kubectl, ended = cluster.kubectl, threading.Event()
-    named = ("secret/spotgate-tls", f"--namespace={NAMESPACE}")
-    kubectl("wait", "--for=jsonpath={.data.tls\\.crt}", f"--timeout={START_SECONDS:.0f}s", *named)
+    mounted: dict[str, bytes] = {}
+    for secret in ("spotgate-tls", "spotgate-ca"):
+        there = ("--for=jsonpath={.data.tls\\.crt}", f"--timeout={START_SECONDS:.0f}s", f"--namespace={NAMESPACE}")
+        kubectl("wait", *there, f"secret/{secret}")
 
     def mount() -> None:
-        data = kubectl.get("secret", "spotgate-tls", named[1])["data"]
-        for name in ("tls.key", "tls.crt"):
-            (directory / name).write_bytes(base64.b64decode(data[name]))
+        for prefix in ("ca", "tls"):
+            data = kubectl.get("secret", f"spotgate-{prefix}", f"--namespace={NAMESPACE}")["data"]
+            for end in ("key", "crt"):
+                content = base64.b64decode(data[f"tls.{end}"])
+                if mounted.get(f"{prefix}.{end}") != content:  # what a fault writes there stays meanwhile
+                    mounted[f"{prefix}.{end}"] = content
+                    (directory / f"{prefix}.{end}").write_bytes(content)
 
     def follow() -> None:
         while not ended.wait(_MOUNTED):

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import json
 import os
-import shutil
 import signal
 import sys
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
+from bench.chaos_certificates import (
+    BAD,
+    BY_OTHER_CLOCKS,
+    ca_bundles_emptied,
+    cert_manager_renewals,
+    certificate,
+    clocks_off,
+    leaf,
+    rotation_and_kills,
+    rotations,
+    secret_deleted,
+    secret_replaced,
+    secret_truncated,
+)
 from bench.chaos_load import HUGE, Outcome
-from certs.authority import KeyPair, create_authority, issue_leaf
-from certs.rotation import identifier_of, issue
-from tests.controlplane.webhook import CERTIFICATES, NAMESPACE, PROVIDED, SERVICE
+from bench.chaos_scene import Fault, at_once, kept, one_after_another
+from tests.controlplane.clock import faketime
+from tests.controlplane.webhook import NAMESPACE, SERVICE
 from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from bench.chaos_load import Load
-    from bench.chaos_service import CuttableApiServer, Service
-    from tests.controlplane.cluster import Cluster
-
-_LOOKED: Final = 7.0
-"""Seconds within which every replica looks at its certificate's files, every 5 s."""
-
-_ROTATED: Final = 90.0
-"""Seconds within which replicas serve what a new CA signed: two looks of 5 s, and 10 s between them."""
+    from bench.chaos_scene import Act, Scene
 
 _HEARD: Final = 4.0
 """Seconds within which every replica hears of changed policies, and compiles them."""
@@ -44,42 +45,8 @@ metadata: {name: newer-labels}
 spec: {domains: [newer.example]}
 """
 
-_HOUR: Final = timedelta(hours=1)
-
 _HOSTILE: Final = 15.0
 """Seconds of hostile requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What is running. Policies, certificates and the webhook's kubeconfig are in `directory`."""
-
-    cluster: Cluster
-    service: Service
-    load: Load
-    directory: Path
-    kubeconfig: Path
-    api_server: CuttableApiServer
-
-
-Act: TypeAlias = "Callable[[Scene], Awaitable[None]]"
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A fault.
-
-    Attributes:
-        name: what is printed.
-        act: does it, and puts back what it has changed.
-        may: outcomes that are not promised to be absent while it lasts, beside denials as unknown.
-        component: of manifests/components for the certificates.
-    """
-
-    name: str
-    act: Act
-    may: frozenset[Outcome] = frozenset()
-    component: str = PROVIDED
 
 
 async def nothing(_: Scene) -> None:
@@ -87,15 +54,19 @@ async def nothing(_: Scene) -> None:
     await asyncio.sleep(10)
 
 
-async def kill(scene: Scene) -> None:
-    """Kill a replica, twice; a new one comes 3 s later."""
-    for _ in range(2):
-        replica = scene.service.replicas[0]
-        replica.process.kill()
-        await asyncio.sleep(3)
-        scene.service.replicas.remove(replica)
-        await scene.service.add()
-        await asyncio.sleep(2)
+def killed(times: int) -> Act:
+    """Kill a replica, so many times; a new one comes 3 s later."""
+
+    async def act(scene: Scene) -> None:
+        for _ in range(times):
+            replica = scene.service.replicas[0]
+            replica.process.kill()
+            await asyncio.sleep(3)
+            scene.service.replicas.remove(replica)
+            await scene.service.add()
+            await asyncio.sleep(2)
+
+    return act
 
 
 async def rollout(scene: Scene) -> None:
@@ -114,42 +85,31 @@ async def newer_bundle(scene: Scene) -> None:
     await scene.service.delete(newer)
 
 
-async def all_dead(scene: Scene) -> None:
-    """Kill all replicas; new ones come 5 s later."""
-    dead = tuple(scene.service.replicas)
-    for replica in dead:
-        replica.process.kill()
-        replica.ready = False
-    await asyncio.sleep(5)
-    for replica in dead:
-        scene.service.replicas.remove(replica)
-        await scene.service.add()
+def all_killed(seconds: float) -> Act:
+    """Kill all replicas; new ones come so much later."""
+
+    async def act(scene: Scene) -> None:
+        dead = tuple(scene.service.replicas)
+        for replica in dead:
+            replica.process.kill()
+            replica.ready = False
+        await asyncio.sleep(seconds)
+        for replica in dead:
+            scene.service.replicas.remove(replica)
+        await asyncio.gather(*(scene.service.add() for _ in dead))
+
+    return act
 
 
-@contextlib.contextmanager
-def _kept(path: Path) -> Iterator[None]:
-    """Put back what is in this folder or file."""
-    copy = path.with_name(f"{path.name}.kept")
-    (shutil.copytree if path.is_dir() else shutil.copy)(path, copy)
-    try:
-        yield
-    finally:
-        if path.is_dir():
-            for file in copy.iterdir():
-                shutil.copy(file, path / file.name)
-            shutil.rmtree(copy)
-        else:
-            copy.replace(path)
-
-
-def _policies(change: Callable[[Path], object]) -> Act:
-    """Change the policies and put them back; `change` is given their folder."""
+def _policies(*changes: Callable[[Path], object]) -> Act:
+    """Change the policies and put them back, in each of these ways; a change is given their folder."""
 
     async def act(scene: Scene) -> None:
         folder = scene.directory / "policies"
-        with _kept(folder):
-            change(folder)
-            await asyncio.sleep(_HEARD)
+        for change in changes:
+            with kept(folder):
+                change(folder)
+                await asyncio.sleep(_HEARD)
         await asyncio.sleep(_HEARD)
 
     return act
@@ -164,139 +124,17 @@ def _good_policies(folder: Path) -> None:
         _append(file, "\n# as before\n")
 
 
+def _break(folder: Path) -> None:
+    _append(folder / "reserved-labels.yaml", "\n{")
+
+
+def _empty(folder: Path) -> None:
+    (folder / "reserved-labels.yaml").write_text("")
+
+
 def _remove_all(folder: Path) -> None:
     for file in folder.iterdir():
         file.unlink()
-
-
-def _certificate(make: Callable[[KeyPair], KeyPair]) -> Act:
-    """Serve another pair, which `make` makes with the CA in force, and put the old one back."""
-
-    async def act(scene: Scene) -> None:
-        folder = scene.directory
-        authority = KeyPair((folder / "ca.crt").read_bytes(), (folder / "ca.key").read_bytes())
-        pair = make(authority)
-        with _kept(folder / "tls.crt"), _kept(folder / "tls.key"):
-            (folder / "tls.key").write_bytes(pair.key_pem)
-            (folder / "tls.crt").write_bytes(pair.certificate_pem)
-            await asyncio.sleep(_LOOKED)
-        await asyncio.sleep(_LOOKED)
-
-    return act
-
-
-def _leaf(authority: KeyPair, name: str = f"{SERVICE}.{NAMESPACE}.svc", *, age: timedelta = timedelta()) -> KeyPair:
-    return issue_leaf(authority, names=[name], ips=[], now=datetime.now(UTC) - age)
-
-
-def _half_written(authority: KeyPair) -> KeyPair:
-    leaf = _leaf(authority)
-    return KeyPair(leaf.certificate_pem[:300], leaf.key_pem)
-
-
-def _mismatched(authority: KeyPair) -> KeyPair:
-    return KeyPair(_leaf(authority).certificate_pem, _leaf(authority).key_pem)
-
-
-def _not_in_force(_: KeyPair) -> KeyPair:
-    return _leaf(create_authority(datetime.now(UTC)))
-
-
-async def _until_served(scene: Scene) -> None:
-    """Wait until all replicas say that they serve what the Secret's CA signed."""
-    async with asyncio.timeout(_ROTATED):
-        while True:
-            data = await asyncio.to_thread(_secret, scene)
-            signer = identifier_of(KeyPair(data["ca.crt"], data["ca.key"])) if "ca.key" in data else "none"
-            serving = [value.decode().partition(" ")[0] for key, value in data.items() if key.startswith("serving.")]
-            if serving.count(signer) >= len(scene.service.replicas):
-                return
-            await asyncio.sleep(1)
-
-
-def _secret(scene: Scene) -> dict[str, bytes]:
-    found = scene.cluster.kubectl.get("secret", CERTIFICATES, f"--namespace={NAMESPACE}")
-    return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
-
-
-async def _store(scene: Scene, data: dict[str, bytes]) -> None:
-    """Put these entries into the Secret."""
-    entries = {key: base64.b64encode(value).decode() for key, value in data.items()}
-    patch = f"--patch={json.dumps({'data': entries})}"
-    await asyncio.to_thread(scene.cluster.kubectl, "patch", "secret", CERTIFICATES, f"--namespace={NAMESPACE}", patch)
-
-
-def _issued() -> dict[str, bytes]:
-    return issue((f"{SERVICE}.{NAMESPACE}.svc",), now=datetime.now(UTC)).to_data()
-
-
-async def rotations(scene: Scene) -> None:
-    """Replace the CA five times in a row."""
-    for _ in range(5):
-        await _store(scene, _issued())
-        await _until_served(scene)
-
-
-async def rotation_and_kills(scene: Scene) -> None:
-    """Replace the CA, and kill a replica every 4 s until another CA is served; a new one comes at once."""
-    await _store(scene, _issued())
-    for _ in range(4):
-        await asyncio.sleep(4)
-        replica = scene.service.replicas[0]
-        replica.process.kill()
-        scene.service.replicas.remove(replica)
-        await scene.service.add()
-    await _until_served(scene)
-
-
-async def secret_deleted(scene: Scene) -> None:
-    """Delete the Secret."""
-    await asyncio.to_thread(scene.cluster.kubectl, "delete", "secret", CERTIFICATES, f"--namespace={NAMESPACE}")
-    await asyncio.sleep(_LOOKED)
-    await _until_served(scene)
-
-
-async def secret_truncated(scene: Scene) -> None:
-    """Cut the keys in the Secret off."""
-    await _store(scene, {key: value[:60] for key, value in _issued().items()})
-    await asyncio.sleep(_LOOKED)
-    await _until_served(scene)
-
-
-async def ca_bundles_emptied(scene: Scene) -> None:
-    """Empty all caBundles."""
-    for resource in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
-        found = scene.cluster.kubectl.get(resource, SERVICE)
-        paths = [f"/webhooks/{number}/clientConfig/caBundle" for number in range(len(found["webhooks"]))]
-        patch = json.dumps([{"op": "remove", "path": path} for path in paths])
-        await asyncio.to_thread(scene.cluster.kubectl, "patch", resource, SERVICE, "--type=json", f"--patch={patch}")
-    await asyncio.sleep(_LOOKED)
-
-
-async def cert_manager_renewals(scene: Scene) -> None:
-    """Have cert-manager renew the CA and the certificate five times in a row."""
-    for name in ("spotgate-ca", SERVICE) * 5:
-        before = await asyncio.to_thread(_certificate_of, scene, name)
-        issuing = {
-            "type": "Issuing",
-            "status": "True",
-            "reason": "ManuallyTriggered",
-            "message": "",
-            "observedGeneration": 1,
-        }
-        renew = json.dumps([{"op": "add", "path": "/status/conditions/-", "value": issuing}])
-        arguments = ("patch", "certificate", name, f"--namespace={NAMESPACE}", "--subresource=status", "--type=json")
-        await asyncio.to_thread(scene.cluster.kubectl, *arguments, f"--patch={renew}")
-        async with asyncio.timeout(_ROTATED):
-            while await asyncio.to_thread(_certificate_of, scene, name) == before:  # noqa: ASYNC110
-                await asyncio.sleep(0.5)
-    await asyncio.sleep(_LOOKED)
-
-
-def _certificate_of(scene: Scene, name: str) -> str:
-    secret = "spotgate-tls" if name == SERVICE else name
-    data: dict[str, str] = scene.cluster.kubectl.get("secret", secret, f"--namespace={NAMESPACE}")["data"]
-    return data["tls.crt"]
 
 
 async def watches_cut(scene: Scene) -> None:
@@ -306,15 +144,19 @@ async def watches_cut(scene: Scene) -> None:
         await asyncio.sleep(2)
 
 
-async def etcd_stopped(scene: Scene) -> None:
-    """Stop etcd for 10 s."""
-    pid = scene.cluster.processes["etcd"].pid
-    os.killpg(pid, signal.SIGSTOP)
-    try:
-        await asyncio.sleep(10)
-    finally:
-        os.killpg(pid, signal.SIGCONT)
-    await asyncio.sleep(5)
+def etcd_stopped(seconds: float) -> Act:
+    """Stop etcd for so long."""
+
+    async def act(scene: Scene) -> None:
+        pid = scene.cluster.processes["etcd"].pid
+        os.killpg(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.killpg(pid, signal.SIGCONT)
+        await asyncio.sleep(seconds / 2)
+
+    return act
 
 
 async def api_server_restarted(scene: Scene) -> None:
@@ -365,41 +207,64 @@ async def huge_objects(scene: Scene) -> None:
 # the API server admits what `failurePolicy: Ignore` is for, and fails the rest.
 _UNANSWERED: Final = frozenset({Outcome.LET_IN, Outcome.UNCHANGED, Outcome.FAILED})
 
-FAULTS: Final = tuple(
-    Fault(*each)
-    for each in (
-        ("nothing", nothing),
-        ("a replica killed, twice", kill, _UNANSWERED),
-        ("rollout", rollout),
-        ("upgrade and downgrade: two bundles side by side", newer_bundle),
-        ("all replicas killed, back after 5 s", all_dead, _UNANSWERED),
-        ("policies: good", _policies(_good_policies)),
-        ("policies: broken", _policies(lambda folder: _append(folder / "reserved-labels.yaml", "\n{"))),
-        ("policies: a file emptied", _policies(lambda folder: (folder / "reserved-labels.yaml").write_text(""))),
-        ("policies: all removed", _policies(_remove_all)),
-        ("certificate: good", _certificate(_leaf)),
-        ("certificate: of another key", _certificate(_mismatched)),
-        ("certificate: half written", _certificate(_half_written)),
-        ("certificate: expired", _certificate(lambda authority: _leaf(authority, age=timedelta(days=60)))),
-        ("certificate: by a clock an hour ahead", _certificate(lambda authority: _leaf(authority, age=-_HOUR))),
-        ("certificate: by a clock an hour behind", _certificate(lambda authority: _leaf(authority, age=_HOUR))),
-        ("certificate: of another name", _certificate(lambda authority: _leaf(authority, name="other.example"))),
-        ("certificate: of a CA not in force", _certificate(_not_in_force)),
-        ("etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED})),
-        ("API server restarted", api_server_restarted, frozenset({Outcome.FAILED})),
-        ("watches cut, five times", watches_cut),
-        ("webhook's token revoked", token_revoked),  # after it, replicas reach the API server by its own port
-        ("hostile: 2,000 half-sent bodies", _hostile("half_sent")),
-        ("hostile: 8 clients with reviews of 282 KiB", _hostile("reviews")),
-        ("hostile: handshakes", _hostile("handshakes")),
-        ("a tenant's Pods of 1.3 MiB", huge_objects),
-        ("self-managed: rollout", rollout, frozenset(), "self-managed"),
-        ("self-managed: five rotations in a row", rotations, frozenset(), "self-managed"),
-        ("self-managed: a rotation, and four replicas killed", rotation_and_kills, _UNANSWERED, "self-managed"),
-        ("self-managed: Secret deleted", secret_deleted, frozenset(), "self-managed"),
-        ("self-managed: Secret truncated", secret_truncated, frozenset(), "self-managed"),
-        ("self-managed: caBundles emptied", ca_bundles_emptied, _UNANSWERED, "self-managed"),
-        ("self-managed: etcd stopped for 10 s", etcd_stopped, frozenset({Outcome.FAILED}), "self-managed"),
-        ("cert-manager: five renewals in a row", cert_manager_renewals, frozenset(), "cert-manager"),
-    )
+_LATE: Final = frozenset({Outcome.FAILED})
+
+_SELF_MANAGED: Final = "self-managed"
+
+_CLOCKS: Final = (
+    Fault("self-managed: all clocks an hour ahead", clocks_off("+1h"), component=_SELF_MANAGED),
+    Fault("self-managed: all clocks an hour behind", clocks_off("-1h"), component=_SELF_MANAGED),
 )
+_CERTIFICATES_OF_CLOCKS: Final = (
+    Fault("certificate: by clocks an hour ahead and behind", certificate(*BY_OTHER_CLOCKS, taken_over=True)),
+)
+
+FAULTS: Final = (
+    Fault("nothing", nothing),
+    Fault("a replica killed, twice", killed(2), _UNANSWERED),
+    Fault("rollout", rollout),
+    Fault("upgrade and downgrade: two bundles side by side", newer_bundle),
+    Fault("all replicas killed, back after 5 s", all_killed(5), _UNANSWERED),
+    Fault("policies: good", _policies(_good_policies)),
+    Fault("policies: broken", _policies(_break)),
+    Fault("policies: a file emptied", _policies(_empty)),
+    Fault("policies: all removed", _policies(_remove_all)),
+    Fault("certificate: good", certificate(leaf, taken_over=True)),
+    *(Fault(f"certificate: {name}", certificate(make, taken_over=False)) for name, make in BAD.items()),
+    Fault("etcd stopped for 10 s", etcd_stopped(10), _LATE),
+    Fault("API server restarted", api_server_restarted, _LATE),
+    Fault("watches cut, five times", watches_cut),
+    Fault("webhook's token revoked", token_revoked),  # after it, replicas reach the API server by its own port
+    Fault("hostile: 2,000 half-sent bodies", _hostile("half_sent")),
+    Fault("hostile: 8 clients with reviews of 282 KiB", _hostile("reviews")),
+    Fault("hostile: handshakes", _hostile("handshakes")),
+    Fault("a tenant's Pods of 1.3 MiB", huge_objects),
+    Fault("self-managed: five rotations in a row", rotations, component=_SELF_MANAGED),
+    Fault("self-managed: a rotation, and four replicas killed", rotation_and_kills, _UNANSWERED, _SELF_MANAGED),
+    Fault("self-managed: Secret deleted", secret_deleted, component=_SELF_MANAGED),
+    Fault("self-managed: Secret truncated", secret_truncated, component=_SELF_MANAGED),
+    Fault("self-managed: Secret of a stranger", secret_replaced, component=_SELF_MANAGED),
+    Fault("self-managed: caBundles emptied", ca_bundles_emptied, _UNANSWERED, _SELF_MANAGED),
+    Fault("self-managed: etcd stopped for 10 s", etcd_stopped(10), _LATE, _SELF_MANAGED),
+    *(_CLOCKS if faketime() else _CERTIFICATES_OF_CLOCKS),
+    Fault("cert-manager: five renewals in a row", cert_manager_renewals(5), component="cert-manager"),
+)
+
+
+def _short(component: str, files: Act) -> tuple[Fault, ...]:
+    harmless = at_once(files, _policies(_break, _empty, _remove_all), watches_cut)
+    return (
+        Fault("bad certificates and policies, watches cut", harmless, component=component),
+        Fault("upgrade and downgrade: two bundles side by side", newer_bundle, component=component),
+        Fault("all replicas killed, back after 2 s", all_killed(2), _UNANSWERED, component),
+        Fault("etcd stopped for 3 s", etcd_stopped(3), _LATE, component),
+    )
+
+
+_BAD_FILES: Final = certificate(*BAD.values(), taken_over=False)
+
+SHORT: Final = {
+    "files": _short("", _BAD_FILES),
+    "cert-manager": _short("cert-manager", one_after_another(cert_manager_renewals(1), _BAD_FILES)),
+}
+"""`make chaos` in a minute, for each way in which certificates come as files."""

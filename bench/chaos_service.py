@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
+from tests.controlplane.clock import other_clock
 from tests.controlplane.webhook import SPOTGATE, WebhookError, ports_in
 from webhook.controlplane.process import Process
 
@@ -33,8 +34,10 @@ _START_SECONDS: Final = 60.0
 class Replica:
     """One `spotgate serve`."""
 
-    def __init__(self, number: int, directory: Path, flags: list[str]) -> None:
+    def __init__(self, number: int, directory: Path, flags: list[str], clock: str = "") -> None:
         command = [str(SPOTGATE), "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
+        if clock:
+            command = [*other_clock(clock), *command]
         self.process = Process(f"spotgate-{number}", command, directory / f"spotgate-{number}.log")
         self.ready = False
         self.port = self.ops_port = 0
@@ -102,9 +105,9 @@ class Service:
             for replica in self._started:
                 replica.process.kill()
 
-    async def add(self, *flags: str) -> Replica:
-        """Start one more replica, with more flags; connections come to it when it is ready."""
-        replica = Replica(len(self._started), self._directory, [*self._flags, *flags])
+    async def add(self, *flags: str, clock: str = "") -> Replica:
+        """Start one more replica, with more flags or its clock off; connections come to it when it is ready."""
+        replica = Replica(len(self._started), self._directory, [*self._flags, *flags], clock)
         self._started.append(replica)
         await replica.start()
         self.replicas.append(replica)

@@ -9,19 +9,24 @@ import asyncio
 import base64
 import io
 import json
+import ssl
 import subprocess
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
+from bench import chaos_service
 from certs.rotation import Issued, identifier_of, issue
 from certs.self_signed import self_signed
 from certs.verify import CertificateProblem, verify_chain
+from tests.controlplane.clock import faketime
 from tests.controlplane.live import PATIENCE, admin
 from tests.controlplane.webhook import SPOTGATE
+from webhook.cli import main
 from webhook.cluster.api import Api
 from webhook.cluster.installation import ca_bundles, read_ca_bundles, read_secret, write_ca_bundles, write_secret
 from webhook.server.log import configure_logging
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 SECRET = NAMESPACE, SECRET_NAME = "spotgate-system", "spotgate-certificates"
+CONFIGURATIONS = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
 NAMES = ("spotgate.spotgate-system.svc",)
 POLL, SETTLE, RETENTION = 0.1, 0.2, 2.0
 SECONDS = 5.0
@@ -49,14 +55,12 @@ def account(bare_cluster: Cluster) -> Path:
     return bare_cluster.as_service_account("spotgate-system", "spotgate").kubeconfig
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def configurations(bare_cluster: Cluster) -> Iterator[None]:
-    """Both configurations as shipped, and no Secret; taken away afterwards."""
-    bare_cluster.kubectl("apply", f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}")
+    """Both configurations as shipped, without caBundles; taken away after all tests."""
+    bare_cluster.kubectl("apply", CONFIGURATIONS)
     yield
-    kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-    things = [*(f"{kind}/spotgate" for kind in kinds), f"secrets/{SECRET_NAME}"]
-    bare_cluster.kubectl("delete", *things, f"--namespace={NAMESPACE}", "--ignore-not-found")
+    bare_cluster.kubectl("delete", CONFIGURATIONS)
 
 
 class Killed(Exception):  # noqa: N818 - a fate
@@ -162,11 +166,21 @@ class Installation:
     async def store(self, data: Mapping[str, bytes | None]) -> None:
         await write_secret(self.api, *SECRET, data, SECONDS)
 
+    async def empty_ca_bundles(self) -> None:
+        for each in await read_ca_bundles(self.api, SECONDS):
+            await write_ca_bundles(self.api, replace(each, by_webhook=dict.fromkeys(each.by_webhook, b"")), SECONDS)
+
+    async def delete_secret(self) -> None:
+        await self.api.write("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}", {}, SECONDS)
+
     async def close(self) -> None:
+        """End everything, and leave neither caBundles nor Secret to the next test."""
         for each in self.replicas:
             await each.kill()
         for api in self._connections:
             await api.close()
+        await self.empty_ca_bundles()
+        await self.delete_secret()
 
 
 @asynccontextmanager
@@ -194,6 +208,39 @@ async def installed(cluster: Cluster, account: Path, replicas: int = 2) -> Async
 
 def ca(issued: Issued) -> bytes:
     return issued.authority.certificate_pem
+
+
+def certs(cluster: Cluster, *arguments: str) -> tuple[int, str, str]:
+    """Run the command in this process. Return its exit code, and what it prints to stdout and stderr."""
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
+        code = main(["certs", *arguments, f"--kubeconfig={admin(cluster)}"])
+    return code, output.getvalue(), errors.getvalue()
+
+
+# Without configurations, before the first test that has them applied.
+
+
+def test_the_command_says_what_an_installation_lacks(bare_cluster: Cluster) -> None:
+    code, shown, _ = certs(bare_cluster, "check", "-o", "json")
+    assert code == 1
+    assert [each["problem"] for each in json.loads(shown)["items"]] == [
+        "it does not exist",
+        "there are none named spotgate",
+    ]
+    code, _, errors = certs(bare_cluster, "rotate")
+    assert code == 2
+    assert "nothing to rotate" in errors
+
+
+async def test_without_configurations_a_replica_is_ready_and_fills_them_once_they_come(
+    bare_cluster: Cluster, account: Path
+) -> None:
+    async with installed(bare_cluster, account, replicas=1) as installation:
+        assert await ca_bundles(installation.api, SECONDS) == {}
+        await asyncio.to_thread(bare_cluster.kubectl, "apply", CONFIGURATIONS)
+        async with asyncio.timeout(PATIENCE):
+            while len(await ca_bundles(installation.api, SECONDS)) < 4:  # noqa: ASYNC110 - elsewhere
+                await asyncio.sleep(0.05)
 
 
 @pytest.mark.usefixtures("configurations")
@@ -248,6 +295,29 @@ async def test_another_replica_goes_on_wherever_one_was_killed(
         await installation.settled(lambda issued: ca(issued) != ca(old))
 
 
+@pytest.mark.skipif(faketime() is None, reason="libfaketime is not installed")
+@pytest.mark.usefixtures("configurations")
+@pytest.mark.parametrize("clock", ["+1h", "-1h"])
+async def test_a_clock_that_is_an_hour_off_is_tolerated(
+    bare_cluster: Cluster, account: Path, tmp_path: Path, clock: str
+) -> None:
+    """Have a process whose clock is ahead issue what others serve, and one whose clock is behind serve what they issue."""
+    policies = f"--policies={MANIFESTS.parent / 'policies'}"
+    flags = [f"--tls-secret={'/'.join(SECRET)}", f"--tls-name={NAMES[0]}", policies, f"--kubeconfig={account}"]
+    process = chaos_service.Replica(0, tmp_path, flags, clock)
+    async with installed(bare_cluster, account, replicas=0 if clock == "+1h" else 1) as installation:
+        try:
+            await process.start()
+            if clock == "+1h":
+                await installation.start("right")
+            issued = await installation.settled()
+            trusting = ssl.create_default_context(cadata=ca(issued).decode())
+            _, writer = await asyncio.open_connection("127.0.0.1", process.port, ssl=trusting, server_hostname=NAMES[0])
+            writer.transport.abort()
+        finally:
+            process.process.kill()
+
+
 BROKEN: dict[str, dict[str, bytes | None]] = {
     "emptied": dict.fromkeys(issue(NAMES, now=datetime.now(UTC)).to_data()),
     "truncated": {"tls.key": b"-----BEGIN PRIVATE KEY-----\nhalf"},
@@ -263,7 +333,7 @@ async def test_a_secret_that_somebody_breaks_is_mended_again_and_again(bare_clus
         for data in BROKEN.values():
             await installation.store(data)
             await installation.settled()
-        await asyncio.to_thread(bare_cluster.kubectl, "delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}")
+        await installation.delete_secret()
         await installation.settled()
 
 
@@ -271,12 +341,7 @@ async def test_a_secret_that_somebody_breaks_is_mended_again_and_again(bare_clus
 async def test_ca_bundles_that_somebody_empties_are_filled_again(bare_cluster: Cluster, account: Path) -> None:
     async with installed(bare_cluster, account) as installation:
         before = await installation.issued()
-        for each in await read_ca_bundles(installation.api, SECONDS):
-            await write_ca_bundles(
-                installation.api,
-                type(each)(each.kind, each.resource_version, dict.fromkeys(each.by_webhook, b"")),
-                SECONDS,
-            )
+        await installation.empty_ca_bundles()
         assert await installation.settled() == before
         installation.untrusted.clear()  # nothing trusts a replica until one of them has looked
 
@@ -287,26 +352,9 @@ async def test_applying_the_configurations_again_leaves_the_ca_bundles_alone(
 ) -> None:
     async with installed(bare_cluster, account) as installation:
         before = await ca_bundles(installation.api, SECONDS)
-        file = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
         for how in ([], ["--server-side", "--force-conflicts"]):
-            await asyncio.to_thread(bare_cluster.kubectl, "apply", *how, file)
+            await asyncio.to_thread(bare_cluster.kubectl, "apply", *how, CONFIGURATIONS)
             assert await ca_bundles(installation.api, SECONDS) == before
-
-
-async def test_without_configurations_a_replica_is_ready_and_fills_them_once_they_come(
-    bare_cluster: Cluster, account: Path
-) -> None:
-    file = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
-    try:
-        async with installed(bare_cluster, account, replicas=1) as installation:
-            assert await ca_bundles(installation.api, SECONDS) == {}
-            await asyncio.to_thread(bare_cluster.kubectl, "apply", file)
-            async with asyncio.timeout(PATIENCE):
-                while len(await ca_bundles(installation.api, SECONDS)) < 4:  # noqa: ASYNC110 - elsewhere
-                    await asyncio.sleep(0.05)
-    finally:
-        bare_cluster.kubectl("delete", file)
-        bare_cluster.kubectl("delete", "secret", SECRET_NAME, f"--namespace={NAMESPACE}")
 
 
 @pytest.mark.usefixtures("configurations")
@@ -321,17 +369,11 @@ async def test_a_ca_that_somebody_else_provided_goes_after_the_retention(bare_cl
         await installation.alone()
 
 
-def certs(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [SPOTGATE, "certs", *arguments, f"--kubeconfig={admin(cluster)}"], capture_output=True, text=True, check=False
-    )
-
-
 @pytest.mark.usefixtures("configurations")
 async def test_the_command_shows_checks_and_rotates(bare_cluster: Cluster, account: Path) -> None:
     async with installed(bare_cluster, account) as installation:
-        shown = await asyncio.to_thread(certs, bare_cluster, "show")
-        assert (shown.returncode, shown.stderr) == (0, "")
+        code, shown, errors = await asyncio.to_thread(certs, bare_cluster, "show")
+        assert (code, errors) == (0, "")
         for part in (
             "CA ",
             "certificate ",
@@ -339,28 +381,17 @@ async def test_the_command_shows_checks_and_rotates(bare_cluster: Cluster, accou
             "replica replica-0",
             "caBundle of mutate",
         ):
-            assert part in shown.stdout
-        assert "PRIVATE" not in shown.stdout
-        checked = await asyncio.to_thread(certs, bare_cluster, "check", "--within=31")
-        assert checked.returncode == 1
-        assert "it expires in 29 days" in checked.stdout
-        assert (await asyncio.to_thread(certs, bare_cluster, "check")).stdout == "what the replicas serve is trusted\n"
+            assert part in shown
+        assert "PRIVATE" not in shown
+        code, checked, _ = await asyncio.to_thread(certs, bare_cluster, "check", "--within=31")
+        assert code == 1
+        assert "it expires in 29 days" in checked
+        assert (await asyncio.to_thread(certs, bare_cluster, "check"))[1] == "what the replicas serve is trusted\n"
         before = await installation.issued()
-        rotated = await asyncio.to_thread(certs, bare_cluster, "rotate")
-        assert (rotated.returncode, rotated.stderr) == (0, "")
-        assert "2 replicas serve it" in rotated.stdout
+        code, rotated, errors = await asyncio.to_thread(certs, bare_cluster, "rotate")
+        assert (code, errors) == (0, "")
+        assert "2 replicas serve it" in rotated
         assert (await installation.settled()).authority != before.authority
-
-
-def test_the_command_says_what_an_installation_lacks(bare_cluster: Cluster) -> None:
-    shown = certs(bare_cluster, "check", "-o", "json")
-    assert shown.returncode == 1
-    assert [each["problem"] for each in json.loads(shown.stdout)["items"]] == [
-        "it does not exist",
-        "there are none named spotgate",
-    ]
-    assert certs(bare_cluster, "rotate").returncode == 2
-    assert "nothing to rotate" in certs(bare_cluster, "rotate").stderr
 
 
 def test_an_api_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,241 @@
+"""Faults of certificates: bad files, rotations of a CA, broken Secrets and caBundles, and clocks that are off."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from bench.chaos_scene import kept
+from certs.authority import KeyPair, create_authority, issue_leaf
+from certs.rotation import identifier_of, issue
+from tests.controlplane.webhook import CERTIFICATES, NAMESPACE, SERVICE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bench.chaos_scene import Act, Scene
+
+_LOOKED: Final = 7.0
+"""Seconds within which every replica looks at its Secret or files, every 5 s."""
+
+_ROTATED: Final = 90.0
+"""Seconds within which replicas serve what a new CA signed: two looks of 5 s, and 10 s between them."""
+
+_HOUR: Final = timedelta(hours=1)
+
+Make: TypeAlias = Callable[[KeyPair], KeyPair]
+"""Makes a certificate and key with the CA in force."""
+
+
+def certificate(*makes: Make, taken_over: bool) -> Act:
+    """Put other pairs into the files, one after another, each until all replicas have told of it; then the old one."""
+
+    async def act(scene: Scene) -> None:
+        certificate, key = scene.directory / "tls.crt", scene.directory / "tls.key"
+        authority = KeyPair((scene.directory / "ca.crt").read_bytes(), (scene.directory / "ca.key").read_bytes())
+        with kept(certificate), kept(key):
+            for make in makes:
+                async with _told(scene, "taken over" if taken_over else "not taken over"):
+                    pair = make(authority)
+                    key.write_bytes(pair.key_pem)
+                    certificate.write_bytes(pair.certificate_pem)
+            before = _tellers(scene, "taken over")
+        await _until_told(scene, "taken over", before)
+
+    return act
+
+
+@contextlib.asynccontextmanager
+async def _told(scene: Scene, what: str) -> AsyncIterator[None]:
+    """Wait, after what is done, until every replica has logged once more that a certificate was (not) taken over."""
+    before = _tellers(scene, what)
+    yield
+    await _until_told(scene, what, before)
+
+
+async def _until_told(scene: Scene, what: str, before: Mapping[Path, int]) -> None:
+    async with asyncio.timeout(_ROTATED):
+        while any(count <= before[log] for log, count in _tellers(scene, what).items()):  # noqa: ASYNC110 - files
+            await asyncio.sleep(0.2)
+
+
+def _tellers(scene: Scene, what: str) -> dict[Path, int]:
+    """Return how often each replica has told so, by its log."""
+    logs = [each.process.log for each in scene.service.replicas]
+    return {log: log.read_text().count(f'"event":"certificate {what}"') for log in logs}
+
+
+def leaf(authority: KeyPair, name: str = f"{SERVICE}.{NAMESPACE}.svc", *, age: timedelta = timedelta()) -> KeyPair:
+    """Return a certificate that is fine, for this name, made so long ago."""
+    return issue_leaf(authority, names=[name], ips=[], now=datetime.now(UTC) - age)
+
+
+def _half_written(authority: KeyPair) -> KeyPair:
+    pair = leaf(authority)
+    return KeyPair(pair.certificate_pem[:300], pair.key_pem)
+
+
+def _mismatched(authority: KeyPair) -> KeyPair:
+    return KeyPair(leaf(authority).certificate_pem, leaf(authority).key_pem)
+
+
+def _expired(authority: KeyPair) -> KeyPair:
+    return leaf(authority, age=timedelta(days=60))
+
+
+def _misnamed(authority: KeyPair) -> KeyPair:
+    return leaf(authority, "other.example")
+
+
+def _not_in_force(_: KeyPair) -> KeyPair:
+    return leaf(create_authority(datetime.now(UTC)))
+
+
+BAD: Final[Mapping[str, Make]] = {
+    "of another key": _mismatched,
+    "half written": _half_written,
+    "expired": _expired,
+    "of another name": _misnamed,
+    "of a CA not in force": _not_in_force,
+}
+"""Each is refused for another reason."""
+
+BY_OTHER_CLOCKS: Final[tuple[Make, ...]] = (partial(leaf, age=-_HOUR), partial(leaf, age=_HOUR))
+
+
+async def _until_served(scene: Scene) -> None:
+    """Wait until all replicas say that they serve what the Secret's CA signed."""
+    async with asyncio.timeout(_ROTATED):
+        while True:
+            data = await asyncio.to_thread(_secret, scene)
+            signer = identifier_of(KeyPair(data["ca.crt"], data["ca.key"])) if "ca.key" in data else "none"
+            serving = [value.decode().partition(" ")[0] for key, value in data.items() if key.startswith("serving.")]
+            if serving.count(signer) >= len(scene.service.replicas):
+                return
+            await asyncio.sleep(1)
+
+
+def _secret(scene: Scene) -> dict[str, bytes]:
+    found = scene.cluster.kubectl.get("secret", CERTIFICATES, f"--namespace={NAMESPACE}")
+    return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+
+
+async def _store(scene: Scene, data: dict[str, bytes]) -> None:
+    """Put these entries into the Secret."""
+    entries = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    patch = f"--patch={json.dumps({'data': entries})}"
+    await asyncio.to_thread(scene.cluster.kubectl, "patch", "secret", CERTIFICATES, f"--namespace={NAMESPACE}", patch)
+
+
+def _issued(*, age: timedelta = timedelta()) -> dict[str, bytes]:
+    return issue((f"{SERVICE}.{NAMESPACE}.svc",), now=datetime.now(UTC) - age).to_data()
+
+
+async def rotations(scene: Scene) -> None:
+    """Replace the CA five times in a row."""
+    for _ in range(5):
+        await _store(scene, _issued())
+        await _until_served(scene)
+
+
+async def rotation_and_kills(scene: Scene) -> None:
+    """Replace the CA, and kill a replica every 4 s until another CA is served; a new one comes at once."""
+    await _store(scene, _issued())
+    for _ in range(4):
+        await asyncio.sleep(4)
+        replica = scene.service.replicas[0]
+        replica.process.kill()
+        scene.service.replicas.remove(replica)
+        await scene.service.add()
+    await _until_served(scene)
+
+
+def clocks_off(offset: str) -> Act:
+    """Start replicas whose clocks are off beside the others, have them alone issue a new CA, and replace them again."""
+
+    async def replace_replicas(scene: Scene, clock: str) -> None:
+        before = tuple(scene.service.replicas)
+        for _ in before:
+            await scene.service.add(clock=clock)
+        await asyncio.gather(*(scene.service.delete(each) for each in before))
+
+    async def act(scene: Scene) -> None:
+        await replace_replicas(scene, offset)
+        await _store(scene, _issued(age=timedelta(days=200)))  # past half of its life: whoever looks first replaces it
+        await _until_served(scene)
+        await replace_replicas(scene, "")
+
+    return act
+
+
+async def secret_deleted(scene: Scene) -> None:
+    """Delete the Secret."""
+    await asyncio.to_thread(scene.cluster.kubectl, "delete", "secret", CERTIFICATES, f"--namespace={NAMESPACE}")
+    await asyncio.sleep(_LOOKED)
+    await _until_served(scene)
+
+
+async def secret_truncated(scene: Scene) -> None:
+    """Cut the keys in the Secret off."""
+    await _store(scene, {key: value[:60] for key, value in _issued().items()})
+    await asyncio.sleep(_LOOKED)
+    await _until_served(scene)
+
+
+async def secret_replaced(scene: Scene) -> None:
+    """Put a stranger's CA and certificate into the Secret."""
+    await _store(scene, issue(("other.example",), now=datetime.now(UTC)).to_data())
+    await asyncio.sleep(_LOOKED)
+    await _until_served(scene)
+
+
+async def ca_bundles_emptied(scene: Scene) -> None:
+    """Empty all caBundles."""
+    for resource in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+        found = scene.cluster.kubectl.get(resource, SERVICE)
+        paths = [f"/webhooks/{number}/clientConfig/caBundle" for number in range(len(found["webhooks"]))]
+        patch = json.dumps([{"op": "remove", "path": path} for path in paths])
+        await asyncio.to_thread(scene.cluster.kubectl, "patch", resource, SERVICE, "--type=json", f"--patch={patch}")
+    await asyncio.sleep(_LOOKED)
+
+
+def cert_manager_renewals(times: int) -> Act:
+    """Have cert-manager renew the CA and the certificate, so many times in a row."""
+
+    async def act(scene: Scene) -> None:
+        for name in ("spotgate-ca", SERVICE) * times:
+            before = await asyncio.to_thread(_certificate_of, scene, name)
+            await _issue_anew(scene, name)
+            async with asyncio.timeout(_ROTATED):
+                while await asyncio.to_thread(_certificate_of, scene, name) == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.5)
+        await asyncio.sleep(_LOOKED)
+
+    return act
+
+
+async def _issue_anew(scene: Scene, name: str) -> None:
+    """Ask cert-manager for it as `cmctl renew` does."""
+    condition = {
+        "type": "Issuing",
+        "status": "True",
+        "reason": "ManuallyTriggered",
+        "message": "",
+        "observedGeneration": 1,
+    }
+    patch = json.dumps([{"op": "add", "path": "/status/conditions/-", "value": condition}])
+    arguments = ("patch", "certificate", name, f"--namespace={NAMESPACE}", "--subresource=status", "--type=json")
+    await asyncio.to_thread(scene.cluster.kubectl, *arguments, f"--patch={patch}")
+
+
+def _certificate_of(scene: Scene, name: str) -> str:
+    secret = "spotgate-tls" if name == SERVICE else name
+    data: dict[str, str] = scene.cluster.kubectl.get("secret", secret, f"--namespace={NAMESPACE}")["data"]
+    return data["tls.crt"]
