@@ -70,7 +70,7 @@ bench-scale: venv ## Measure on a real API server with 15,000 Nodes: time to rea
 	MALLOC_TRIM_THRESHOLD_=131072 $(BIN)/python -m bench.scale
 
 chaos: venv ## Count wrong verdicts at a real API server while replicas, certificates, etcd and hostile clients do their worst
-	$(BIN)/python -m bench.chaos
+	$(BIN)/python -m bench.chaos $(if $(PAGE),--page $(PAGE))
 
 bench-peers: venv ## Measure `check` beside gator and kyverno, on the same manifests
 	$(BIN)/python -m bench.peers

@@ -53,14 +53,14 @@ def show(console: Console, section: Section) -> None:
     for column, cell in zip(section.columns, section.rows[0], strict=True):
         table.add_column(column, justify="left" if isinstance(cell, str) else "right")
     for row in section.rows:
-        table.add_row(*(cell if isinstance(cell, str) else _number(cell) for cell in row))
+        table.add_row(*(cell if isinstance(cell, str) else number(cell) for cell in row))
     console.print(table)
     if section.note:
         console.print(section.note)
 
 
-def _number(value: float) -> str:
-    """Three significant digits, and all digits before the point."""
+def number(value: float) -> str:
+    """Return it with three significant digits, and all digits before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

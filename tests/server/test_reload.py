@@ -89,8 +89,10 @@ def test_S12_a_file_that_is_emptied_among_others_is_refused_like_a_broken_one(
 ) -> None:
     put(policies / "second.yaml", second_policy(policies))
     served = start(reloader=reloader_of(policies))
+    loaded = served.metric("spotgate_last_reload_timestamp_seconds", what="policies")
     put(policies / "second.yaml", text)
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
+    assert served.metric("spotgate_last_reload_timestamp_seconds", what="policies") == loaded
     assert denies(served, "second.example.com")
     (line,) = served.log("policies not taken over")
     assert f"{policies}/second.yaml: holds no policy; remove the file if there is to be none" in line["problems"]

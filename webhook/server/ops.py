@@ -146,10 +146,10 @@ class _States(Collector):
         if ends := {(each.policy, each.exemption): each.time for each in status.endings}:
             yield _gauge("exemption_expiry_timestamp_seconds", "When an exemption ends.", ends, "policy", "exemption")
         success = {what: reload.success for what, reload in status.reloads.items()}
-        when = {what: reload.time for what, reload in status.reloads.items()}
+        when = {what: reload.last_success for what, reload in status.reloads.items()}
         yield _gauge("last_reload_success", "1 if what changed last is in force.", success, "what")
         yield _gauge(
-            "last_reload_timestamp_seconds", "When something was last loaded, or should have been.", when, "what"
+            "last_reload_timestamp_seconds", "When an attempt to load or renew it last succeeded.", when, "what"
         )
         if status.cluster_silence is not None:
             yield _gauge(

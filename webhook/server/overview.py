@@ -128,7 +128,7 @@ def _not_in_force(status: Status) -> Iterator[Unknown]:
         yield Unknown("This replica is not ready", status.waits_for)
     for what, reload in status.reloads.items():
         if not reload.success:
-            why = f"what came at {_when(reload.time)} could not be used; the last good one is in force"
+            why = f"what came after {_when(reload.last_success)} could not be used; the last good one is in force"
             yield Unknown(f"New: {what}", why, "the log has the mistake")
     if status.certificate_trusted is False:
         yield Unknown("Trust", "the caBundles in force do not verify the certificate", "run `spotgate certs check`")

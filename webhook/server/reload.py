@@ -68,7 +68,7 @@ class Reloader:
         # Before the files are read: what changes meanwhile is seen as a change.
         self._seen = _fingerprint(self._paths)
         self.snapshot = _self_tested(build())
-        self.last_reload = Reload.now(success=True)
+        self.last_reload = Reload.first()
         self.removed = 0
 
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
@@ -96,10 +96,10 @@ class Reloader:
         else:
             self._note_removed(snapshot.bundle)
             self.snapshot = snapshot
-            self.last_reload = Reload.now(success=True)
+            self.last_reload = self.last_reload.then(success=True)
             log.info("policies taken over", bundle=snapshot.bundle.hash)
             return True
-        self.last_reload = Reload.now(success=False)
+        self.last_reload = self.last_reload.then(success=False)
         return False
 
     def _note_removed(self, new: Bundle) -> None:

@@ -81,7 +81,7 @@ class SelfManaged:
         settle: float,
         retention: float,
     ) -> None:
-        self.last_look = Reload.now(success=True)
+        self.last_look = Reload.first()
         self.authority_expiry: datetime | None = None
         self._api = api
         self._secret = secret
@@ -112,13 +112,13 @@ class SelfManaged:
             self._in_force = await self._look()
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:  # another replica was faster: the next look finds what it did
-                self.last_look = Reload.now(success=False)
+                self.last_look = self.last_look.then(success=False)
                 if str(error) != self._said:
                     self._said = str(error)
                     log.error("certificates not managed", problem=str(error), secret=self._title)
         else:
             self._said = ""
-            self.last_look = Reload.now(success=True)
+            self.last_look = self.last_look.then(success=True)
         return self._in_force
 
     async def _look(self) -> dict[str, bytes]:

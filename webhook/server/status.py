@@ -51,15 +51,19 @@ def _midnight_after(day: date) -> float:
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """The result of the last attempt to load changed files, and its Unix time. The start counts as one."""
+    """The result of the last attempt to load changed files, and the Unix time of the last success. The start is one."""
 
     success: bool
-    time: float
+    last_success: float
 
     @classmethod
-    def now(cls, *, success: bool) -> Reload:
-        """Return the result of an attempt that ended just now."""
-        return cls(success, time.time())
+    def first(cls) -> Reload:
+        """Return the result of a start that succeeded just now."""
+        return cls(success=True, last_success=time.time())
+
+    def then(self, *, success: bool) -> Reload:
+        """Return the result of the next attempt, which ended just now."""
+        return Reload(success, time.time() if success else self.last_success)
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +76,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         policies: those in force.
         policies_removed: that were in force since the start, and are no more.
         endings: of exemptions.
-        reloads: by what was loaded: ``policies``, ``certificate``.
+        reloads: by what was loaded: ``policies``, ``certificate``; ``renewal`` is that of self-managed certificates.
         certificate: what is served, PEM, with its intermediates.
         certificate_expiry: Unix time.
         certificate_trusted: the caBundles in force verify it; None: they are not known.

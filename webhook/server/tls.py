@@ -68,7 +68,6 @@ class ServingCertificate:
     context: ssl.SSLContext
     served: bytes
     expiry: datetime
-    last_reload: Reload
 
     def __init__(
         self, source: PairSource | KeyPair, *, names: Sequence[str] = (), client_ca: Path | None = None
@@ -92,6 +91,7 @@ class ServingCertificate:
         self._last_client_ca: bytes | None = None
         self._bundles: Mapping[str, bytes] = {}
         self._last_logged: dict[str, str] = {}
+        self.last_reload = Reload.first()
         self._use()
 
     def offer(self, pair: KeyPair) -> None:
@@ -109,7 +109,7 @@ class ServingCertificate:
         self.context = server_context(verified, authorities)
         self._authorities = authorities
         self.expiry = verified.not_valid_after
-        self.last_reload = Reload.now(success=True)
+        self.last_reload = self.last_reload.then(success=True)
         self.served = pair.certificate_pem
 
     def _read_client_ca(self) -> bytes | None:
@@ -204,7 +204,7 @@ class ServingCertificate:
             log.info("certificate taken over", expiry=self.expiry)
 
     def _failed(self, problem: str, same_as: str) -> None:
-        self.last_reload = Reload.now(success=False)
+        self.last_reload = self.last_reload.then(success=False)
         if self._is_news("files", same_as):  # the text may tell the time
             log.error("certificate not taken over", problem=problem)
 
