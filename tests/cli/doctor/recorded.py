@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,12 +23,12 @@ from certs.authority import KeyPair, create_authority, issue_leaf
 from webhook import __version__
 from webhook.bundle import load_bundle
 from webhook.cli.export.configurations import configurations
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from webhook.cluster.api import Api
+    import aiohttp
 
 ANSWERS = Path(__file__).with_name("answers.json")
 POLICIES = Path(__file__).parents[3] / "policies"
@@ -169,48 +169,40 @@ def recorded() -> dict[str, Answer]:
     return answers
 
 
-@dataclass(slots=True)
-class RecordedApi:
+class RecordedApi(Api):
     """An API server that answers as recorded, but for what `changed` names.
 
     Attributes:
+        reviewed: what was asked about.
+
+    Args:
         changed: by a part of a request's key (with $, its end), what replaces what in the answer, or the answer.
         denied: what nobody may, as `create pods`.
-        reviewed: what was asked about.
     """
 
-    changed: Mapping[str, Answer | Mapping[str, str]] = field(default_factory=dict)
-    denied: frozenset[str] = frozenset()
-    reviewed: list[str] = field(default_factory=list)
-
-    def as_api(self) -> Api:
-        """Return it as what doctor takes."""
-        return cast("Api", self)
+    def __init__(self, changed: Mapping[str, Answer | Mapping[str, str]] | None = None, denied: str = "") -> None:
+        self.reviewed: list[str] = []
+        self._changed = changed or {}
+        self._denied = denied
 
     @asynccontextmanager
-    async def get(self, path: str, _: object, __: str = "") -> AsyncIterator[_Response]:
-        yield self._answer(key_of("GET", path, None))
-
-    async def read(self, path: str, _: float, __: str = "") -> bytes:
-        return await self._answer(key_of("GET", path, None)).read()
-
-    @asynccontextmanager
-    async def send(self, method: str, path: str, body: Mapping[str, Any], _: float) -> AsyncIterator[_Response]:
-        if path.endswith("accessreviews"):
-            yield self._reviewed(body["spec"])
-        else:
-            yield self._answer(key_of(method, path, body))
+    async def _exchange(
+        self, method: str, path: str, _: object, __: object, body: Mapping[str, Any] | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        asked = path.endswith("accessreviews") and body
+        answer = self._reviewed(asked["spec"]) if asked else self._answer(key_of(method, path, body))
+        yield cast("aiohttp.ClientResponse", answer)
 
     def _reviewed(self, spec: Mapping[str, Any]) -> _Response:
         about = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
         resource = "/".join(filter(None, (about.get("resource", about.get("path")), about.get("subresource"))))
         access = f"{about['verb']} {resource}"
         self.reviewed.append(access)
-        return _Response(Answer(201, json.dumps({"status": {"allowed": access not in self.denied}})))
+        return _Response(Answer(201, json.dumps({"status": {"allowed": access != self._denied}})))
 
     def _answer(self, key: str) -> _Response:
         answer = recorded().get(key, Answer(404, "{}"))
-        for part, change in self.changed.items():
+        for part, change in self._changed.items():
             if part.rstrip("$") not in key or (part.endswith("$") and not key.endswith(part[:-1])):
                 continue
             if isinstance(change, Answer):

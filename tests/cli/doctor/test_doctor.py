@@ -73,7 +73,7 @@ def mutated(change: Any) -> Answer:
 
 async def found(api: RecordedApi) -> dict[str, list[str]]:
     """Return what is not ok, as `state: what`, by check; what replicas have in common once. All but `ok` need a fix."""
-    diagnoses = await examine(api.as_api(), NAMESPACE)
+    diagnoses = await examine(api, NAMESPACE)
     assert [each.name for each in diagnoses if not each.fix and each.state in {"warn", "fail"}] == []
     result: dict[str, list[str]] = {}
     for each in diagnoses:
@@ -98,7 +98,7 @@ HEALTHY_SAID = (
 
 
 async def test_a_healthy_installation_has_no_problem() -> None:
-    diagnoses = await examine(RecordedApi().as_api(), NAMESPACE)
+    diagnoses = await examine(RecordedApi(), NAMESPACE)
     assert [each for each in diagnoses if each.state != "ok" or each.fix] == []
     said = "\n".join(each.what for each in diagnoses)
     assert [text for text in HEALTHY_SAID if text not in said] == []
@@ -424,7 +424,7 @@ ACCOUNT = "ServiceAccount spotgate"
     ],
 )
 async def test_what_may_not_be_done_is_named(changed: Mapping[str, Any], denied: str, said: Mapping[str, str]) -> None:
-    problems = await found(RecordedApi(changed, frozenset({denied})))
+    problems = await found(RecordedApi(changed, denied))
     assert problems == {name: [text] for name, text in said.items()}
 
 
@@ -440,7 +440,7 @@ async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
 
 async def test_fixes_tell_a_network_that_is_closed_from_a_permission_that_lacks() -> None:
     for answer, fix in ((UNREACHABLE, "NetworkPolicy spotgate"), (FORBIDDEN, "allow `get` on pods/proxy")):
-        diagnoses = await examine(RecordedApi({PROXY: answer, SECRET: secret(leaf())}).as_api(), NAMESPACE)
+        diagnoses = await examine(RecordedApi({PROXY: answer, SECRET: secret(leaf())}), NAMESPACE)
         fixes = [each.fix for each in diagnoses if each.name.startswith("replica spotgate-")]
         assert len(fixes) == 3
         assert all(fix in each for each in fixes)
