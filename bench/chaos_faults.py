@@ -26,7 +26,7 @@ from bench.chaos_certificates import (
 from bench.chaos_load import HUGE, Outcome
 from bench.chaos_scene import Fault, at_once, kept, one_after_another
 from tests.controlplane.clock import faketime
-from tests.controlplane.webhook import NAMESPACE, SERVICE
+from tests.controlplane.webhook import CERT_MANAGER, NAMESPACE, PROVIDED, SELF_MANAGED, SERVICE
 from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
@@ -209,11 +209,9 @@ _UNANSWERED: Final = frozenset({Outcome.LET_IN, Outcome.UNCHANGED, Outcome.FAILE
 
 _LATE: Final = frozenset({Outcome.FAILED})
 
-_SELF_MANAGED: Final = "self-managed"
-
 _CLOCKS: Final = (
-    Fault("self-managed: all clocks an hour ahead", clocks_off("+1h"), component=_SELF_MANAGED),
-    Fault("self-managed: all clocks an hour behind", clocks_off("-1h"), component=_SELF_MANAGED),
+    Fault("self-managed: all clocks an hour ahead", clocks_off("+1h"), component=SELF_MANAGED),
+    Fault("self-managed: all clocks an hour behind", clocks_off("-1h"), component=SELF_MANAGED),
 )
 _CERTIFICATES_OF_CLOCKS: Final = (
     Fault("certificate: by clocks an hour ahead and behind", certificate(*BY_OTHER_CLOCKS, taken_over=True)),
@@ -239,15 +237,15 @@ FAULTS: Final = (
     Fault("hostile: 8 clients with reviews of 282 KiB", _hostile("reviews")),
     Fault("hostile: handshakes", _hostile("handshakes")),
     Fault("a tenant's Pods of 1.3 MiB", huge_objects),
-    Fault("self-managed: five rotations in a row", rotations, component=_SELF_MANAGED),
-    Fault("self-managed: a rotation, and four replicas killed", rotation_and_kills, _UNANSWERED, _SELF_MANAGED),
-    Fault("self-managed: Secret deleted", secret_deleted, component=_SELF_MANAGED),
-    Fault("self-managed: Secret truncated", secret_truncated, component=_SELF_MANAGED),
-    Fault("self-managed: Secret of a stranger", secret_replaced, component=_SELF_MANAGED),
-    Fault("self-managed: caBundles emptied", ca_bundles_emptied, _UNANSWERED, _SELF_MANAGED),
-    Fault("self-managed: etcd stopped for 10 s", etcd_stopped(10), _LATE, _SELF_MANAGED),
+    Fault("self-managed: five rotations in a row", rotations, component=SELF_MANAGED),
+    Fault("self-managed: a rotation, and four replicas killed", rotation_and_kills, _UNANSWERED, SELF_MANAGED),
+    Fault("self-managed: Secret deleted", secret_deleted, component=SELF_MANAGED),
+    Fault("self-managed: Secret truncated", secret_truncated, component=SELF_MANAGED),
+    Fault("self-managed: Secret of a stranger", secret_replaced, component=SELF_MANAGED),
+    Fault("self-managed: caBundles emptied", ca_bundles_emptied, _UNANSWERED, SELF_MANAGED),
+    Fault("self-managed: etcd stopped for 10 s", etcd_stopped(10), _LATE, SELF_MANAGED),
     *(_CLOCKS if faketime() else _CERTIFICATES_OF_CLOCKS),
-    Fault("cert-manager: five renewals in a row", cert_manager_renewals(5), component="cert-manager"),
+    Fault("cert-manager: five renewals in a row", cert_manager_renewals(5), component=CERT_MANAGER),
 )
 
 
@@ -264,7 +262,7 @@ def _short(component: str, files: Act) -> tuple[Fault, ...]:
 _BAD_FILES: Final = certificate(*BAD.values(), taken_over=False)
 
 SHORT: Final = {
-    "files": _short("", _BAD_FILES),
-    "cert-manager": _short("cert-manager", one_after_another(cert_manager_renewals(1), _BAD_FILES)),
+    PROVIDED: _short(PROVIDED, _BAD_FILES),
+    CERT_MANAGER: _short(CERT_MANAGER, one_after_another(cert_manager_renewals(1), _BAD_FILES)),
 }
 """`make chaos` in a minute, for each way in which certificates come as files."""

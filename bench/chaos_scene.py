@@ -8,6 +8,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from tests.controlplane.webhook import PROVIDED
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
@@ -40,13 +42,13 @@ class Fault:
         name: what is printed.
         act: does it, and puts back what it has changed.
         may: outcomes that are not promised to be absent while it lasts, beside denials as unknown.
-        component: of manifests/components that is installed; none: certificates come from files.
+        component: of manifests/components for the certificates.
     """
 
     name: str
     act: Act
     may: frozenset[Outcome] = frozenset()
-    component: str = ""
+    component: str = PROVIDED
 
 
 def one_after_another(*acts: Act) -> Act:

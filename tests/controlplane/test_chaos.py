@@ -11,6 +11,7 @@ import pytest
 
 from bench.chaos_faults import SHORT
 from tests.controlplane.tools import find_tools
+from tests.controlplane.webhook import CERT_MANAGER, PROVIDED
 from webhook.controlplane.binaries import BinariesError
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +24,9 @@ LATE = "etcd stopped for 3 s"
 def test_wrong_verdicts_are_counted_by_kind() -> None:
     try:
         find_tools(["cert-manager"])
-        certificates = "cert-manager"
+        certificates = CERT_MANAGER
     except BinariesError:
-        certificates = "files"
+        certificates = PROVIDED
     done = subprocess.run(
         [sys.executable, "-m", "bench.chaos", f"--short={certificates}"],
         cwd=ROOT,
