@@ -46,7 +46,7 @@ def _status() -> Status:
         bundle="hash",
         policies=(PolicyInfo("p", "Test", "audit"),),
         endings=(Ending(0, "p", "exempt[0]"),),
-        reloads={"policies": Reload.now(success=True)},
+        reloads={"policies": Reload.first()},
         certificate=AUTHORITY,
         certificate_expiry=_YEAR.timestamp(),
         certificate_trusted=True,
