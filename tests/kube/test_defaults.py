@@ -320,46 +320,12 @@ def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
         (
             "apps",
             "Deployment",
-            {},
-            {
-                "progressDeadlineSeconds": 600,
-                "replicas": 1,
-                "revisionHistoryLimit": 10,
-                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
-            },
-        ),
-        (
-            "apps",
-            "Deployment",
             {"replicas": 0, "strategy": {"type": "Recreate"}},
             {
                 "progressDeadlineSeconds": 600,
                 "replicas": 0,
                 "revisionHistoryLimit": 10,
                 "strategy": {"type": "Recreate"},
-            },
-        ),
-        ("apps", "ReplicaSet", {}, {"replicas": 1}),
-        (
-            "apps",
-            "StatefulSet",
-            {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}},
-            {
-                "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
-                "podManagementPolicy": "OrderedReady",
-                "replicas": 1,
-                "revisionHistoryLimit": 10,
-                "serviceName": "",
-                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
-            },
-        ),
-        (
-            "apps",
-            "DaemonSet",
-            {},
-            {
-                "revisionHistoryLimit": 10,
-                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             },
         ),
         (

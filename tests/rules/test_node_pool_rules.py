@@ -59,68 +59,6 @@ def test_a_right_pool_has_no_finding(right: JSON) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "field", "reason"),
-    [
-        (pool(instanceType=None), "spec.instanceType", "spec.instanceType is missing"),
-        (pool(instanceType=""), "spec.instanceType", "spec.instanceType is missing"),
-        (pool(targetNodes=None), "spec.targetNodes", "spec.targetNodes is missing"),
-        (pool(targetNodes=-1), "spec.targetNodes", "spec.targetNodes is -1, less than 0"),
-        (pool(minNodes=-1), "spec.minNodes", "spec.minNodes is -1, less than 0"),
-        (pool(targetNodes="3"), "spec.targetNodes", "spec.targetNodes is a string, not an integer"),
-        (pool(targetNodes=True), "spec.targetNodes", "spec.targetNodes is a boolean, not an integer"),
-        (pool(targetNodes=1.5), "spec.targetNodes", "spec.targetNodes is a number with decimals, not an integer"),
-        (pool(autoscaling="true"), "spec.autoscaling", "spec.autoscaling is a string, not a boolean"),
-        (pool(nodeLabels=["a"]), "spec.nodeLabels", "spec.nodeLabels is an array, not an object"),
-        (pool(nodeTaints={"key": "a"}), "spec.nodeTaints", "spec.nodeTaints is an object, not an array"),
-        (pool(computeClass="sopt"), "spec.computeClass", "spec.computeClass is 'sopt', not one of default, spot"),
-        (pool(computeClass=True), "spec.computeClass", "spec.computeClass is a boolean, not a string"),
-        (
-            pool(lifecycle={"scaleDownStrategy": "idleOnly"}),
-            "spec.lifecycle.scaleDownStrategy",
-            "spec.lifecycle.scaleDownStrategy is 'idleOnly', not one of IdleOnly, PreferIdle",
-        ),
-        (
-            pool(nodeConfigurationUpdateStrategy={"type": "Never"}),
-            "spec.nodeConfigurationUpdateStrategy.type",
-            "spec.nodeConfigurationUpdateStrategy.type is 'Never', not one of Manual, OnSpecUpdate, Always",
-        ),
-        (pool(gpu={"version": 570}), "spec.gpu.version", "spec.gpu.version is an integer, not a string"),
-        (autoscaled(2, 1, 4), "spec.targetNodes", "targetNodes (1) is below minNodes (2)"),
-        (autoscaled(0, 5, 4), "spec.targetNodes", "targetNodes (5) is above maxNodes (4)"),
-        (autoscaled(0, 1, 0), "spec.targetNodes", "targetNodes (1) is above maxNodes (0)"),
-        (autoscaled(5, 4, 3), "spec.minNodes", "minNodes (5) is above maxNodes (3)"),
-        (autoscaled(0, 1, 4, instanceType="gb200-4x"), "spec.autoscaling", "gb200-4x can't be autoscaled"),
-        (autoscaled(0, 1, 4, instanceType="gb300-4x-e"), "spec.autoscaling", "gb300-4x-e can't be autoscaled"),
-        (autoscaled(0, 1, 4, instanceType="GB200-4x"), "spec.autoscaling", "GB200-4x can't be autoscaled"),
-        (pool(computeClass=" spot"), "spec.computeClass", "spec.computeClass is ' spot', not one of default, spot"),
-        (pool(lifecycle="IdleOnly"), "spec.lifecycle", "spec.lifecycle is a string, not an object"),
-        (
-            pool(nodeConfigurationUpdateStrategy="Always"),
-            "spec.nodeConfigurationUpdateStrategy",
-            "spec.nodeConfigurationUpdateStrategy is a string, not an object",
-        ),
-        (
-            pool(image={"releaseTrain": "stable"}, gpu={"version": "570"}),
-            "spec.gpu",
-            "spec.gpu and spec.image exclude each other",
-        ),
-        (
-            pool(image={"name": "ncore", "kernel": "6.8"}),
-            "spec.image.kernel",
-            "spec.image.kernel must be empty where spec.image.name is set",
-        ),
-        (
-            pool(image={"name": "ncore", "releaseTrain": "latest"}),
-            "spec.image.releaseTrain",
-            "spec.image.releaseTrain must be stable where spec.image.name is set",
-        ),
-    ],
-)
-def test_what_coreweave_cannot_use_is_denied(wrong: JSON, field: str, reason: str) -> None:
-    assert (DENY, field, reason) in told(judge(CKS, wrong))
-
-
-@pytest.mark.parametrize(
     "wrong",
     [autoscaled(5, 4, 3), autoscaled(2, 1, 4), pool(instanceType=None), pool(autoscaling=3), pool(computeClass="sopt")],
 )
@@ -164,6 +102,30 @@ def test_the_yaml_of_a_fix_can_be_copied(wrong: JSON) -> None:
     (finding,) = judge(CKS, wrong)
     copied = yaml.safe_load(finding.fix.partition(":\n")[2])
     assert judge(CKS, pool(**{**wrong["spec"], **copied["spec"]})) == []
+
+
+GKE = ("container.cnrm.cloud.google.com", "containernodepools")
+ACK = ("eks.services.k8s.aws", "nodegroups")
+CAPA = ("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools")
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec"),
+    [
+        (GKE, {"nodeConfig": {"machineType": "e2-standard-4", "spot": True}, "nodeCount": 1}),
+        (ACK, {"capacityType": "SPOT", "instanceTypes": ["m5.xlarge", "m6i.xlarge"], "scalingConfig": {}}),
+        (CAPA, {"capacityType": "spot", "instanceType": "m5.xlarge", "scaling": {"minSize": 1}}),
+    ],
+)
+def test_the_taint_to_copy_is_written_as_the_provider_writes_it(resource: tuple[str, str], spec: JSON) -> None:
+    (finding,) = judge(resource, {"metadata": {"name": "pool"}, "spec": spec})
+    copied = yaml.safe_load(finding.fix.partition(":\n")[2])["spec"]
+    mended = {
+        **spec,
+        **copied,
+        **({"nodeConfig": spec["nodeConfig"] | copied["nodeConfig"]} if resource == GKE else {}),
+    }
+    assert judge(resource, {"metadata": {"name": "pool"}, "spec": mended}) == []
 
 
 # Updates.
