@@ -7,7 +7,7 @@ SOURCES := webhook certs tests bench examples image docs/site
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale chaos bench-peers lock
+.PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -68,6 +68,9 @@ bench-cluster: venv ## Measure at a real API server, beside a webhook in Go and 
 
 bench-scale: venv ## Measure on a real API server with 15,000 Nodes: time to ready, memory, CPU at rest, staleness, latency
 	MALLOC_TRIM_THRESHOLD_=131072 $(BIN)/python -m bench.scale
+
+bench-rehearse: venv ## Measure rehearsals of 100 nodes with 1,000 Pods, and of 1,000 with 10,000
+	$(BIN)/python -m bench.rehearse
 
 chaos: venv ## Count wrong verdicts at a real API server while replicas, certificates, etcd and hostile clients do their worst
 	$(BIN)/python -m bench.chaos $(if $(PAGE),--page $(PAGE))

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.exits import FINE, FOUND, CannotJudgeError
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.growth import grown_nodes
 from webhook.cli.rehearse.selection import loss_of
@@ -215,9 +215,17 @@ def _snapshot(options: Namespace, bundle: Bundle, allocatable: Mapping[str, Mapp
 
 
 def _code(result: Rehearsal, most: float | None) -> int:
-    if most is None or result.summary.pending.max is None:
+    if most is None:
         return FINE
-    return FOUND if result.summary.pending.max > most else FINE
+    pending = result.summary.pending.max
+    if pending is None:  # by arithmetic
+        pending = sum(each.pending.min or 0 for each in result.workloads)
+    if pending > most:
+        return FOUND
+    if result.scheduler is None:
+        complain(f"spotgate rehearse: whether more than {most:g} Pods stay pending needs the scheduler: see --prepare")
+        return CANNOT_JUDGE
+    return FINE
 
 
 def _count(text: str) -> int:

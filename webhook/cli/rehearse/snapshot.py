@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,7 @@ from webhook.cli.rehearse.volumes import storage_classes_for
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
@@ -83,7 +82,7 @@ def snapshot_of(
     Raises:
         CannotJudgeError: they describe no cluster.
     """
-    _expect_no_duplicates(pools)
+    _expect_no_duplicates(manifests)
     here = [each for each in pools if not each.elsewhere]
     stored: list[JSON] = []
     applied: list[JSON] = []
@@ -114,6 +113,7 @@ def snapshot_of(
     applied += classes
     sources += [""] * len(classes)
     stored += list(nodes_of_pools(here, stored, bundle.providers, allocatable))
+    notes += _without_requests(applied)
     return complete(stored, applied, sources, here, [each.value for each in manifests], notes)
 
 
@@ -184,12 +184,29 @@ def running_status() -> JSON:
     return {"phase": "Running", "startTime": CREATED, "conditions": ready}
 
 
-def _expect_no_duplicates(pools: Sequence[Pool]) -> None:
-    twice = [name for name, times in Counter(str(each) for each in pools).items() if times > 1]
-    if twice:
-        raise CannotJudgeError(
-            f"spotgate rehearse: {twice[0]} is there twice: which one is to go? Leave one of them out, or rename it"
-        )
+def _expect_no_duplicates(manifests: Iterable[Manifest]) -> None:
+    """Raise CannotJudgeError if an object is there twice: the API server has one, and it matters which."""
+    first: dict[tuple[str, ...], Manifest] = {}
+    for each in manifests:
+        if not each.name:
+            continue
+        there = first.setdefault((each.group, each.kind, each.namespace or "default", each.name), each)
+        if there is not each and there.value != each.value:
+            raise CannotJudgeError(
+                f"{each.file}:{each.line}: {each.kind} {each.name} is there twice, also at {there.file}:{there.line}: "
+                "leave out one of them, or rename it"
+            )
+
+
+def _without_requests(applied: Iterable[JSON]) -> Iterator[str]:
+    """Yield a sentence for each workload with a container that requests nothing."""
+    for each in applied:
+        spec = each.get("spec") or {}
+        pod = spec if each["kind"] == POD.kind else (spec.get("template") or {}).get("spec") or {}
+        containers = pod.get("containers") or ()
+        if containers and not any(any((one.get("resources") or {}).values()) for one in containers):
+            name = f"{each['kind']} {each['metadata'].get('name', '')}"
+            yield f"{name} requests no resources: to the scheduler its Pods need no room, and fit anywhere"
 
 
 def _expected_allocatable(manifest: Manifest) -> Mapping[str, Any]:

@@ -1,0 +1,176 @@
+"""What a rehearsal says without a control plane: of bad input, and what arithmetic proves."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from webhook.cli import main
+from webhook.cli.rehearse.live import without_environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POOL = "compute.coreweave.com/node-pool"
+
+
+def node(name: str, pool: str, cpu: str = "8", **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {POOL: pool, **labels}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "64Gi"}},
+    }
+
+
+def deployment(name: str, replicas: int = 2, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "acme/main", "resources": {"requests": {"cpu": "2"}}}]
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers, **spec}},
+        },
+    }
+
+
+def pool(name: str, **spec: Any) -> dict[str, Any]:
+    given = {"computeClass": "spot", "instanceType": "odd", "autoscaling": False, "targetNodes": 1, **spec}
+    return {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": given,
+    }
+
+
+TWO_POOLS = (node("spot-0", "spot"), node("on-demand-0", "on-demand", "4"))
+
+
+@pytest.fixture(autouse=True)
+def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be rehearsed: every input is judged before a program is looked for."""
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no-cache"))
+
+
+def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) -> int:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return main(["rehearse", str(file), *flags])
+
+
+@pytest.mark.parametrize(
+    ("objects", "flags", "said"),
+    [
+        (TWO_POOLS, ["--lose=spto"], "--lose spto: the pool is not there; pools: on-demand, spot"),
+        (TWO_POOLS, ["--lose=zone:a"], "--lose zone:a: the zone is not there; no Node has the label"),
+        ((node("n", "spot", **{"topology.kubernetes.io/zone": "b"}),), ["--lose=zone:a"], "is not there; zones: b"),
+        (TWO_POOLS, ["--lose=provider:gke"], "it has no spot nodes here; providers of the Nodes: cks"),
+        (TWO_POOLS, ["--lose=0%of:spot"], "--lose 0%of:spot: a share is 1% to 100%"),
+        (TWO_POOLS, [], "say what is lost: --lose POOL"),
+        (TWO_POOLS, ["--lose=spot", "--grow=other=1"], "--grow other: the pool is not there"),
+        (TWO_POOLS, ["--lose=spot", "--binaries=/nowhere"], "--binaries /nowhere: etcd, kube-apiserver"),
+        ((deployment("web"),), ["--lose=spot"], "there are no nodes: pass Nodes or node pools"),
+        ((pool("spot"), pool("spot", targetNodes=2)), ["--lose=spot"], "NodePool spot is there twice, also at"),
+        (
+            (pool("spot"),),
+            ["--lose=spot"],
+            "it is unknown what a node of NodePool spot offers: pass `--allocatable odd=",
+        ),
+        (
+            (pool("spot", targetNodes=0), *TWO_POOLS[1:]),
+            ["--lose=spot"],
+            "the pool has no nodes to lose; pools: on-demand, spot",
+        ),
+        (({**node("bare", "spot"), "status": {}},), ["--lose=spot"], "Node bare has no status.allocatable"),
+        ((node("odd", "spot", "many"),), ["--lose=spot"], "'many' is no quantity (at status.allocatable['cpu'])"),
+        (
+            (
+                *TWO_POOLS,
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lost"}, "spec": {"nodeName": "gone"}},
+            ),
+            ["--lose=spot"],
+            "Pod default/lost is on Node gone, which is not in the snapshot",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_can_not_be_rehearsed_is_said_with_a_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], objects: tuple[dict[str, Any], ...], flags: list[str], said: str
+) -> None:
+    assert rehearsed(tmp_path, objects, *flags) == 2
+    output = capsys.readouterr()
+    assert said in output.err
+    assert output.out == ""
+
+
+@pytest.mark.parametrize("flag", ["--grow=spot", "--grow=spot=x", "--allocatable=odd", "--runs=0", "--max-pending=-1"])
+def test_flags_that_make_no_sense_are_refused(tmp_path: Path, flag: str) -> None:
+    assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", flag) == 2
+
+
+def by_arithmetic(tmp_path: Path, capsys: pytest.CaptureFixture[str], *objects: dict[str, Any]) -> dict[str, Any]:
+    assert rehearsed(tmp_path, (*TWO_POOLS, *objects), "--lose=spot", "-o", "json") == 0
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert said["scheduler"] is None
+    assert said["summary"]["pending"] == {"min": None, "max": None}
+    (workload,) = said["workloads"]
+    return {"notSimulated": said["notSimulated"], **workload}
+
+
+def test_without_a_scheduler_what_it_would_tell_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    web = by_arithmetic(tmp_path, capsys, deployment("web"))
+    assert (web["lost"], web["moved"], web["pending"]) == (None, *[{"min": None, "max": None}] * 2)
+    assert web["reasons"] == ["unknown: needs the scheduler"]
+    assert any("spotgate rehearse --prepare" in each for each in web["notSimulated"])
+
+
+def test_what_no_other_node_could_take_is_certain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    large = deployment("large", nodeSelector={POOL: "spot"})
+    result = by_arithmetic(tmp_path, capsys, large)
+    assert (result["lost"], result["pending"], result["moved"]) == (2, {"min": 2, "max": 2}, {"min": 0, "max": 0})
+
+
+def test_a_pipeline_is_not_passed_by_what_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--lose=spot", "--max-pending=0")
+    assert rehearsed(tmp_path, (*TWO_POOLS, deployment("web")), *flags) == 2
+    assert "whether more than 0 Pods stay pending needs the scheduler" in capsys.readouterr().err
+    large = deployment("large", nodeSelector={POOL: "spot"})
+    assert rehearsed(tmp_path, (*TWO_POOLS, large), *flags) == 1
+
+
+def test_a_grace_period_over_the_window_is_certain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = by_arithmetic(tmp_path, capsys, deployment("slow", terminationGracePeriodSeconds=600))
+    assert result["reasons"] == ["its grace period of 600 s is longer than the window of 300 s"]
+
+
+def test_a_budget_that_allows_nothing_is_certain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    result = by_arithmetic(tmp_path, capsys, deployment("web"), budget)
+    assert result["reasons"] == ["PodDisruptionBudget all allows no eviction: its Pods run until they are killed"]
+
+
+def test_what_containers_are_told_is_not_kept_of_a_live_cluster() -> None:
+    container = {
+        "name": "main",
+        "image": "acme/main",
+        "env": [{"name": "A", "value": "s3cret"}],
+        "args": ["--key=s3cret"],
+    }
+    kept = without_environment(
+        {"spec": {"template": {"spec": {"containers": [container], "initContainers": [container]}}}}
+    )
+    assert "s3cret" not in json.dumps(kept)
+    assert kept["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "acme/main"}]

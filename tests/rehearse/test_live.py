@@ -1,0 +1,122 @@
+"""A rehearsal of a live cluster comes to what the reclaim then does to it, and writes nothing to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.controlplane.cluster import start_cluster
+from tests.programs import without
+from webhook.controlplane.binaries import BinariesError, find_or_build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.cluster import Cluster
+
+SPOTGATE = Path(sys.executable).with_name("spotgate")
+POOL = "compute.coreweave.com/node-pool"
+
+
+def node(name: str, pool: str, cpu: int) -> dict[str, Any]:
+    resources = {"cpu": str(cpu), "memory": "32Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {POOL: pool, "kubernetes.io/hostname": name}},
+        "status": {"allocatable": resources, "capacity": resources},
+    }
+
+
+def deployment(name: str, replicas: int, pool: str) -> dict[str, Any]:
+    labels = {"app": name}
+    term = {"matchExpressions": [{"key": POOL, "operator": "In", "values": [pool]}]}
+    preferred = [{"weight": 100, "preference": term}]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": "acme/main",
+                            "env": [{"name": "TOKEN", "value": "s3cret"}],
+                            "resources": {"requests": {"cpu": "1"}},
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Cluster]:
+    try:
+        binaries = find_or_build()
+    except BinariesError as error:
+        raise without(error) from None
+    with start_cluster(binaries) as cluster:
+        cluster.kubectl.apply(node("spot-0", "spot", 4), node("on-demand-0", "on-demand", 3))
+        cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+        cluster.kubectl.apply(deployment("web", 3, "spot"), deployment("batch", 1, "on-demand"))
+        for name in ("web", "batch"):
+            cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s")
+        yield cluster
+
+
+def pods(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Return the Node and phase of each Pod."""
+    return {
+        each["metadata"]["name"]: (each["spec"].get("nodeName", ""), each["status"]["phase"])
+        for each in cluster.kubectl.get("pods")["items"]
+    }
+
+
+def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Cluster) -> None:
+    before = pods(live)
+    done = subprocess.run(
+        [
+            *(str(SPOTGATE), "rehearse", f"--kubeconfig={live.credentials.kubeconfig('admin')}"),
+            *("--lose=spot", "--runs=2", "--output=json"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert pods(live) == before
+    writes = [each for each in live.audit_events() if each["verb"] not in {"get", "list", "watch"}]
+    assert not [each for each in writes if "spotgate" in each.get("userAgent", "")]
+    rehearsed = json.loads(done.stdout)
+    (web,) = (each for each in rehearsed["workloads"] if each["name"] == "web")
+    assert web["lost"] == sum(node == "spot-0" for node, _ in before.values()) == 3
+
+    live.kubectl("drain", "spot-0", "--ignore-daemonsets", "--timeout=60s")
+    live.kubectl("delete", "node", "spot-0")
+    deadline = time.monotonic() + 30
+    while len(now := pods(live)) != 4 or any(node == "spot-0" for node, _ in now.values()):
+        assert time.monotonic() < deadline, now
+        time.sleep(0.2)
+    live.kubectl(
+        "wait", "--for=condition=PodScheduled=False", "pods", "--field-selector=spec.nodeName=", "--timeout=30s"
+    )
+    new = {name: where for name, where in pods(live).items() if name not in before}
+    moved, pending = (sum(bool(node) is bound for node, _ in new.values()) for bound in (True, False))
+    assert (moved, pending) == (2, 1)
+    assert (web["moved"], web["pending"]) == ({"min": moved, "max": moved}, {"min": pending, "max": pending})
+    assert any("Insufficient cpu" in each for each in web["reasons"])
