@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from tests.objects import ALL, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.conftest import subject_of
@@ -27,7 +28,8 @@ from tests.rules.placement import (
     rule,
     said,
 )
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.nodes import KIND as NODE_GROUP
+from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
 from webhook.cluster.protocol import ClusterView
 from webhook.decision import Outcome, RecordedTrace
 
@@ -48,6 +50,12 @@ def test_an_unknown_value_of_the_label_is_said(value: str, hint: str) -> None:
     assert violation.reason == f"the label spotgate.dev/capacity has the unknown value `{value}`{hint}"
     assert violation.field == CAPACITY
     assert "spot, spot-preferred, on-demand" in violation.detail
+
+
+def test_a_placeholder_for_a_value_is_said_to_be_one() -> None:
+    violation = said(pod_of(labels={"spotgate.dev/capacity": "${CAP}"}))
+    assert violation.reason == "the label spotgate.dev/capacity has the placeholder `${CAP}` in place of a value"
+    assert violation.fix.startswith("fill it in first")
 
 
 def test_an_unknown_value_on_the_namespace_is_said_of_pods_that_do_not_say_themselves() -> None:
@@ -332,6 +340,45 @@ def test_unknown_pools_change_nothing_and_are_said_to_be_unknown(pod: JSON, why:
     assert violation.id == "pools-unknown"
     assert violation.detail == "No cluster state was given. Nothing was changed about where it may run."
     assert violation.fix == "pass --state"
+
+
+def group(
+    name: str, *taints: Taint, gpu: Gpu = Gpu.NO, capacity: CapacityType = CapacityType.SPOT, **labels: str
+) -> Pool:
+    """Return the node group that Nodes of EKS stand for."""
+    if name:
+        labels["eks.amazonaws.com/nodegroup"] = name
+    pool = other_pool(EKS, name, capacity=capacity, gpu=gpu)
+    labels["eks.amazonaws.com/capacityType"] = "SPOT" if capacity is CapacityType.SPOT else "ON_DEMAND"
+    return replace(
+        pool, kind=NODE_GROUP, pool_name=name, taints=taints, labels=labels, label_keys=frozenset(labels), cluster=""
+    )
+
+
+def seen(*groups: Pool) -> ClusterView:
+    return replace(view_of(shown=("eks",)), node_groups=groups)
+
+
+def test_a_taint_on_gpu_nodes_is_for_the_provider_document_where_the_pod_requests_gpus() -> None:
+    nodes = seen(group("gpu", Taint("gpu", "true", "NoSchedule"), gpu=Gpu.YES))
+    violation = said(pod_of(labels=SPOT, gpu=True), nodes, providers=ALL)
+    assert violation.id == "pool-dedicated"
+    assert "add `- {key: gpu, value: 'true'}` to `spec.gpu.taints` of CapacityProvider eks" in violation.fix
+
+
+def test_nobody_is_told_to_write_the_name_of_a_pool_that_has_none() -> None:
+    other = group("", Taint("team", "ml", "NoSchedule"))
+    violation = said(
+        pod_of(labels=SPOT), seen(group(""), other, group("b", capacity=CapacityType.ON_DEMAND)), providers=ALL
+    )
+    assert violation.id == "no-common-label"
+    assert "annotate" not in violation.fix
+
+
+def test_a_label_that_no_node_shows_may_be_of_a_pool_that_is_scaled_to_0() -> None:
+    violation = said(pod_of(labels=SPOT, nodeSelector={"disktype": "ssd"}), seen(group("web")), providers=ALL)
+    assert violation.id == "own-selector-excludes"
+    assert "scaled to 0" in violation.detail
 
 
 def test_pools_that_nothing_tells_apart_are_said() -> None:

@@ -29,6 +29,7 @@ from webhook.documents.model import (
     described,
     field_path,
     line_and_column,
+    parse_field_path,
     parse_pointer,
 )
 from webhook.documents.yaml_reader import Marks, Offsets, Parsed, YAMLReader
@@ -47,6 +48,7 @@ __all__ = [
     "JSONValue",
     "described",
     "field_path",
+    "parse_field_path",
     "parse_pointer",
     "read_documents",
 ]

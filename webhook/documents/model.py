@@ -65,6 +65,24 @@ def field_path(path: FieldPath) -> str:
     return "".join(map(_step, path)).removeprefix(".")
 
 
+def parse_field_path(field: str) -> FieldPath:
+    """Parse a field as `field_path` writes it, as far as it is one."""
+    path: list[str | int] = []
+    end = 0
+    while step := _FIELD_STEP.match(field, end):
+        name, index, key = step.groups()
+        path.append(int(index) if index else name or _unescaped(key))
+        end = step.end()
+    return tuple(path)
+
+
+def _unescaped(key: str) -> str:
+    try:
+        return str(json.loads(f'"{key}"', strict=False))
+    except ValueError:  # written as it is
+        return key
+
+
 def described(value: JSONValue) -> str:
     """Return the name of a value's type for people, with the value if it is a number or a boolean."""
     match value:
@@ -94,3 +112,5 @@ def _step(step: str | int) -> str:
 
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _FIELD: Final = re.compile(r"[$A-Za-z_][A-Za-z0-9_]*")
+
+_FIELD_STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')

@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.nodes import Node
-from webhook.documents import DOCUMENT_LIMITS, DocumentError, described, field_path, read_documents
+from webhook.documents import DOCUMENT_LIMITS, DocumentError, described, field_path, parse_field_path, read_documents
+from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.globs import Globs
 from webhook.kube.defaults import drop_nulls
 from webhook.manifests.files import STDIN, Ignored, find_manifest_files
-from webhook.manifests.placeholders import RENDER, placeholder_in
 from webhook.policy.errors import Problem, printable, unreadable
 from webhook.review import MalformedObjectError
 
@@ -301,7 +301,7 @@ def _node_problem(manifest: Manifest) -> Problem | None:
         node_of(manifest)
     except MalformedObjectError as error:
         text = f"{error.problem}; {error.fix}"
-        return Problem(manifest.file, *manifest.position_of(()), error.field, text)
+        return Problem(manifest.file, *manifest.position_of(parse_field_path(error.field)), error.field, text)
     return None
 
 

@@ -12,8 +12,7 @@ import yaml
 
 from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 from webhook.cli import options
-from webhook.cli.judging.judge import path_of
-from webhook.documents import field_path
+from webhook.documents import field_path, parse_field_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -488,12 +487,12 @@ def test_the_same_input_gives_the_same_output(check: Check, write: Write) -> Non
     ],
 )
 def test_field_of_a_finding_is_a_path_as_far_as_it_goes(field: str, path: tuple[str | int, ...]) -> None:
-    assert path_of(field) == path
+    assert parse_field_path(field) == path
 
 
 @pytest.mark.parametrize("path", [("a", 0, "b/c", 12), ("x.y",), ("q\"'\\", "z"), ("", "ü"), ("$a_b",)])
 def test_path_survives_being_written_as_a_field(path: tuple[str | int, ...]) -> None:
-    assert path_of(field_path(path)) == path
+    assert parse_field_path(field_path(path)) == path
 
 
 def test_an_object_whose_name_is_to_be_made_up_is_judged_by_such_a_name_and_shown_as_it_is_written(

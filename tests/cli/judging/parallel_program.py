@@ -15,9 +15,10 @@ from itertools import groupby
 from webhook.cli.commands import check
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging import parallel, session
-from webhook.cli.judging.judge import Judgement, path_of
+from webhook.cli.judging.judge import Judgement
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.options import read_policies
+from webhook.documents import parse_field_path
 from webhook.manifests.objects import Manifest
 
 
@@ -28,7 +29,7 @@ def report(manifest: Manifest, judgement: Judgement) -> str:
         case "wait":
             os.write(1, b"waiting\n")
             time.sleep(float(os.environ["SECONDS"]))
-    where = [manifest.position_of(path_of(finding.field)) for finding in judgement.findings]
+    where = [manifest.position_of(parse_field_path(finding.field)) for finding in judgement.findings]
     document = manifest.document
     return repr((manifest.file, manifest.line, document.begin, document.source, manifest.name, judgement, where))
 

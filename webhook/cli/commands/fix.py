@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.fix.patched_file import ProblemError, patch_file
-from webhook.cli.judging.judge import path_of
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge
 from webhook.cli.options import add_inputs
 from webhook.cli.terminal import complain
 from webhook.decision import ENGINE, Outcome
+from webhook.documents import parse_field_path
 from webhook.manifests.files import STDIN
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _indeterminate(judged: Judgements) -> Iterator[str]:
     for manifest, judgement in judged.objects:
         for finding in judgement.findings:
             if finding.outcome == Outcome.INDETERMINATE and finding.policy in injecting:
-                line, _ = manifest.position_of(path_of(finding.field))
+                line, _ = manifest.position_of(parse_field_path(finding.field))
                 places[finding.reason, finding.fix].append(f"{manifest.file}:{line}")
     for (reason, fix), (first, *others) in places.items():
         more = f" (and at {len(others)} more places)" if others else ""

@@ -25,7 +25,7 @@ _Parts: TypeAlias = "tuple[Steps | None, Steps | None]"
 """Where the metadata and the spec stand; None: nowhere."""
 
 
-class Places(msgspec.Struct, frozen=True):
+class TemplatePlaces(msgspec.Struct, frozen=True):
     """The places of maps in an object, as CEL.
 
     Attributes:
@@ -41,7 +41,7 @@ class Places(msgspec.Struct, frozen=True):
     sizes: tuple[str, ...] = ()
 
 
-def places_of(path: TemplatePath) -> Iterator[Places]:
+def places_of(path: TemplatePath) -> Iterator[TemplatePlaces]:
     """Yield the places of the maps at a path that leads through one list or map at most.
 
     A Pod that is put together stands in several: each of its parts is one map, with ``metadata`` and ``spec``.
@@ -64,20 +64,20 @@ def not_maps(of: str, *names: str) -> Iterator[str]:
         yield f"type({_member(of, names[:end])}.orValue({{}})) != map"
 
 
-def _alone(steps: Sequence[str]) -> Places:
-    return Places(tuple(not_maps("object", *steps)), alone=(f"?{_member('object', steps)}",))
+def _alone(steps: Sequence[str]) -> TemplatePlaces:
+    return TemplatePlaces(tuple(not_maps("object", *steps)), alone=(f"?{_member('object', steps)}",))
 
 
-def _inherited(source: Source) -> Places:
+def _inherited(source: Source) -> TemplatePlaces:
     return _part("object", (), (source.metadata, source.spec))
 
 
-def _part(of: str, steps: Sequence[str], own: _Parts) -> Places:
+def _part(of: str, steps: Sequence[str], own: _Parts) -> TemplatePlaces:
     value, guards = _put_together(of, steps, own)
-    return Places(tuple(guards), alone=(value,))
+    return TemplatePlaces(tuple(guards), alone=(value,))
 
 
-def _several(names: Sequence[str], inner: Sequence[str], own: _Parts | None, *, is_list: bool) -> Places:
+def _several(names: Sequence[str], inner: Sequence[str], own: _Parts | None, *, is_list: bool) -> TemplatePlaces:
     kind, empty = ("list", "[]") if is_list else ("map", "{}")
     items = f"{_member('object', names)}.orValue({empty})"
     item = "item" if is_list else f"{items}[item]"
@@ -91,7 +91,7 @@ def _several(names: Sequence[str], inner: Sequence[str], own: _Parts | None, *, 
         f"{items}.size() > {ITEMS_AT_MOST}",
         f"{items}.exists(item, {' || '.join([f'type({item}) != map', *unfit])})",
     )
-    return Places(guards, several=(f"{items}.map(item, {value})",), sizes=(items,))
+    return TemplatePlaces(guards, several=(f"{items}.map(item, {value})",), sizes=(items,))
 
 
 def _put_together(of: str, steps: Sequence[str], own: _Parts) -> tuple[str, list[str]]:

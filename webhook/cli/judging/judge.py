@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,12 +10,12 @@ from msgspec.structs import replace
 from webhook.cli.judging.unknown_templates import UnknownTemplates
 from webhook.context import Context, Phase
 from webhook.decision import ENGINE, Finding, Outcome
-from webhook.documents import parse_pointer
+from webhook.documents import parse_field_path, parse_pointer
+from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
-from webhook.manifests.placeholders import RENDER, placeholder_in
 from webhook.manifests.pool_lists import ListedPool
 from webhook.manifests.state import DEFAULT_NAMESPACE
 from webhook.patch import apply_all, pointer
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from webhook.cli.judging.kinds import ResourceKinds
     from webhook.decision import Decision
-    from webhook.documents import FieldPath
     from webhook.index import Index
     from webhook.manifests.objects import Manifest
     from webhook.patch import Operation
@@ -38,8 +35,6 @@ if TYPE_CHECKING:
 _NULL: Final = msgspec.Raw(b"null")
 _GENERATED_FROM_AT_MOST: Final = 58
 """Characters of a generateName before the five that the API server adds."""
-
-_STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 
 _NAMELESS: Final = Finding(
     policy=ENGINE,
@@ -257,24 +252,6 @@ class Judge:
         )
 
 
-def path_of(field: str) -> FieldPath:
-    """Parse a finding's field, as ``metadata.labels["a/b"]``, into a path, as far as it is one."""
-    path: list[str | int] = []
-    end = 0
-    while step := _STEP.match(field, end):
-        name, index, key = step.groups()
-        path.append(int(index) if index else name or _unescaped(key))
-        end = step.end()
-    return tuple(path)
-
-
-def _unescaped(key: str) -> str:
-    try:
-        return str(json.loads(f'"{key}"', strict=False))
-    except ValueError:  # written as it is
-        return key
-
-
 def identity_of(manifest: Manifest, namespace: str) -> Identity:
     """Return the identity of an object, whatever file it is in."""
     return (manifest.group, manifest.kind, namespace, manifest.name)
@@ -363,7 +340,7 @@ def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN40
 
 
 def _malformed(manifest: Manifest, finding: Finding) -> Problem:
-    path = path_of(finding.field)
+    path = parse_field_path(finding.field)
     value: Any = manifest.value
     for step in path:
         known = isinstance(value, dict) or (isinstance(value, list) and step in range(len(value)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from webhook.cli.judging.judge import path_of
-from webhook.documents import DocumentError, read_documents
+from webhook.documents import DocumentError, parse_field_path, read_documents
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)$")
 _FIELD: Final = re.compile(r"`(?:\$\.)?((?:apiVersion|kind|request)\b[^`]*)`")
@@ -24,4 +23,4 @@ def position_of(data: bytes, error: str) -> tuple[int, int]:
         return broken.line, broken.column
     except ValueError:
         return 1, 1
-    return document.position(path_of(field[1]) if field else ())
+    return document.position(parse_field_path(field[1]) if field else ())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import policy_kinds
 from webhook.cli.judging.additions import addition_of
-from webhook.cli.judging.judge import path_of
 from webhook.cli.report.model import ObjectReport, Patch, PolicyTitle, Result
+from webhook.documents import parse_field_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ def _judged(manifest: Manifest, judgement: Judgement, judged: Judgements) -> Obj
 
 def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
     for finding in judgement.findings:
-        line, column = manifest.position_of(path_of(finding.field))
+        line, column = manifest.position_of(parse_field_path(finding.field))
         yield Result(
             file=manifest.file,
             line=line,

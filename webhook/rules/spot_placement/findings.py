@@ -17,6 +17,7 @@ from webhook.capacity.placement.target import (
     own_choice,
 )
 from webhook.decision import Outcome, Violation
+from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun
@@ -117,6 +118,14 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
 
 def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
     shown = value[:_LONGEST]
+    if placeholder := placeholder_in(value):
+        return finding(
+            "unknown-capacity",
+            f"{whose} {CAPACITY_LABEL} has the placeholder `{placeholder}` in place of a value",
+            field,
+            f"It has no effect as it is. There are: {', '.join(CAPACITIES)}.",
+            RENDER,
+        )
     return finding(
         "unknown-capacity",
         f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
@@ -189,6 +198,12 @@ def this_cluster(names: list[str]) -> str:
     return f"say so: `--cluster {name}`, or `thisCluster: {name}` in the CapacityProvider"
 
 
+def given_cluster(providers: Mapping[str, Provider]) -> str:
+    """Return the name that this cluster has by `--cluster` or `thisCluster`. Return an empty string without one."""
+    readers = (reader for provider in providers.values() for reader in provider.readers)
+    return next((reader.this_cluster for reader in readers if reader.this_cluster), "")
+
+
 def _unseen_pool(name: str, providers: list[Provider], names: list[str]) -> Violation:
     """Return the violation for a pool that may be one of these providers', of which only Nodes are visible.
 
@@ -225,13 +240,14 @@ def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
 def not_told_apart(subject: Subject, target: Target) -> Violation:
     """Return the violation for a Pod whose pools no selector tells from the others."""
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
+    named = any(nodes.pool is not None and (nodes.pool.pool_name or nodes.pool.name) for nodes in target.nodes)
+    annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
     return finding(
         "no-common-label",
         "the Pod targets spot, and no label tells its spot pools from the others",
         asked_at(subject.pod),
         f"It can land on {listed(where)}. {UNCHANGED}",
-        "let these pools, and no others, give their nodes one label of the same value, or annotate "
-        f"{pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+        f"let these pools, and no others, give their nodes one label of the same value{annotate}",
     )
 
 

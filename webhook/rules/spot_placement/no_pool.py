@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from webhook.capacity.placement.feasible import EXCLUDED, dedicated_by, dedicating_taint, guarding_taint
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
+from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
+from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun
 from webhook.rules.spot_placement.findings import (
     LISTED,
@@ -16,6 +18,7 @@ from webhook.rules.spot_placement.findings import (
     asked_at,
     choice,
     finding,
+    given_cluster,
     listed,
     no_such_spot_pool,
     other_clusters,
@@ -24,11 +27,12 @@ from webhook.rules.spot_placement.findings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Pool, Taint
+    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Violation
     from webhook.kube.affinity import Term
@@ -36,7 +40,9 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Subject
 
 
-def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
+def no_pool_fits(
+    subject: Subject, target: Target, view: ClusterView, supply: Supply, providers: Mapping[str, Provider]
+) -> Violation:
     """Return the violation for a Pod that targets spot and fits no spot pool."""
     pod = subject.pod
     on_demand = f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
@@ -54,7 +60,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.rejected:
-        return _no_spot_pool(pod, target, view, supply, on_demand)
+        return _no_spot_pool(pod, target, view, supply, on_demand, given_cluster(providers))
     return finding(
         "no-pool-fits",
         "the Pod targets spot, and there is no spot pool that it can land on",
@@ -76,14 +82,21 @@ def _one_unfit(pod: Pod, target: Target, supply: Supply) -> Violation | None:
     return None
 
 
-def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
+def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, supply: Supply, on_demand: str, given: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
     because = f"It targets spot by {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
     if others := other_clusters(view):
         because = f"There are spot pools of {listed(others)}. {because}"
         reason = "the Pod targets spot, and all spot pools belong to other clusters"
-        fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
+        if given:
+            short = [each.rpartition("/")[2] for each in others]
+            meant = did_you_mean(given, [*others, *short])
+            reason = f"the Pod targets spot, and no spot pool belongs to cluster {given}{meant}"
+            because = f"This cluster is said to be {given} (`--cluster`, or `thisCluster` of the provider). {because}"
+            fix = f"if this cluster is among them, write its name instead; else {fix}"
+        else:
+            fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
     elif not supply.pools and not view.providers:
         because = f"It shows no node pool, and no Node, of a provider that spotgate knows. {because}"
         fix = (
@@ -138,6 +151,9 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
     wants = f" It admits on-demand capacity instead: {listed(admitted)}." if admitted else ""
     others = tuple((pool, because) for pool, because in target.rejected if because != EXCLUDED)
     closed = f" The others do not take it either: {_reasons(others)}" if others else ""
+    if any(nodes.pool is not None and nodes.pool.kind == NODE_GROUP for nodes in _of(target.rejected, supply)):
+        closed += " Pools that are scaled to 0 have no Nodes to show their labels; such a one may take the Pod."
+        fix = f"{fix}; for a pool without Nodes, write its tolerations yourself"
     which = "every spot pool that could take it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:
         which = "the pool that its annotation names"
@@ -156,14 +172,18 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
     value = f", value: {quoted(taint.value)}" if taint.value else ""
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
     named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
+    means = f"if the taint only marks spot nodes, add `- {{key: {taint.key}{value}}}` to `spec.spotTaints` of the "
+    means += "SpotPlacement policy"
+    if target.gpu and nodes.gpu is Gpu.YES:
+        means = f"if the taint only keeps Pods without GPUs off, add `- {{key: {taint.key}{value}}}` to "
+        means += f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
     return finding(
         "pool-dedicated",
         f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
         asked_at(pod),
         f"It targets spot by {target.because}. A taint is taken for dedication unless it is known to mean spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
-        f"if the taint only marks spot nodes, add `- {{key: {taint.key}{value}}}` to `spec.spotTaints` of the "
-        f"SpotPlacement policy; if the Pod belongs there, let {noun} tolerate it{named}",
+        f"{means}; if the Pod belongs there, let {noun} tolerate it{named}",
     )
 
 

@@ -142,7 +142,11 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("%s: %s", pool, because)
         if not target.nodes:
             known = target.pools is not None
-            why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(pod, view)
+            why = (
+                no_pool_fits(subject, target, view, supply, self.providers)
+                if known
+                else findings.pools_unknown(pod, view)
+            )
             return PlacementPlan(violations=(why,))
         return self._placed(subject, target, supply)
 
