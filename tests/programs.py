@@ -52,7 +52,7 @@ def kustomize() -> Path:
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """Return the program; building it takes a minute or two, once."""
+    """Return the program; building it takes minutes, once: 4.6 of one processor."""
     return _program("helm")
 
 
