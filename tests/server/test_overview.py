@@ -144,9 +144,9 @@ def test_a_page_of_a_thousand_pools_ends(start: Start) -> None:
 def test_decisions_are_forgotten_and_those_with_findings_last() -> None:
     recent, request = RecentDecisions(), decode_review(review(name="n" * 10_000))
     for number in range(WITH_FINDINGS + 50):
-        recent.add(request, Phase.VALIDATE, Decision(findings=(FOUND,)), (f"test/{number}",), 1.0)
+        recent.add(request, Phase.VALIDATE, "denied", (f"test/{number}",), 1.0)
     for _ in range(OF_ANY_KIND + 50):
-        recent.add(request, Phase.MUTATE, Decision(), (), 1.0)
+        recent.add(request, Phase.MUTATE, "allowed", (), 1.0)
     assert len(recent.found) == WITH_FINDINGS
     assert recent.found[0].findings == ("test/50",)
     assert len(recent.last) == OF_ANY_KIND

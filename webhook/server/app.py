@@ -204,10 +204,10 @@ class Webhook:
         finally:
             sender.peer.charge(perf_counter() - began - waited)
         seconds = perf_counter() - started
-        self._metrics.decided(request, target.phase, decision, seconds, authenticated=bool(sender.caller))
+        outcome = self._metrics.decided(request, target.phase, decision, seconds, authenticated=bool(sender.caller))
         found = tuple(dict.fromkeys([each.id for each in decision.findings]))
         milliseconds = round(seconds * 1000, 3)
-        self.recent.add(request, target.phase, decision, found, milliseconds)
+        self.recent.add(request, target.phase, outcome, found, milliseconds)
         _log(request, target.phase, decision, found, milliseconds, sender)
         return Answer(answer)
 

@@ -80,15 +80,16 @@ class Metrics:
 
     def decided(
         self, request: Request, phase: Phase, decision: Decision, seconds: float, *, authenticated: bool
-    ) -> None:
-        """Count one decision."""
+    ) -> str:
+        """Count one decision. Return its effect on the request in a word: denied, patched, warned or allowed."""
+        outcome = _outcome(decision)
         resource = request.path[:TEXT_LENGTH]
         if resource not in self._resources:
             if len(self._resources) < _RESOURCES:
                 self._resources.add(resource)
             else:
                 resource = _OTHER
-        key = (phase, outcome_of(decision), resource, _CALLERS[authenticated])
+        key = (phase, outcome, resource, _CALLERS[authenticated])
         child = self._decision_children.get(key)
         if child is None:
             child = self._decision_children[key] = self._decisions.labels(*key)
@@ -98,8 +99,10 @@ class Metrics:
             self._found(finding, request.namespace[:TEXT_LENGTH])
         if decision.unknown:
             self.unknown.inc(decision.unknown)
-        for annotation in self._break_glass.keys() & decision.audit.keys():
-            self._break_glass[annotation].inc()
+        if decision.audit:
+            for annotation in self._break_glass.keys() & decision.audit.keys():
+                self._break_glass[annotation].inc()
+        return outcome
 
     def _found(self, finding: Finding, namespace: str) -> None:
         key = (finding.policy, finding.id, namespace, finding.outcome, finding.would_deny)
@@ -146,8 +149,7 @@ class Metrics:
         self._cut.labels(reason).inc()
 
 
-def outcome_of(decision: Decision) -> str:
-    """Return the effect on the request in a word: denied, patched, warned or allowed."""
+def _outcome(decision: Decision) -> str:
     if decision.denied:
         return "denied"
     if decision.patch:

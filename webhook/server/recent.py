@@ -7,11 +7,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.server.log import TEXT_LENGTH
-from webhook.server.metrics import outcome_of
 
 if TYPE_CHECKING:
     from webhook.context import Phase
-    from webhook.decision import Decision
     from webhook.review import Request
 
 WITH_FINDINGS: Final = 200
@@ -53,9 +51,7 @@ class RecentDecisions:
         self.found: deque[Decided] = deque(maxlen=WITH_FINDINGS)
         self.last: deque[Decided] = deque(maxlen=OF_ANY_KIND)
 
-    def add(
-        self, request: Request, phase: Phase, decision: Decision, findings: tuple[str, ...], milliseconds: float
-    ) -> None:
+    def add(self, request: Request, phase: Phase, outcome: str, findings: tuple[str, ...], milliseconds: float) -> None:
         """Remember a decision."""
         decided = Decided(
             time.time(),
@@ -64,7 +60,7 @@ class RecentDecisions:
             request.kind.kind[:TEXT_LENGTH],
             request.namespace[:TEXT_LENGTH],
             request.name[:TEXT_LENGTH],
-            outcome_of(decision),
+            outcome,
             findings,
             milliseconds,
         )
