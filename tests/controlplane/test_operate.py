@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 PAGE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
+CALLS = {
+    "apiserver_admission_webhook_rejection_count": r'(?=.*error_type="calling_webhook_error")',
+    "apiserver_admission_webhook_fail_open_count": "",
+    "apiserver_admission_webhook_admission_duration_seconds_bucket": r'(?=.*le="1")',
+    "apiserver_admission_webhook_admission_duration_seconds_count": "",
+}
+"""What the alerts and the board ask of the API server's metrics, and labels."""
+
 
 @pytest.fixture(scope="module")
 def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
@@ -61,6 +69,10 @@ def test_the_commands_of_the_page_work_in_the_emergencies_that_they_are_for(spot
     follow("Cold start", spotgate)
     refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100-spot")
     assert "failed calling webhook" in refused.stderr
+    kubectl("run", "unjudged", "--image=example.com/image", "--dry-run=server")
+    counted = kubectl("get", "--raw", "/metrics")
+    for metric, labels in CALLS.items():
+        assert re.search(rf'^{metric}{{(?=.*name="[a-z-]+\.spotgate\.dev"){labels}', counted, re.MULTILINE), metric
     rendered = render_configurations(spotgate.directory / "policies", spotgate.port)
     (spotgate.directory / "my-cluster").mkdir()
     (spotgate.directory / "my-cluster" / "kustomization.yaml").write_text("resources: [webhooks.yaml]\n")
