@@ -134,8 +134,8 @@ def run(options: Namespace) -> int:
     ways = (any(files), options.tls_secret is not None, options.self_signed)
     if sum(ways) != 1 or any(files) != all(files):
         raise CannotJudgeError(
-            "spotgate serve: error: give either --tls-cert and --tls-key, or --tls-secret, or --self-signed; in a cluster a "
-            "component for certificates does (docs/certificates.md)"
+            "spotgate serve: error: give either --tls-cert and --tls-key, or --tls-secret, or --self-signed; in "
+            "a cluster a component for certificates does (docs/certificates.md)"
         )
     if options.tls_secret is not None and not (options.tls_name and (options.in_cluster or options.kubeconfig)):
         raise CannotJudgeError(
