@@ -187,7 +187,7 @@ def _rehearse(
         RehearsalOptions(
             binaries=binaries,
             bundle=bundle,
-            policies=options.policies,
+            serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
             scheduler_config=options.scheduler_config,
             runs=options.runs,
             startup=float(options.startup_seconds),

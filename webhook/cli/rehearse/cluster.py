@@ -89,7 +89,7 @@ def start_rehearsal_cluster(
     contents: Iterable[tuple[str, str]],
     *,
     bundle: Bundle,
-    policies: Sequence[Path],
+    serve_flags: Sequence[str],
     state: Sequence[JSON],
     scheduler_config: Path | None,
 ) -> Iterator[RunningCluster]:
@@ -99,7 +99,7 @@ def start_rehearsal_cluster(
         binaries: its programs.
         contents: of its etcd.
         bundle: the policies of the webhook.
-        policies: the same, as flags name them.
+        serve_flags: of `spotgate serve`: its policies, and which cluster this is.
         state: the objects that tell the webhook of the cluster.
         scheduler_config: a KubeSchedulerConfiguration; None: the default one.
 
@@ -110,11 +110,11 @@ def start_rehearsal_cluster(
     with reserve_control_plane(binaries) as plane, reserve_port() as metrics:
         port = metrics.getsockname()[1]
         config = _scheduler_config(plane, scheduler_config)
-        webhook, client = _start_webhook(plane, policies, state)
+        webhook, client = _start_webhook(plane, serve_flags, state)
         plane.start_etcd()
         mutating = _configuration(bundle, client, webhook)
         own = (_encoded(_WEBHOOK_KEY), _encoded(json.dumps(mutating)))
-        asyncio.run(etcd.load(plane.etcd_url, (*contents, own)))
+        asyncio.run(etcd.load(plane, (*contents, own)))
         plane.start_api_server(
             servers.NO_SERVICE_ACCOUNTS,
             "--disable-admission-plugins=TaintNodesByCondition",  # nothing here would take its taints away again
@@ -171,7 +171,7 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
     return path
 
 
-def _start_webhook(plane: ControlPlane, policies: Sequence[Path], state: Sequence[JSON]) -> tuple[int, JSON]:
+def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JSON]) -> tuple[int, JSON]:
     """Start spotgate on a port of its own. Return the port, and how it is to be trusted."""
     now = datetime.now(UTC)
     authority = create_authority(now)
@@ -185,7 +185,7 @@ def _start_webhook(plane: ControlPlane, policies: Sequence[Path], state: Sequenc
         [
             *(sys.executable, "-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"),
             *(f"--tls-cert={certificate}", f"--tls-key={key}", f"--state={known}"),
-            *(f"--policies={each}" for each in policies),
+            *flags,
         ],
         plane.directory / "spotgate.log",
     )

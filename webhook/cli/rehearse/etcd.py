@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from webhook.cli.rehearse.resources import JSON
+    from webhook.controlplane.control_plane import ControlPlane
 
 Pairs = list[tuple[str, str]]
 """Keys and values, as base64."""
@@ -40,10 +41,10 @@ def pairs_of(objects: Iterable[JSON]) -> Iterator[tuple[str, str]]:
             yield _encoded(kind.key(each["metadata"]).encode()), _encoded(msgspec.json.encode(each))
 
 
-async def load(url: str, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write these to the etcd at this URL, as soon as it answers. Raises ControlPlaneError."""
-    async with aiohttp.ClientSession(url) as session:
-        await _wait(session)
+async def load(plane: ControlPlane, pairs: Iterable[tuple[str, str]]) -> None:
+    """Write these to the etcd of a control plane, as soon as it answers. Raises ControlPlaneError."""
+    async with aiohttp.ClientSession(plane.etcd_url) as session:
+        await _wait(session, plane)
         rest = iter(pairs)
 
         async def write() -> None:
@@ -62,7 +63,7 @@ async def dump(url: str) -> Pairs:
     return [(each["key"], each["value"]) for each in answer.get("kvs", ())]
 
 
-async def _wait(session: aiohttp.ClientSession) -> None:
+async def _wait(session: aiohttp.ClientSession, plane: ControlPlane) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -70,7 +71,7 @@ async def _wait(session: aiohttp.ClientSession) -> None:
                 if response.ok:
                     return
         except aiohttp.ClientError:
-            pass
+            plane.expect_running()
         if time.monotonic() > deadline:
             raise ControlPlaneError(f"etcd does not answer after {START_SECONDS:.0f} s")
         await asyncio.sleep(POLL_SECONDS)

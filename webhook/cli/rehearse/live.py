@@ -14,6 +14,9 @@ from webhook.cli.rehearse.nodes import running_node
 from webhook.cli.rehearse.resources import KINDS, NAMESPACE, NODE, POD
 from webhook.cli.rehearse.snapshot import as_stored, complete
 from webhook.cluster.api import ApiError
+from webhook.cluster.resources import api_server_version
+from webhook.cluster.view import version_of
+from webhook.controlplane.binaries import KUBERNETES
 from webhook.documents import Document
 from webhook.manifests.objects import Manifest
 from webhook.manifests.state import view_of
@@ -53,6 +56,9 @@ async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[
     """Return the objects, the node pools, and what could not be read."""
     objects: list[JSON] = []
     notes: list[str] = []
+    there = await api_server_version(api, _ANSWER)
+    if there is not None and there != version_of(KUBERNETES.version):
+        notes.append(f"Kubernetes {there[0]}.{there[1]}, which the cluster has: this is {KUBERNETES.version}")
     for kind in KINDS:
         version = f"{kind.group}/v1" if kind.group else "v1"
         prefix = f"/apis/{version}" if kind.group else "/api/v1"

@@ -45,6 +45,8 @@ class Quiet:
         self._watches = watches
         self._session = session
         self.impatient: set[str] = set()
+        self._compiled: dict[tuple[str, str], DisruptionBudget] = {}
+        self._covering: dict[str, tuple[tuple[str, str], ...]] = {}
 
     async def wait(self) -> None:
         """Wait for it. What never gets quiet is in `impatient` afterwards. Raises ControlPlaneError."""
@@ -101,14 +103,22 @@ class Quiet:
         scheduled = pod.condition("PodScheduled")
         return scheduled is not None and scheduled.reason in _JUDGED
 
+    def covering(self, pod: SeenPod) -> tuple[tuple[str, str], ...]:
+        """Return namespace and name of the budgets that cover a Pod."""
+        found = self._covering.get(pod.metadata.uid)
+        if found is None:
+            if len(self._compiled) != len(self._watches.budgets.items):
+                self._compiled = {each.metadata.key: _compiled(each) for each in self._watches.budgets}
+            found = tuple(
+                key
+                for key, budget in self._compiled.items()
+                if key[0] == pod.metadata.namespace and budget.covers(pod.metadata.labels)
+            )
+            self._covering[pod.metadata.uid] = found
+        return found
+
     def _budgets(self) -> Iterator[str]:
-        healthy: Counter[tuple[str, str]] = Counter()
-        budgets = {each.metadata.key: compiled(each) for each in self._watches.budgets}
-        for pod in self._watches.pods:
-            if pod.ready:
-                for key, budget in budgets.items():
-                    if key[0] == pod.metadata.namespace and budget.covers(pod.metadata.labels):
-                        healthy[key] += 1
+        healthy = Counter(key for pod in self._watches.pods if pod.ready for key in self.covering(pod))
         for seen in self._watches.budgets:
             key = seen.metadata.key
             if seen.status.observedGeneration < seen.metadata.generation or seen.status.currentHealthy != healthy[key]:
@@ -126,7 +136,7 @@ class Quiet:
         return "Pods wait for the scheduler" if any(queued.values()) else ""
 
 
-def compiled(budget: SeenBudget) -> DisruptionBudget:
+def _compiled(budget: SeenBudget) -> DisruptionBudget:
     """Return the budget with its selector."""
     return budget_from({"metadata": {"name": budget.metadata.name}, "spec": budget.spec})
 

@@ -15,7 +15,6 @@ from collections import Counter
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cli.rehearse.quiet import compiled
 from webhook.cli.rehearse.restarts import AT_ONCE, originals, recreate
 from webhook.cli.rehearse.result import ReclaimEvent
 from webhook.cli.rehearse.watching import READY, STOPPED
@@ -65,6 +64,7 @@ class Reclaim:
         lowest: the fewest ready Pods of each workload so far.
         below: the seconds that each budget was not met.
         known: every Pod that was ever seen, by UID.
+        quiet: tells when the components have nothing left to do.
         workloads: tells whose a Pod is.
     """
 
@@ -80,7 +80,7 @@ class Reclaim:
         self.known: dict[str, KnownPod] = {}
         self._api = api
         self._watches = watches
-        self._quiet = quiet
+        self.quiet = quiet
         self.workloads = workloads
         self._startup = startup
         self._random = random.Random(seed)  # noqa: S311 - the order of a drain is no secret
@@ -99,7 +99,7 @@ class Reclaim:
     async def begin(self) -> None:
         """Bring the cluster to rest before anything is lost: what can run runs, and is ready at once."""
         while True:
-            await self._quiet.wait()
+            await self.quiet.wait()
             bound = [pod for pod in self._watches.pods if self._is_new(pod)]
             if bound:
                 await self._all(self._make_ready(pod.metadata.uid) for pod in bound)
@@ -177,7 +177,7 @@ class Reclaim:
     async def _settle(self) -> None:
         """Wait until the components are quiet, and note what comes of it. Drain on as far as budgets allow."""
         while True:
-            await self._quiet.wait()
+            await self.quiet.wait()
             self._notice()
             if not await self._evict():
                 break
@@ -247,7 +247,7 @@ class Reclaim:
             and not self._still_blocked(pod, budgets)
         ]
         self._random.shuffle(pods)
-        done = await asyncio.gather(*(self._evict_one(pod, budgets) for pod in pods))
+        done = await asyncio.gather(*(self._evict_one(pod) for pod in pods))
         return any(done)
 
     def _still_blocked(self, pod: SeenPod, budgets: Mapping[tuple[str, str], SeenBudget]) -> bool:
@@ -258,15 +258,11 @@ class Reclaim:
             key in budgets and budgets[key].status.disruptionsAllowed == 0 for key in blocked
         )
 
-    async def _evict_one(self, pod: SeenPod, budgets: Mapping[tuple[str, str], SeenBudget]) -> bool:
+    async def _evict_one(self, pod: SeenPod) -> bool:
         metadata, known = pod.metadata, self.workloads.of(pod)
         path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
         body = {**_EVICTION, "metadata": {"name": metadata.name, "namespace": metadata.namespace}}
-        covering = tuple(
-            key
-            for key, each in budgets.items()
-            if key[0] == metadata.namespace and compiled(each).covers(metadata.labels)
-        )
+        covering = self.quiet.covering(pod)
         status: int = HTTPStatus.INTERNAL_SERVER_ERROR
         if len(covering) < 2:  # noqa: PLR2004 - the Eviction API refuses Pods with more than one budget
             status = await self._write("POST", path, body)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.selection import Loss
     from webhook.cli.rehearse.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.tally import RunOutcome
+    from webhook.manifests.objects import Manifest
 
 _ANSWER: Final = 60.0
 _TOGETHER: Final = 16
@@ -51,7 +52,7 @@ class RehearsalOptions:
     Attributes:
         binaries: the programs of the control plane.
         bundle: the policies of the webhook.
-        policies: the same, as flags name them.
+        serve_flags: of `spotgate serve`: its policies, and which cluster this is.
         scheduler_config: of the scheduler; None: the default.
         runs: how often.
         startup: seconds from a Pod's binding until it is ready, where nothing else is known.
@@ -61,7 +62,7 @@ class RehearsalOptions:
 
     binaries: Mapping[str, Path]
     bundle: Bundle
-    policies: Sequence[Path]
+    serve_flags: Sequence[str]
     scheduler_config: Path | None
     runs: int
     startup: float
@@ -86,7 +87,7 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
                 options.binaries,
                 etcd.pairs_of(snapshot.stored) if contents is None else contents,
                 bundle=options.bundle,
-                policies=options.policies,
+                serve_flags=options.serve_flags,
                 state=snapshot.state,
                 scheduler_config=options.scheduler_config,
             ) as cluster:
@@ -146,7 +147,7 @@ class _Run:
         """Play the reclaim. Raises ApiError, ControlPlaneError."""
         async with self._connected() as (_, reclaim, watches):
             await reclaim.begin()
-            before = Before(watches, reclaim.workloads, loss.nodes)
+            before = Before(watches, reclaim.quiet, reclaim.workloads, loss.nodes)
             await reclaim.play(loss.windows, self._options.grown)
             self._note_other_schedulers(watches)
             return outcome_of(before, reclaim, watches, reclaim.workloads)
@@ -189,7 +190,7 @@ async def _create(api: Api, snapshot: ClusterSnapshot) -> None:
     """Create what is to be applied. Raises CannotJudgeError."""
     gate = asyncio.Semaphore(_TOGETHER)
 
-    async def create(value: JSON, source: str) -> None:
+    async def create(value: JSON, written: Manifest | None) -> None:
         kind = kind_of_object(value)
         if kind is None:
             return
@@ -199,14 +200,15 @@ async def _create(api: Api, snapshot: ClusterSnapshot) -> None:
                 await api.write("POST", path, value, _ANSWER)
             except ApiError as error:
                 name = value["metadata"].get("name", "")
-                raise CannotJudgeError(f"{source}: the API server refuses {value['kind']} {name}: {error}") from None
+                where = "spotgate rehearse" if written is None else f"{written.file}:{written.line}"
+                raise CannotJudgeError(f"{where}: the API server refuses {value['kind']} {name}: {error}") from None
 
     # In the order of kinds: a Pod needs its PriorityClass.
     for kind in KINDS:
         await asyncio.gather(
             *(
-                create(value, source)
-                for value, source in zip(snapshot.applied, snapshot.sources, strict=True)
+                create(value, written)
+                for value, written in zip(snapshot.applied, snapshot.sources, strict=True)
                 if kind_of_object(value) is kind
             )
         )

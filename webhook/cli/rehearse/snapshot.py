@@ -34,7 +34,7 @@ class ClusterSnapshot:
     Attributes:
         stored: objects that were in a cluster, or are to be there at once, such as Nodes: written as they are.
         applied: objects of manifests, which the API server is to create, and controllers to make Pods of.
-        sources: for each of these its file and line.
+        sources: for each of these where it was written, if it was.
         pools: its node pools, without those of other clusters.
         state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
         not_simulated: what a rehearsal of it leaves out, a sentence each.
@@ -42,7 +42,7 @@ class ClusterSnapshot:
 
     stored: Sequence[JSON]
     applied: Sequence[JSON] = ()
-    sources: Sequence[str] = ()
+    sources: Sequence[Manifest | None] = ()
     pools: Sequence[Pool] = ()
     state: Sequence[JSON] = ()
     not_simulated: Sequence[str] = ()
@@ -61,7 +61,7 @@ class ClusterSnapshot:
         ]
         stored = [each for each in self.stored if _identity(each) not in changed]
         return replace(
-            self, stored=stored, applied=[*kept, *changed.values()], sources=[*sources, *["a fix"] * len(changed)]
+            self, stored=stored, applied=[*kept, *changed.values()], sources=[*sources, *[None] * len(changed)]
         )
 
 
@@ -86,16 +86,15 @@ def snapshot_of(
     here = [each for each in pools if not each.elsewhere]
     stored: list[JSON] = []
     applied: list[JSON] = []
-    sources: list[str] = []
+    sources: list[Manifest | None] = []
     notes: list[str] = []
     for manifest in manifests:
         value = {**manifest.value, "metadata": dict(manifest.metadata)}
-        source = f"{manifest.file}:{manifest.line}"
         kind = kind_of_object(value)
         if kind is None:
             made, note = pods_without_controller(value, bundle)
             applied += made
-            sources += [source] * len(made)
+            sources += [manifest] * len(made)
             notes += [note] if note else []
             continue
         metadata = value["metadata"]
@@ -108,10 +107,10 @@ def snapshot_of(
                 stored.append(as_stored(value))
         else:
             applied.append(value)
-            sources.append(source)
+            sources.append(manifest)
     classes = list(storage_classes_for([*stored, *applied]))
     applied += classes
-    sources += [""] * len(classes)
+    sources += [None] * len(classes)
     stored += list(nodes_of_pools(here, stored, bundle.providers, allocatable))
     notes += _without_requests(applied)
     return complete(stored, applied, sources, here, [each.value for each in manifests], notes)
@@ -120,7 +119,7 @@ def snapshot_of(
 def complete(
     stored: list[JSON],
     applied: list[JSON],
-    sources: list[str],
+    sources: list[Manifest | None],
     pools: Sequence[Pool],
     state: Sequence[JSON],
     notes: Sequence[str],

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.rehearse.nodes import pool_of_node
-from webhook.cli.rehearse.quiet import compiled
 from webhook.cli.rehearse.result import Figure, PoolCapacity, RehearsalSummary, WorkloadResult
 from webhook.cli.rehearse.selection import is_spot
 from webhook.cli.rehearse.workloads import requests_of
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider
+    from webhook.cli.rehearse.quiet import Quiet
     from webhook.cli.rehearse.reclaim import Reclaim
     from webhook.cli.rehearse.resources import JSON
     from webhook.cli.rehearse.result import ReclaimEvent
@@ -62,22 +62,20 @@ class Before:
 
     Args:
         watches: the cluster at that moment.
+        quiet: knows their budgets.
         workloads: knows whose they are.
         lost: the names of the lost Nodes.
     """
 
-    def __init__(self, watches: Watches, workloads: Workloads, lost: Collection[str]) -> None:
+    def __init__(self, watches: Watches, quiet: Quiet, workloads: Workloads, lost: Collection[str]) -> None:
         living = [pod for pod in watches.pods if pod.lives]
         self.running = {pod.metadata.uid: workloads.of(pod) for pod in living if pod.node}
         self.waiting = Counter(workloads.of(pod).workload for pod in living if not pod.node)
         self.lost = [known for known in self.running.values() if known.node in lost]
         self.requested = _requested(living)
         self.budgets: dict[WorkloadKey, set[tuple[str, str]]] = defaultdict(set)
-        for seen in watches.budgets:
-            budget = compiled(seen)
-            for pod in living:
-                if pod.metadata.namespace == seen.metadata.namespace and budget.covers(pod.metadata.labels):
-                    self.budgets[workloads.of(pod).workload].add(seen.metadata.key)
+        for pod in living:
+            self.budgets[workloads.of(pod).workload].update(quiet.covering(pod))
 
 
 def outcome_of(before: Before, played: Reclaim, watches: Watches, workloads: Workloads) -> RunOutcome:
@@ -124,6 +122,8 @@ def _why_pending(pod: SeenPod) -> str:
 
 def _count_budgets(before: Before, played: Reclaim, outcome: RunOutcome) -> None:
     for workload, keys in before.budgets.items():
+        if not keys:
+            continue
         outcome.budgets[workload] = ", ".join(sorted(name for _, name in keys))
         outcome.below[workload] = max(float(played.below[key]) for key in keys)
 

@@ -1,0 +1,84 @@
+"""The command as its page shows it; and it leaves nothing behind, however it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.programs import without
+from webhook.controlplane.binaries import BinariesError, find_or_build
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "cli" / "rehearse.md").read_text()
+SPOTGATE = Path(sys.executable).with_name("spotgate")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs() -> None:
+    try:
+        find_or_build()
+    except BinariesError as error:
+        raise without(error) from None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the file that the page shows."""
+    shown = re.search(r"`reclaim\.yaml`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert shown
+    (tmp_path / "reclaim.yaml").write_text(shown[1])
+    return tmp_path
+
+
+def test_the_example_of_the_page_says_what_the_page_shows(folder: Path) -> None:
+    shown = re.search(r"```console\n\$ spotgate (.*)\n((?:.*\n)*?)```", PAGE)
+    assert shown
+    done = subprocess.run(
+        [str(SPOTGATE), *shown[1].split()], cwd=folder, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    pattern = re.escape(shown[2]).replace(re.escape("...\n"), r"(?s:.*)")
+    assert re.fullmatch(pattern, done.stdout), done.stdout
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def runs(pid: int) -> bool:
+    """Return whether the process is there, and not only waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends what a killed program has started")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_rehearsal_that_is_ended(folder: Path, number: signal.Signals) -> None:
+    command = [str(SPOTGATE), "rehearse", "--lose=spot", "reclaim.yaml"]
+    environment = os.environ | {"TMPDIR": str(folder)}
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as program:
+        deadline = time.monotonic() + 60
+        while len(started := children(program.pid)) < 3:  # spotgate, etcd and the API server
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        program.send_signal(number)
+        output, _ = program.communicate(timeout=60)
+    assert program.returncode == (-number if number == signal.SIGKILL else 130)
+    assert output == ""
+    deadline = time.monotonic() + 10
+    while any(map(runs, started)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    if number != signal.SIGKILL:
+        assert [each.name for each in folder.iterdir()] == ["reclaim.yaml"]
