@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,16 @@ import pytest
 import yaml
 
 from webhook.bundle import load_bundle
+from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
+from webhook.cli.audit.on_spot import spot_nodes
+from webhook.cli.audit.progress import OLD, Progress
 from webhook.cli.audit.reading import listed_resources
 from webhook.cli.audit.reports import AT_MOST, TEXT_AT_MOST, report_kinds, reports_of
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.report.model import ObjectReport, Report, Result
 from webhook.cluster.discovery import ServedResource
+from webhook.cluster.protocol import ClusterView
 from webhook.kube.disruption import GROUP, RESOURCE
 from webhook.kube.resources import Resource
 
@@ -159,3 +164,47 @@ def test_reports_are_of_the_kind_that_the_cluster_has(resources: list[tuple[str,
     assert report_kinds([served(*each) for each in resources]).namespaced.resource.group == group
     with pytest.raises(CannotJudgeError, match="serves neither PolicyReports"):
         report_kinds([served(*each) for each in resources[:1]])
+
+
+# Which Nodes are spot, and what is kept
+
+
+def node(name: str, **labels: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
+
+
+def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
+    providers = load_bundle().providers
+    pools = (
+        Pool(provider="cks", kind="NodePool", name="a", pool_name="a", capacity=CapacityType.SPOT),
+        Pool(provider="cks", kind="NodePool", name="b", pool_name="b", capacity=CapacityType.ON_DEMAND),
+        Pool(provider="karpenter", kind="NodePool", name="c", pool_name="c", capacity=CapacityType.BOTH),
+    )
+    nodes = [
+        node("spot-pool", **{"compute.coreweave.com/node-pool": "a"}),
+        node("other-pool", **{"compute.coreweave.com/node-pool": "b"}),
+        node("no-pool", **{"compute.coreweave.com/node-pool": "gone"}),
+        node("both-spot", **{"karpenter.sh/nodepool": "c", "karpenter.sh/capacity-type": "spot"}),
+        node("both-on-demand", **{"karpenter.sh/nodepool": "c", "karpenter.sh/capacity-type": "on-demand"}),
+        node("unseen-pool", **{"cloud.google.com/gke-nodepool": "d", "cloud.google.com/gke-spot": "true"}),
+        node("of-nobody"),
+    ]
+    found = spot_nodes(nodes, ClusterView(pools=pools), providers)
+    assert {name: each.pool and each.pool.name for name, each in found.items()} == {
+        "spot-pool": "a",
+        "both-spot": "c",
+        "unseen-pool": None,
+    }
+
+
+def test_what_was_read_an_hour_ago_is_read_again(tmp_path: Path) -> None:
+    file, now = tmp_path / "progress", datetime(2026, 11, 22, 12, tzinfo=UTC)
+    first = Progress(file, "this audit", now)
+    first.saved.done.append("pods")
+    first.save()
+    assert Progress(file, "this audit", now + OLD / 2).saved.done == ["pods"]
+    assert Progress(file, "this audit", now + OLD).saved.done == []
+    with pytest.raises(CannotJudgeError, match="of another audit"):
+        Progress(file, "another audit", now)
+    first.finish()
+    assert list(tmp_path.iterdir()) == []

@@ -87,7 +87,7 @@ def result_of(result: Result, category: str) -> JSON:
     properties = {
         "outcome": result.outcome,
         "file": result.file,
-        "line": str(result.line),
+        "line": str(result.line or ""),
         "field": result.field,
         "detail": result.detail,
         "fix": result.fix,
