@@ -82,3 +82,34 @@ async def test_a_machine_pool_that_is_scaled_resizes_its_pool(every_kind: Cluste
         assert desired(await state.fresh()) == 2
         every_kind.kubectl("scale", "machinepools.cluster.x-k8s.io", "gpu", "--namespace=fleet", "--replicas=0")
         await until(lambda: desired(state.view()) == 0)
+
+
+async def test_a_machine_deployment_has_the_machines_of_its_template_once_that_is_there(every_kind: Cluster) -> None:
+    metadata = {"name": "web", "namespace": "fleet"}
+    deployment = {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "MachineDeployment",
+        "metadata": metadata,
+        "spec": {"template": {"spec": {"infrastructureRef": {"kind": "AWSMachineTemplate", "name": "web"}}}},
+    }
+    template = {
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+        "kind": "AWSMachineTemplate",
+        "metadata": metadata,
+        "spec": {"template": {"spec": {"instanceType": "m7i.large", "spotMarketOptions": {}}}},
+    }
+
+    def capacities(view: ClusterView) -> list[str]:
+        return [pool.capacity for pool in view.pools or () if pool.kind == "MachineDeployment"]
+
+    async with following(admin(every_kind), PROVIDERS) as state:
+        try:
+            every_kind.kubectl.apply(deployment)
+            await until(lambda: capacities(state.view()) == ["unknown"])
+            every_kind.kubectl.apply(template)
+            await until(lambda: capacities(state.view()) == ["spot"])
+            fresh = await state.fresh()
+            assert capacities(fresh) == ["spot"]
+            assert [each.kind for each in fresh.templates] == ["AWSMachineTemplate"]
+        finally:
+            every_kind.kubectl("delete", "machinedeployments.cluster.x-k8s.io", "web", "--namespace=fleet")
