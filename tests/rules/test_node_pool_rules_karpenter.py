@@ -51,44 +51,8 @@ def node_pool(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON
 GOOD = node_pool(SPOT, requires(TYPE, *TYPES), requires(ZONE, *ZONES))
 
 
-ARTICLE = node_pool(
-    SPOT,
-    requires(TYPE, *TYPES, "m7a.xlarge"),
-    requires(ZONE, *ZONES),
-    nodeClassRef={"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "name": "general"},
-    taints=None,
-    budgets=[{"nodes": "20%", "schedule": "0 9 * * 1-5", "duration": "8h"}, {"nodes": "0"}],
-)
-"""The NodePool of the article "Spot in production"."""
-
-
 def test_a_diversified_pool_has_no_finding() -> None:
     assert judge(KARPENTER, GOOD) == []
-
-
-def test_the_articles_pool_is_told_of_its_node_class_and_its_budgets() -> None:
-    found = judge(KARPENTER, ARTICLE)
-    assert told(found) == [
-        (DENY, "spec.template.spec.nodeClassRef", "nodeClassRef needs group, kind and name"),
-        (
-            WARN,
-            "spec.template.spec.taints",
-            "no taint keeps Pods that did not ask for spot off NodePool spot-general",
-        ),
-        (
-            WARN,
-            "spec.disruption.budgets[1]",
-            "a budget of 0 nodes without a schedule always blocks voluntary disruption",
-        ),
-    ]
-    assert found[0].detail.startswith("It has apiVersion, kind, name. In karpenter.sh/v1 it has no apiVersion")
-    assert "without effect: 20% (schedule 0 9 * * 1-5)." in found[2].detail
-
-    mended: JSON = deepcopy(ARTICLE)
-    mended["spec"]["template"]["spec"] |= yaml.safe_load(found[0].fix.partition(":\n")[2])["spec"]["template"]["spec"]
-    mended["spec"]["template"]["spec"] |= yaml.safe_load(found[1].fix.partition(":\n")[2])["spec"]["template"]["spec"]
-    mended["spec"]["disruption"] = yaml.safe_load(found[2].fix.partition(":\n")[2])
-    assert judge(KARPENTER, mended) == []
 
 
 @pytest.mark.parametrize(
@@ -199,16 +163,6 @@ def test_the_fix_of_a_narrow_pool_can_be_copied() -> None:
     copied = yaml.safe_load(finding.fix.partition(":\n")[2])["spec"]["template"]["spec"]["requirements"]
     assert copied[0]["values"] == ["g"]
     assert judge(KARPENTER, node_pool(SPOT, *copied)) == []
-
-
-def test_a_narrow_pool_of_families_is_told_what_it_admits() -> None:
-    families = [requires(f"{AWS}/instance-family", "p5"), requires(f"{AWS}/instance-size", "48xlarge", "24xlarge")]
-    (finding,) = judge(KARPENTER, node_pool(SPOT, *families))
-    assert "Admitted are family p5; sizes 24xlarge, 48xlarge." in finding.detail
-    (finding,) = judge(KARPENTER, node_pool(SPOT, requires(f"{AWS}/instance-family", "p5", "p5e")))
-    assert "Admitted are families p5, p5e." in finding.detail
-    (finding,) = judge(KARPENTER, node_pool(SPOT, requires(f"{AWS}/instance-generation", "5")))
-    assert "Admitted are generation 5." in finding.detail
 
 
 def test_azures_machines_have_no_generation_in_their_name() -> None:

@@ -171,19 +171,6 @@ def test_the_last_standard_pool_of_GKE_stays_while_there_are_GPU_spot_pools() ->
     ]
 
 
-def test_a_finding_says_what_is_needed_and_which_pools_do_not_count() -> None:
-    (found, _) = judge(GKE_SPOT, None, [GKE_EMPTY_CPU])
-    assert found.field == "spec.nodeConfig.spot"
-    assert found.detail == (
-        "In a cluster without one GKE does not taint the GPU nodes, and system Pods land on them. The policy wants an "
-        "on-demand pool without GPUs, and there is none that can be used. What does not count: ContainerNodePool "
-        "infra/default: it has 0 nodes and no autoscaling."
-    )
-    assert found.fix == (
-        "create an on-demand pool first: a ContainerNodePool without GPUs that is not spot and may have at least 1 node"
-    )
-
-
 def test_a_policy_may_require_something_else_of_GKE() -> None:
     rule = rule_of(requireByProvider={"gke": "any"})
     assert judge(GKE_SPOT, None, [GKE_CPU], rule) == []
