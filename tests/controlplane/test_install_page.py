@@ -360,4 +360,4 @@ def test_an_image_or_a_pool_that_nobody_named_is_refused_aloud(installation: Ins
         unnamed = kubectl.run("apply", "--dry-run=server", f"--kustomize={installation.kustomization.parent}")
         assert 'Invalid value: "replace this with your on-demand pool (docs/install.md)"' in unnamed.stderr
     finally:
-        kubectl("delete", "namespace", NAMESPACE)
+        kubectl("delete", "namespace", NAMESPACE, "--wait=false")  # the cluster goes with this test
