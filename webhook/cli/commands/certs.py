@@ -47,9 +47,6 @@ exit codes:
   2  the cluster can't be read, or rotate: the Secret is not one that spotgate manages
 """
 
-_WIDTH: Final = 44
-"""Characters of the longest of our caBundles' names."""
-
 _PAUSE: Final = 1.0
 """Seconds between two looks at what a rotation has reached."""
 
@@ -114,9 +111,10 @@ def _ending(item: Item, now: datetime, days: int) -> Item:
 
 
 def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
+    width = max((len(each.what) for each in items), default=0)
     lines: list[Line] = []
     for each in items:
-        line: Line = [(f"{each.what:{_WIDTH}} ", "bold")]
+        line: Line = [(f"{each.what:{width}}  ", "bold")]
         if each.expires is not None:
             line.append((f"until {each.expires:%Y-%m-%d} ({(each.expires - now).days} days)  ", ""))
         lines.append([*line, (each.detail, "")])
