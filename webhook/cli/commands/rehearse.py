@@ -8,10 +8,15 @@ import sys
 from argparse import ArgumentTypeError
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies
+from webhook.cli.rehearse.compare import compare, write_base
+from webhook.cli.rehearse.fixes import fixes_of, with_fixes
 from webhook.cli.rehearse.growth import grown_nodes
 from webhook.cli.rehearse.selection import loss_of
 from webhook.cli.rehearse.snapshot import snapshot_of
@@ -22,11 +27,9 @@ from webhook.manifests.state import view_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Mapping
 
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.result import Rehearsal
-    from webhook.cli.rehearse.selection import Loss
     from webhook.cli.rehearse.snapshot import ClusterSnapshot
 
 DESCRIPTION: Final = """\
@@ -43,6 +46,8 @@ examples:
   %(prog)s --lose gpu-spot --state cluster/ deploy/
   %(prog)s --lose zone:eu-west-1a --kubeconfig ~/.kube/config --max-pending 0
   %(prog)s --lose 50%%of:cpu-spot --state cluster/ --grow cpu-on-demand=2:90 -o json
+  %(prog)s --lose gpu-spot --state cluster/ deploy/ --compare origin/main
+  %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
   %(prog)s --prepare
 
 exit codes:
@@ -51,7 +56,7 @@ exit codes:
   2  it could not rehearse
 """
 
-FORMATS: Final = ("table", "json", "junit")
+FORMATS: Final = ("table", "json", "junit", "html")
 _SECONDS_TO_START: Final = 30.0
 _RUNS: Final = 3
 
@@ -70,6 +75,17 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--runs", metavar="N", type=_positive, default=_RUNS, help="default: %(default)s")
     parser.add_argument(
         "--max-pending", metavar="N", type=_count, help="fail if more Pods stay pending; default: any number may"
+    )
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument(
+        "--compare",
+        metavar="REF",
+        help="rehearse also what the merge base of HEAD and this branch has, and say what is worse and better now",
+    )
+    again.add_argument(
+        "--with-fixes",
+        action="store_true",
+        help="rehearse again with the fixes that it proposes, and say what they mend",
     )
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
     _add_cluster(parser)
@@ -146,55 +162,71 @@ def _add_programs(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Rehearse and print what happens."""
-    from webhook.cli.rehearse.programs import find_programs, prepare  # noqa: PLC0415 - not for --help
-
     if options.prepare:
+        from webhook.cli.rehearse.programs import prepare  # noqa: PLC0415 - not for --help
+
         prepare()
         return FINE
     if not options.lose:
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, provider:NAME or zone:NAME")
     bundle = read_policies(options.policies, cluster=options.cluster)
-    allocatable = dict(options.allocatable)
-    snapshot = _snapshot(options, bundle, allocatable)
+    snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
+    result = _rehearse(options, bundle, snapshot)
+    if options.with_fixes and result.fixes:
+        allocatable = dict(options.allocatable)
+        mended = _rehearse(options, bundle, with_fixes(snapshot, result.fixes, bundle, allocatable))
+        comparison = compare(result, mended, "the cluster without these fixes")
+        result = structs.replace(mended, fixes=result.fixes, comparison=comparison)
+    elif options.compare is not None:
+        base = _rehearse_base(options, bundle)
+        result = structs.replace(result, comparison=compare(base, result, options.compare))
+    import_module(f"webhook.cli.rehearse.output.{options.output}").show(result)
+    return _code(result, options.max_pending)
+
+
+def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> Rehearsal:
+    """Rehearse it, or prove what can be proved without a scheduler."""
+    from webhook.cli.rehearse.programs import find_programs  # noqa: PLC0415 - not for --help
+
     loss = loss_of(options.lose, snapshot, bundle.providers)
-    grown = grown_nodes(options.grow, snapshot, bundle.providers, allocatable)
+    grown = grown_nodes(options.grow, snapshot, bundle.providers, dict(options.allocatable))
     binaries = find_programs(options.binaries)
     if binaries is None:
         from webhook.cli.rehearse.arithmetic import prove  # noqa: PLC0415
 
         result = prove(snapshot, loss)
     else:
-        result = _rehearse(options, binaries, bundle, snapshot, loss, grown)
-    import_module(f"webhook.cli.rehearse.output.{options.output}").show(result)
-    return _code(result, options.max_pending)
+        from webhook.cli.rehearse.rehearsal import RehearsalOptions, rehearse  # noqa: PLC0415 - half a second
+
+        # As Ctrl-C, which ends what was started.
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        result = rehearse(
+            snapshot,
+            loss,
+            RehearsalOptions(
+                binaries=binaries,
+                bundle=bundle,
+                serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
+                scheduler_config=options.scheduler_config,
+                runs=options.runs,
+                startup=float(options.startup_seconds),
+                grown=grown,
+                say=_progress,
+            ),
+        )
+    return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=float(options.startup_seconds)))
 
 
-def _rehearse(
-    options: Namespace,
-    binaries: Mapping[str, Path],
-    bundle: Bundle,
-    snapshot: ClusterSnapshot,
-    loss: Loss,
-    grown: list[tuple[float, dict[str, object]]],
-) -> Rehearsal:
-    from webhook.cli.rehearse.rehearsal import RehearsalOptions, rehearse  # noqa: PLC0415 - half a second
-
-    # As Ctrl-C, which ends what was started.
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    return rehearse(
-        snapshot,
-        loss,
-        RehearsalOptions(
-            binaries=binaries,
-            bundle=bundle,
-            serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
-            scheduler_config=options.scheduler_config,
-            runs=options.runs,
-            startup=float(options.startup_seconds),
-            grown=grown,
-            say=_progress,
-        ),
-    )
+def _rehearse_base(options: Namespace, bundle: Bundle) -> Rehearsal:
+    """Rehearse what the manifests were where the branch began; the policies are those of now."""
+    with TemporaryDirectory(prefix="spotgate-") as folder:
+        try:
+            snapshot = _snapshot(
+                options, bundle, write_base(options.compare, [*options.state, *options.paths], Path(folder))
+            )
+            return _rehearse(options, bundle, snapshot)
+        except CannotJudgeError as error:
+            raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
 
 
 def _progress(line: str) -> None:
@@ -202,8 +234,8 @@ def _progress(line: str) -> None:
         complain(f"spotgate: {line}")
 
 
-def _snapshot(options: Namespace, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
-    manifests = read_manifests([*options.state, *options.paths])
+def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSnapshot:
+    manifests = read_manifests(paths)
     if manifests.problems:
         raise CannotJudgeError("\n".join(map(str, manifests.problems)))
     if options.kubeconfig is not None:
@@ -211,7 +243,7 @@ def _snapshot(options: Namespace, bundle: Bundle, allocatable: Mapping[str, Mapp
 
         return live_snapshot(options, manifests.objects, bundle)
     view = view_of(manifests.objects, bundle.providers, complete=True)
-    return snapshot_of(manifests.objects, view.pools or (), bundle, allocatable)
+    return snapshot_of(manifests.objects, view.pools or (), bundle, dict(options.allocatable))
 
 
 def _code(result: Rehearsal, most: float | None) -> int:

@@ -327,9 +327,9 @@ class Reclaim:
         victims = [pod for pod in self._watches.pods if pod.node in window.nodes and not pod.finished]
         for pod in victims:
             known = self.workloads.of(pod)
-            if not known.leaves:
+            late = known.grace - (self._now - self.evicted.get(known.uid, self._now))
+            if late > 0 and not known.leaves:
                 self.killed.add(known.uid)
-                late = known.grace - (self._now - self.evicted.get(known.uid, self._now))
                 self._say("killed", known, text=f"{late:g} s before its grace period ends")
         await self._all(self._kill_one(pod) for pod in victims)
         for pod in victims:

@@ -169,6 +169,38 @@ class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
     work_lost_gpu_hours: Figure
 
 
+class FigureChange(msgspec.Struct, frozen=True):
+    """A figure of one workload that is worse or better in every run.
+
+    Attributes:
+        workload: as in `WorkloadResult.identity`.
+        figure: its name in `-o json`.
+        before, after: its range.
+    """
+
+    workload: tuple[str, str, str]
+    figure: str
+    before: Figure
+    after: Figure
+
+    def __str__(self) -> str:
+        kind, namespace, name = self.workload
+        return f"{kind} {namespace}/{name}: {self.figure} {self.before} -> {self.after}"
+
+
+class RehearsalComparison(msgspec.Struct, frozen=True):
+    """What is worse and what is better than in another rehearsal.
+
+    Attributes:
+        base: what it is compared with.
+        worse, better: the figures that differ by more than runs do.
+    """
+
+    base: str
+    worse: tuple[FigureChange, ...]
+    better: tuple[FigureChange, ...]
+
+
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a rehearsal.
 
@@ -184,6 +216,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
         windows: what the providers do with the lost nodes.
         pools: capacity by pool.
         events: of the first run, in order.
+        comparison: with another rehearsal, where that was asked for.
     """
 
     lost: tuple[str, ...]
@@ -197,3 +230,4 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     windows: tuple[ReclaimWindow, ...] = ()
     pools: tuple[PoolCapacity, ...] = ()
     events: tuple[ReclaimEvent, ...] = ()
+    comparison: RehearsalComparison | None = None

@@ -92,7 +92,8 @@ def outcome_of(before: Before, played: Reclaim, watches: Watches, workloads: Wor
     _say_what_is_not_made_again(before, outcome, after, watches, workloads)
     for event in played.events:
         for workload in outcome.lost:
-            if event.name == "blocked" and workload.identity == event.workload:
+            # Otherwise it has only made the drain go step by step, as it is to.
+            if event.name == "blocked" and workload.identity == event.workload and outcome.killed[workload]:
                 _add(outcome.reasons[workload], event.text)
     return outcome
 

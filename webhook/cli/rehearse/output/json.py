@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from webhook.cli.rehearse.result import Rehearsal, WorkloadResult
+    from webhook.cli.rehearse.result import FigureChange, Rehearsal, WorkloadResult
 
 _NOT_SHOWN: Final = ("workLostGpuHours", "budget", "work_lost_gpu_hours")
 
@@ -18,16 +18,30 @@ def show(rehearsal: Rehearsal) -> None:
 
 
 def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return the fixed shape."""
-    return {
+    """Return the fixed shape, and the comparison where one was asked for."""
+    shown = {
         "lost": list(rehearsal.lost),
         "runs": rehearsal.runs,
         "scheduler": rehearsal.scheduler,
         "notSimulated": list(rehearsal.not_simulated),
         "summary": msgspec.to_builtins(rehearsal.summary),
         "workloads": [_workload(each) for each in rehearsal.workloads],
-        "fixes": msgspec.to_builtins(rehearsal.fixes),
+        "fixes": [{"why": each.why, "yaml": each.yaml} for each in rehearsal.fixes],
     }
+    if rehearsal.comparison is not None:
+        compared = rehearsal.comparison
+        shown["comparison"] = {
+            "base": compared.base,
+            "worse": list(map(_change, compared.worse)),
+            "better": list(map(_change, compared.better)),
+        }
+    return shown
+
+
+def _change(change: FigureChange) -> dict[str, Any]:
+    kind, namespace, name = change.workload
+    place = {"kind": kind, "namespace": namespace, "name": name, "figure": change.figure}
+    return {**place, "before": msgspec.to_builtins(change.before), "after": msgspec.to_builtins(change.after)}
 
 
 def _workload(result: WorkloadResult) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from webhook.cli.terminal import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.rehearse.result import Figure, Rehearsal, WorkloadResult
+    from webhook.cli.rehearse.result import Figure, Rehearsal, RehearsalComparison, WorkloadResult
     from webhook.cli.terminal import Line
 
 _INDENT: Final = "    "
@@ -42,6 +42,8 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     ]
     for workload in rehearsal.workloads:
         yield from _workload(workload)
+    if rehearsal.comparison is not None:
+        yield from _comparison(rehearsal.comparison)
     for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
         for note in notes:
             yield [(f"{sort}: {note}", "dim")]
@@ -72,6 +74,15 @@ def _workload(result: WorkloadResult) -> Iterator[Line]:
         yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
     for reason in result.reasons:
         yield [(f"{_INDENT}{reason}", "")]
+
+
+def _comparison(comparison: RehearsalComparison) -> Iterator[Line]:
+    yield [(f"Compared with {comparison.base}:", "bold")]
+    for sort, changes, style in (("worse", comparison.worse, "red"), ("better", comparison.better, "green")):
+        for change in changes:
+            yield [(f"{_INDENT}{sort}: ", style), (str(change), "")]
+    if not comparison.worse and not comparison.better:
+        yield [(f"{_INDENT}no more differs than from run to run", "dim")]
 
 
 def _bad(figure: Figure) -> str:

@@ -1,0 +1,192 @@
+"""What a rehearsal proposes, and the cluster with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.bundle import Bundle, load_bundle
+from webhook.cli.rehearse.fixes import fixes_of, with_fixes
+from webhook.cli.rehearse.result import Figure, ReclaimEvent, ReclaimWindow, Rehearsal, RehearsalSummary, WorkloadResult
+from webhook.cli.rehearse.snapshot import ClusterSnapshot, snapshot_of
+from webhook.manifests.objects import read_manifests
+from webhook.manifests.state import view_of
+
+ALLOCATABLE = {"big": {"cpu": "4", "memory": "16Gi"}}
+POOLS = """
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {name: spot}
+spec: {computeClass: spot, instanceType: big, autoscaling: false, targetNodes: 2, minNodes: 0, maxNodes: 0}
+---
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {name: on-demand}
+spec: {computeClass: default, instanceType: big, autoscaling: false, targetNodes: 1, minNodes: 0, maxNodes: 0}
+---
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web, spotgate.dev/capacity: %s}}
+    spec:
+      terminationGracePeriodSeconds: %d
+      containers: [{name: main, image: acme/web, resources: {requests: {cpu: "1"}}}]
+"""
+BUDGET = """
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {minAvailable: 100%, selector: {matchLabels: {app: web}}}
+"""
+WEB = ("Deployment", "shop", "web")
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return load_bundle()
+
+
+def snapshot(bundle: Bundle, tmp_path: Any, text: str) -> ClusterSnapshot:
+    (tmp_path / "cluster.yaml").write_text(POOLS + text)
+    objects = read_manifests([tmp_path]).objects
+    pools = view_of(objects, bundle.providers, complete=True).pools or ()
+    return snapshot_of(objects, pools, bundle, ALLOCATABLE)
+
+
+def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehearsal:
+    kind, namespace, name = WEB
+    none = {
+        "moved": Figure(0, 0),
+        "pending": Figure(0, 0),
+        "killed_early": Figure(0, 0),
+        "lowest_ready": Figure(replicas, replicas),
+        "seconds_below_budget": Figure(0, 0),
+        "work_lost_gpu_hours": Figure(0, 0),
+        "reasons": (),
+        "budget": "",
+    }
+    workload = WorkloadResult(
+        api_version="apps/v1",
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        replicas=replicas,
+        lost=replicas,
+        **{**none, **figures},
+    )
+    zero = Figure(0, 0)
+    return Rehearsal(
+        lost=("NodePool/spot",),
+        runs=1,
+        scheduler="1.36.3",
+        not_simulated=(),
+        modelled=(),
+        summary=RehearsalSummary(zero, zero, zero, zero),
+        workloads=(workload,),
+        windows=(ReclaimWindow("CoreWeave", ("spot-0", "spot-1"), 0, 120, 420, 420),),
+        events=events,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "proposed"),
+    [
+        pytest.param(DEPLOYMENT % ("spot-preferred", 30), rehearsed(), [], id="nothing is wrong"),
+        pytest.param(
+            DEPLOYMENT % ("spot", 30),
+            rehearsed(ReclaimEvent(120, "evicted", "spot-0", "web-1", WEB), pending=Figure(5, 6)),
+            [
+                {"spec": {"template": {"metadata": {"labels": {"spotgate.dev/capacity": "spot-preferred"}}}}},
+                {"kind": "NodePool", "spec": {"computeClass": "default", "maxNodes": 2}},
+            ],
+            id="pending: may run on demand, and an on-demand pool of the size that six Pods need",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 600),
+            rehearsed(killed_early=Figure(6, 6)),
+            [{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 300}}}}],
+            id="a grace period over the window",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 60) + BUDGET,
+            rehearsed(
+                killed_early=Figure(6, 6), budget="web", reasons=("PodDisruptionBudget web allows no disruption",)
+            ),
+            # 240 s for evictions, 30 s until a Pod has moved: nine rounds, of one Pod each.
+            [{"kind": "PodDisruptionBudget", "spec": {"minAvailable": None, "maxUnavailable": 1}}],
+            id="a budget that holds the drain up",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 300),
+            rehearsed(lowest_ready=Figure(0, 0), replicas=6),
+            [],
+            id="no budget would help where the grace period leaves time for one round only",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 240),
+            rehearsed(lowest_ready=Figure(0, 0)),
+            [{"kind": "PodDisruptionBudget", "spec": {"maxUnavailable": 2}}],
+            id="a budget where at times no Pod is ready: three rounds",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 60) + BUDGET,
+            rehearsed(
+                replicas=1,
+                killed_early=Figure(1, 1),
+                budget="web",
+                reasons=("PodDisruptionBudget web allows no disruption",),
+            ),
+            [{"kind": "Deployment", "spec": {"replicas": 2}}],
+            id="a budget that demands the only Pod",
+        ),
+    ],
+)
+def test_what_is_proposed(
+    bundle: Bundle, tmp_path: Any, text: str, result: Rehearsal, proposed: list[dict[str, Any]]
+) -> None:
+    fixes = fixes_of(result, snapshot(bundle, tmp_path, text), bundle, startup=30)
+    assert len(fixes) == len(proposed)
+    for fix, part in zip(fixes, proposed, strict=True):
+        manifest = yaml.safe_load(fix.yaml)
+        assert _has(manifest, part), manifest
+        assert fix.why
+
+
+def _has(value: Any, part: Any) -> bool:
+    """Return whether a value has all of a part."""
+    if isinstance(part, dict):
+        return isinstance(value, dict) and all(key in value and _has(value[key], each) for key, each in part.items())
+    return bool(value == part)
+
+
+def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> None:
+    before = snapshot(bundle, tmp_path, DEPLOYMENT % ("spot", 600) + BUDGET)
+    result = rehearsed(
+        ReclaimEvent(120, "evicted", "spot-0", "web-1", WEB),
+        pending=Figure(6, 6),
+        killed_early=Figure(6, 6),
+        budget="web",
+        reasons=("PodDisruptionBudget web allows no disruption",),
+    )
+    after = with_fixes(before, fixes_of(result, before, bundle, startup=30), bundle, ALLOCATABLE)
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in (*after.stored, *after.applied)}
+    template = objects["Deployment", "web"]["spec"]["template"]
+    assert template["metadata"]["labels"] == {"app": "web", "spotgate.dev/capacity": "spot-preferred"}
+    assert template["spec"]["terminationGracePeriodSeconds"] == 270
+    assert template["spec"]["containers"][0]["image"] == "acme/web"
+    assert objects["PodDisruptionBudget", "web"]["spec"] == {
+        "maxUnavailable": 3,  # 270 s of 300 leave time for two rounds
+        "selector": {"matchLabels": {"app": "web"}},
+    }
+    assert {"spot-fallback-0", "spot-fallback-1"} <= {name for kind, name in objects if kind == "Node"}
+    assert [each.name for each in after.pools if not each.spot] == ["on-demand", "spot-fallback"]
+    assert len(after.applied) == len(after.sources) == len(before.applied)

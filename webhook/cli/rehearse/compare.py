@@ -1,0 +1,95 @@
+"""Compare two rehearsals: what a change makes worse, and what better."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.judging.git import base_of
+from webhook.cli.rehearse.result import Figure, FigureChange, RehearsalComparison
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from webhook.cli.rehearse.result import Rehearsal, WorkloadResult
+
+FLAG: Final = "--compare"
+
+_NONE: Final = Figure(0, 0)
+_MORE_IS_WORSE: Final[dict[str, Callable[[WorkloadResult], Figure]]] = {
+    "pending": lambda each: each.pending,
+    "killedEarly": lambda each: each.killed_early,
+    "secondsBelowBudget": lambda each: each.seconds_below_budget,
+    "workLostGpuHours": lambda each: each.work_lost_gpu_hours,
+}
+
+
+def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparison:
+    """Return what of the change is worse, and what better, in every run than in every run of the base.
+
+    Schedulers differ from run to run, so what overlaps is no difference. A workload that one of them does not touch has
+    nothing pending, killed or lost there.
+
+    Args:
+        base: the rehearsal before the change.
+        changed: the rehearsal after it.
+        name: what the base is called.
+    """
+    before = {each.identity: each for each in base.workloads}
+    after = {each.identity: each for each in changed.workloads}
+    worse: list[FigureChange] = []
+    better: list[FigureChange] = []
+    for identity in sorted({*before, *after}):
+        was, now = before.get(identity), after.get(identity)
+        for figure, read in _MORE_IS_WORSE.items():
+            old, new = (_NONE if each is None else read(each) for each in (was, now))
+            if _below(old, new):
+                worse.append(FigureChange(identity, figure, old, new))
+            elif _below(new, old):
+                better.append(FigureChange(identity, figure, old, new))
+        if was is not None and now is not None:
+            old, new = was.lowest_ready, now.lowest_ready
+            if _below(new, old):
+                worse.append(FigureChange(identity, "lowestReady", old, new))
+            elif _below(old, new):
+                better.append(FigureChange(identity, "lowestReady", old, new))
+    return RehearsalComparison(name, tuple(worse), tuple(better))
+
+
+def _below(low: Figure, high: Figure) -> bool:
+    """Return whether every run of one figure is below every run of the other."""
+    return low.max is not None and high.min is not None and low.max < high.min
+
+
+def write_base(ref: str, paths: Sequence[str], into: Path) -> list[str]:
+    """Write what these files and folders have in the merge base of HEAD and another branch; return where.
+
+    A path outside the repository stays as it is, and one that the base does not have is left out.
+
+    Args:
+        ref: the other branch, tag or commit.
+        paths: files and folders.
+        into: a folder for them.
+
+    Raises:
+        CannotJudgeError: there is no Git, no repository or no such commit, or a path is standard input.
+    """
+    base = base_of(FLAG, ref, Path.cwd())
+    places: list[str] = []
+    for path in paths:
+        if path == "-":
+            raise CannotJudgeError(f"spotgate rehearse: {FLAG} can't tell what standard input was before: name files")
+        inside = os.path.relpath(os.path.realpath(path), base.root)
+        if inside.startswith(".."):
+            places.append(path)
+            continue
+        files = [each for each in base.files if inside in (".", each) or each.startswith(f"{inside}/")]
+        for name, content in base.read(files):
+            place = into / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        if files:
+            places.append(str(into / inside))
+    return places
