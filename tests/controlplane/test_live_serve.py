@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,6 +68,10 @@ def test_the_last_fallback_is_kept_and_may_go_once_the_last_spot_pool_is_gone(
     bare_cluster.kubectl("delete", "nodepools.compute.coreweave.com", "h100-spot")
     assert answer(serving, fallback)["allowed"]  # at once, however far its copy of the cluster is
     assert 0 <= serving.metric("spotgate_cluster_silence_seconds") < 120
+    page = serving.ops("/").body.decode()
+    assert "h100" in page
+    assert "API server 1.36" in page
+    assert re.search(r"cluster last heard of</th><td>\d+ s ago", page)
 
 
 @pytest.mark.usefixtures("bare_pools")
