@@ -15,7 +15,7 @@ from webhook.context import Phase
 from webhook.globs import Globs
 from webhook.kube.affinity import Tristate
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
-from webhook.policy.match import RequestAttributes, is_namespace, namespace_of
+from webhook.policy.match import RequestAttributes, is_named, is_namespace, namespace_of
 from webhook.review import OPERATIONS
 from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
 
@@ -311,8 +311,9 @@ class Index:
 
     def _routes_of(self, group: str, path: str) -> dict[RouteKey, Route | None]:
         """Return all routes of one resource."""
+        named = [policy for policy in self.policies if any(is_named(rule, group, path) for rule in policy.rules)]
         matching = {
-            operation: [policy for policy in self.policies if policy.matches(operation, group, path)]
+            operation: [policy for policy in named if policy.matches(operation, group, path)]
             for operation in OPERATIONS
         }
         return {
