@@ -12,20 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import without
-from webhook.controlplane.binaries import BinariesError, find_or_build
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli" / "rehearse.md").read_text()
 SPOTGATE = Path(sys.executable).with_name("spotgate")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def programs() -> None:
-    try:
-        find_or_build()
-    except BinariesError as error:
-        raise without(error) from None
+pytestmark = pytest.mark.usefixtures("programs")
 
 
 @pytest.fixture

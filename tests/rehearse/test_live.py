@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.cluster import start_cluster
-from tests.programs import without
-from webhook.controlplane.binaries import BinariesError, find_or_build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.controlplane.cluster import Cluster
 
@@ -63,18 +61,21 @@ def deployment(name: str, replicas: int, pool: str) -> dict[str, Any]:
     }
 
 
+def stateful_set(name: str, pool: str) -> dict[str, Any]:
+    value = deployment(name, 1, pool)
+    return {**value, "kind": "StatefulSet", "spec": {**value["spec"], "serviceName": name}}
+
+
 @pytest.fixture(scope="module")
-def live() -> Iterator[Cluster]:
-    try:
-        binaries = find_or_build()
-    except BinariesError as error:
-        raise without(error) from None
-    with start_cluster(binaries) as cluster:
-        cluster.kubectl.apply(node("spot-0", "spot", 4), node("on-demand-0", "on-demand", 3))
+def live(programs: Mapping[str, Path]) -> Iterator[Cluster]:
+    with start_cluster(programs) as cluster:
+        cluster.kubectl.apply(node("spot-0", "spot", 4), node("on-demand-0", "on-demand", 4))
         cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
-        cluster.kubectl.apply(deployment("web", 3, "spot"), deployment("batch", 1, "on-demand"))
-        for name in ("web", "batch"):
-            cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s")
+        cluster.kubectl.apply(
+            deployment("web", 3, "spot"), deployment("batch", 1, "on-demand"), stateful_set("queue", "on-demand")
+        )
+        for name in ("deployment/web", "deployment/batch", "statefulset/queue"):
+            cluster.kubectl("rollout", "status", name, "--timeout=60s")
         yield cluster
 
 
@@ -103,13 +104,14 @@ def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Clus
     writes = [each for each in live.audit_events() if each["verb"] not in {"get", "list", "watch"}]
     assert not [each for each in writes if "spotgate" in each.get("userAgent", "")]
     rehearsed = json.loads(done.stdout)
-    (web,) = (each for each in rehearsed["workloads"] if each["name"] == "web")
+    (web,) = rehearsed["workloads"]
+    assert web["name"] == "web"
     assert web["lost"] == sum(node == "spot-0" for node, _ in before.values()) == 3
 
     live.kubectl("drain", "spot-0", "--ignore-daemonsets", "--timeout=60s")
     live.kubectl("delete", "node", "spot-0")
     deadline = time.monotonic() + 30
-    while len(now := pods(live)) != 4 or any(node == "spot-0" for node, _ in now.values()):
+    while len(now := pods(live)) != 5 or any(node == "spot-0" for node, _ in now.values()):
         assert time.monotonic() < deadline, now
         time.sleep(0.2)
     live.kubectl(

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.programs import without
-from webhook.controlplane.binaries import BinariesError, find_or_build
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,17 +23,8 @@ SCENARIOS = sorted((HERE / "scenarios").iterdir())
 SPOTGATE = Path(sys.executable).with_name("spotgate")
 
 
-@pytest.fixture(scope="session")
-def programs() -> Mapping[str, Path]:
-    try:
-        return find_or_build()
-    except BinariesError as error:
-        raise without(error) from None
-
-
-def rehearsed(programs: Mapping[str, Path], folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def rehearsed(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     """Return what `spotgate rehearse` says of a cluster."""
-    assert programs
     return subprocess.run(
         [str(SPOTGATE), "rehearse", str(folder / "cluster.yaml"), *flags],
         capture_output=True,
@@ -65,11 +53,10 @@ def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
 
 
 @pytest.mark.parametrize("folder", SCENARIOS, ids=lambda folder: folder.name)
-def test_it_comes_out_as_was_written_down_before(programs: Mapping[str, Path], folder: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_it_comes_out_as_was_written_down_before(folder: Path) -> None:
     expected = yaml.safe_load((folder / "expected.yaml").read_text())
-    done = rehearsed(
-        programs, folder, f"--lose={expected['lose']}", "--runs=1", "--output=json", *expected.get("flags", ())
-    )
+    done = rehearsed(folder, f"--lose={expected['lose']}", "--runs=1", "--output=json", *expected.get("flags", ()))
     assert done.returncode == expected.get("code", 0), done.stderr
     said = json.loads(done.stdout)
     workloads = {each["name"]: each for each in said["workloads"]}

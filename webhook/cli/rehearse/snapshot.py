@@ -25,6 +25,7 @@ CREATED: Final = "2026-01-01T00:00:00Z"
 """When an object was made that does not say so; nothing depends on it."""
 
 _SYSTEM_CLASSES: Final = "system-"
+_WITH_REVISIONS: Final = frozenset({"StatefulSet", "DaemonSet"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +172,9 @@ def as_stored(value: JSON) -> JSON:
         stored = {**stored, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
     elif value["kind"] == POD.kind and not value.get("status") and value["spec"].get("nodeName"):
         stored["status"] = running_status()
+    elif value["kind"] in _WITH_REVISIONS:
+        # Its revisions are not here, and what containers are told may be left out: it would roll its Pods.
+        stored["spec"] = {**value["spec"], "updateStrategy": {"type": "OnDelete"}}
     return stored
 
 
