@@ -119,7 +119,7 @@ def test_flags_that_make_no_sense_are_refused(tmp_path: Path, flag: str) -> None
 def by_arithmetic(tmp_path: Path, capsys: pytest.CaptureFixture[str], *objects: dict[str, Any]) -> dict[str, Any]:
     assert rehearsed(tmp_path, (*TWO_POOLS, *objects), "--lose=spot", "-o", "json") == 0
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert said["scheduler"] is None
+    assert (said["lost"], said["scheduler"]) == (["NodePool/spot"], None)
     assert said["summary"]["pending"] == {"min": None, "max": None}
     (workload,) = said["workloads"]
     return {"notSimulated": said["notSimulated"], **workload}

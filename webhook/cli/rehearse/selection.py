@@ -107,7 +107,13 @@ def _in_pool(name: str, snapshot: ClusterSnapshot, providers: Mapping[str, Provi
         problem = "has no nodes to lose" if pools else "is not there"
         hint = f"; pools: {', '.join(there)}" if there else "; no pool is known: Nodes carry no label of a provider"
         raise CannotJudgeError(f"spotgate rehearse: --lose {name}: the pool {problem}{hint}")
-    return f"{pools[0].kind if pools else 'Nodes'}/{name}", nodes
+    return f"{pools[0].kind if pools else _kind_of_pool(nodes[0], providers)}/{name}", nodes
+
+
+def _kind_of_pool(node: JSON, providers: Mapping[str, Provider]) -> str:
+    """Return the kind of the object that a Node's pool is, where such objects are in its cluster."""
+    found = pool_of_node(node["metadata"]["labels"], providers)
+    return found[1].readers[0].kind if found is not None and found[1].pools_are_here else "Nodes"
 
 
 def _in_zone(name: str, snapshot: ClusterSnapshot, providers: Mapping[str, Provider]) -> Sequence[JSON]:
