@@ -27,7 +27,7 @@ LEGEND: Final[dict[PodState, tuple[str, str]]] = {
 LANES_AT_MOST: Final = 40
 """Workloads that are drawn; a picture of more is not read."""
 
-_LEFT: Final = 190
+_LEFT: Final = 206
 _RIGHT: Final = WIDTH - 110
 _ROW: Final = 34
 _BAR: Final = 24
