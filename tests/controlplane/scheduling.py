@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 FOLDER = "tests/controlplane/"
-BARE = re.compile(
-    rf"{FOLDER}test_(check_live|live_\w+|policy_\w+|self_managed|who_may_ask)\.py::"
-)
+BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+|policy_\w+|self_managed|who_may_ask)\.py::")
 OWN = re.compile(rf"({FOLDER}test_(binaries|chaos|cluster_life|operate|run|scale)\.py|tests/rehearse/)")
 
 
