@@ -101,10 +101,10 @@ def test_files_and_an_API_server_show_the_same_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("taints", "message"),
     [
-        ("none", "spec.taints: expected a list, got text; give"),
+        ("none", "13:3: spec.taints: expected a list, got text; give"),
         (
             [{"key": "spot", "value": True, "effect": "NoSchedule"}],
-            "spec.taints[0].value: expected text, got the boolean true (YAML reads y, yes and on so); write it in quotes",
+            "16:5: spec.taints[0].value: expected text, got the boolean true (YAML reads y, yes and on so); write it in quotes",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_node_with_taints_of_wrong_types_is_an_error(taints: object, message: 
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump({**NODES[0], "spec": {"taints": taints}}))
     with pytest.raises(StateErrors) as error:
         FileState([tmp_path], ALL)
-    assert f"nodes.yaml:1:1: {message}" in str(error.value)
+    assert f"nodes.yaml:{message}" in str(error.value)
 
 
 def test_a_null_in_a_node_is_nothing(tmp_path: Path) -> None:
