@@ -74,6 +74,17 @@ def test_wrong_command_line_is_exit_code_2(run: Run, arguments: list[str], says:
     assert done.out == ""
 
 
+@pytest.mark.parametrize("command", ["audit", "certs check", "doctor"])
+def test_without_a_kubeconfig_the_file_that_is_not_there_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", "nowhere")
+    done = run(*command.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith(": nowhere: can't be used to reach an API server: No such file or directory\n")
+
+
 def test_as_a_kubectl_plugin_it_calls_itself_by_that_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/local/bin/kubectl-spotgate", "check"])
     assert "usage: kubectl spotgate check" in run("check", "--help").out

@@ -191,7 +191,7 @@ def apply_base(cluster: Cluster, directory: Path, *, component: str = PROVIDED) 
             f"--kubeconfig={cluster.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
         ]
     finally:
-        kubectl("delete", f"--kustomize={overlay}", "--wait=false")
+        kubectl("delete", f"--kustomize={overlay}", "--wait=false", "--ignore-not-found")
 
 
 def write_overlay(directory: Path, *components: str) -> Path:

@@ -95,10 +95,10 @@ def judge(found: Certificates, *, now: datetime) -> Iterator[Item]:
     """Yield each certificate and caBundle with what is wrong with it. `now` is timezone-aware."""
     data = found.secret.data
     if not found.secret.resource_version:
-        fix = "name another with --secret; replicas with --tls-secret make it: see their log"
+        fix = "replicas with --tls-secret make it: see their log; `spotgate certs --secret` looks at another"
         yield Item("Secret", problem="it does not exist", fix=fix)
     elif "tls.crt" not in data:
-        yield Item("Secret", problem="it holds no tls.crt", fix="name another with --secret")
+        yield Item("Secret", problem="it holds no tls.crt", fix="`spotgate certs --secret` looks at another")
     if found.self_managed:
         yield _ca(data, now)
     leaf = data.get("tls.crt", b"")

@@ -55,6 +55,6 @@ def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[
 
 
 def _default_kubeconfig() -> Path | None:
-    """Return the file that kubectl uses without flags, or None if there is none."""
+    """Return the file that kubectl uses without flags, or None in a Pod without it."""
     file = Path(os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or Path.home() / ".kube" / "config")
-    return file if file.exists() else None
+    return file if file.exists() or "KUBERNETES_SERVICE_HOST" not in os.environ else None

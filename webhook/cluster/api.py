@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
     from structlog.typing import FilteringBoundLogger
 
 JSON_TYPE: Final = "application/json"
 
 _MESSAGE_LENGTH: Final = 300
 """Characters of the API server's message about an error."""
+
+_IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
+"""What a kubeconfig's user has for `kubectl`, and the loader passes over."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -234,19 +238,35 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
         else:
             kubeconfig.open().close()  # the loader takes a missing file for an empty one
             loader = await load_kube_config(str(kubeconfig), context, configuration, persist_config=False)
+            _refuse_what_the_loader_ignores(loader)
             namespace = loader.current_context["context"].get("namespace") or ""
         client = ApiClient(configuration)
     except Exception as error:  # whatever the loader stumbles over in somebody's file
         what = kubeconfig or "the Pod's ServiceAccount"
-        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {_why(error)}") from error
+        why = _why(error, kubeconfig)
+        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {why}") from error
     client.user_agent = f"spotgate/{__version__}"
     return client, namespace
 
 
-def _why(error: Exception) -> str:
+def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
+    """Raise ValueError where the loader would ask as somebody else than kubectl does."""
+    user = loader._user or {}  # noqa: SLF001 - nothing public has it
+    if impersonates := next((each for each in _IMPERSONATION if each in user), ""):
+        raise ValueError(
+            f"its user has `{impersonates}`, and spotgate can't impersonate; use that user's own credentials"
+        )
+    credentials = (getattr(loader, each, None) for each in ("token", "cert_file"))
+    if (plugin := next((each for each in ("exec", "auth-provider") if each in user), "")) and not any(credentials):
+        name = user[plugin]["command" if plugin == "exec" else "name"]
+        raise ValueError(f"its `{plugin}` {name} gave no credentials; install it, or log in anew")
+
+
+def _why(error: Exception, kubeconfig: Path | None) -> str:
     """Return in one line why credentials can't be loaded."""
     if isinstance(error, OSError):
-        return error.strerror or str(error)
+        file = "" if error.filename in (None, str(kubeconfig)) else f"{error.filename}: "
+        return f"{file}{error.strerror or error}"
     if isinstance(error, ConfigException | YAMLError | ValueError):
         return " ".join(str(error).split())
     return "it is no kubeconfig"  # the loader takes for granted what is not there

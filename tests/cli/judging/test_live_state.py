@@ -29,6 +29,9 @@ ROOT = Path(__file__).parents[3]
 Write = Any  # the fixture: (name, text) -> path
 
 
+EXEC = "client.authentication.k8s.io/v1"
+
+
 def kubeconfig(server: str, **user: Any) -> str:
     return json.dumps(
         {
@@ -97,9 +100,33 @@ def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
         ("just a text", "it is no kubeconfig"),
         ("{a: [", "while parsing a flow node"),
         ("{apiVersion: v1, kind: Config}", "Expected key current-context"),
-        (kubeconfig("https://127.0.0.1:1", tokenFile="/nowhere/token"), "No such file or directory"),
+        (
+            kubeconfig("https://127.0.0.1:1", tokenFile="/nowhere/token"),
+            "server: /nowhere/token: No such file or directory",
+        ),
+        (kubeconfig("https://127.0.0.1:1", **{"token": "t", "as": "alice"}), "its user has `as`, and spotgate can't"),
+        (kubeconfig("https://127.0.0.1:1", **{"token": "t", "as-groups": ["a"]}), "its user has `as-groups`"),
+        (
+            kubeconfig("https://127.0.0.1:1", exec={"apiVersion": EXEC, "command": "no-plugin"}),
+            "its `exec` no-plugin gave no credentials; install it",
+        ),
+        (
+            kubeconfig("https://127.0.0.1:1", **{"auth-provider": {"name": "azure"}}),
+            "its `auth-provider` azure gave no",
+        ),
     ],
-    ids=["missing", "empty", "text", "no YAML", "no context", "no token"],
+    ids=[
+        "missing",
+        "empty",
+        "text",
+        "no YAML",
+        "no context",
+        "no token",
+        "impersonates",
+        "impersonates a group",
+        "no plugin",
+        "no such provider",
+    ],
 )
 def test_a_kubeconfig_that_can_not_be_used_is_named(run: Run, write: Write, text: str | None, why: str) -> None:
     said = judged(run, write, text)

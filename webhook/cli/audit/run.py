@@ -106,7 +106,9 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: st
             async for page in reader.objects(each, namespaces):
                 judging.take(each, page)
         except ApiError as error:
-            problems.append(Problem(api.url, 0, 0, "", f"{each.served} can't be read: {error}"))
+            problem = Problem(api.url, 0, 0, "", f"{each.served} can't be read: {error}")
+            if problem not in problems:  # of node pools the reading of the cluster has said so
+                problems.append(problem)
             if error.status == HTTPStatus.FORBIDDEN:
                 forbidden.append(each.key)
             continue
