@@ -16,7 +16,7 @@ from webhook.manifests.state import view_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-SPOT, ON_DEMAND, BOTH = CapacityType.SPOT, CapacityType.ON_DEMAND, CapacityType.BOTH
+SPOT, ON_DEMAND, BOTH, UNKNOWN = CapacityType.SPOT, CapacityType.ON_DEMAND, CapacityType.BOTH, CapacityType.UNKNOWN
 EKS = {"eks": shipped_provider("eks")}
 
 
@@ -105,6 +105,8 @@ def test_what_a_managed_group_leaves_out_is_as_eksctl_has_it(
         ({"onDemandBaseCapacity": 0, "onDemandPercentageAboveBaseCapacity": 0}, SPOT, "spot"),
         ({"onDemandBaseCapacity": 1, "onDemandPercentageAboveBaseCapacity": 0}, BOTH, None),
         ({"onDemandPercentageAboveBaseCapacity": 50}, BOTH, None),
+        ({"onDemandPercentageAboveBaseCapacity": "0"}, UNKNOWN, None),
+        ({"onDemandBaseCapacity": "0", "onDemandPercentageAboveBaseCapacity": 0}, UNKNOWN, None),
     ],
 )
 def test_a_group_is_spot_where_nothing_of_it_is_on_demand(

@@ -108,6 +108,12 @@ def test_spot_stands_in_the_template_of_each_infrastructure(
     assert (pool.capacity, pool.gpu) == expected
 
 
+def test_the_name_of_a_template_is_no_label_of_its_nodes() -> None:
+    pool = joined("GCPMachineTemplate", {"instanceType": "n2-standard-4", "preemptible": True})
+    assert pool.pool_name == ""
+    assert "node.cluster.x-k8s.io/node-pool" not in pool.labels
+
+
 def test_the_machines_of_a_template_that_is_not_there_are_unknown() -> None:
     (pool,) = join([deployment("AWSMachineTemplate")]).pools
     assert (pool.capacity, pool.gpu) == (UNKNOWN, Gpu.UNKNOWN)

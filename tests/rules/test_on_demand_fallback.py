@@ -663,6 +663,11 @@ def test_the_example_is_the_same_to_kubectl(instance_type: str) -> None:
     assert violation.fix.count(f"\n  instanceType: '{instance_type}'\n") == 1
 
 
+def test_a_placeholder_is_no_instance_type_to_list() -> None:
+    (violation,) = judge(spot_pool(instance_type="${TYPE}"), None, [])
+    assert violation.fix.startswith("${TYPE} is a placeholder: fill it in first (")
+
+
 def test_an_instance_type_in_no_list_counts_as_gpu_and_the_fix_is_to_list_it() -> None:
     (violation,) = judge(spot_pool(instance_type="mi400"), None, [])
     assert violation.reason == "spot pool NodePool h100-spot has no on-demand fallback"

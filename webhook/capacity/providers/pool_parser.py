@@ -48,7 +48,8 @@ class PoolParser(QueryResults):
         metadata = metadata if isinstance(metadata, dict) else {}
         name = _text(metadata.get("name")) or _text(metadata.get("generateName"))
         namespace = _text(metadata.get("namespace"))
-        labels = self._labels(name)
+        # The name of a template is no pool's.
+        labels = self._labels("" if reader.is_template else name)
         if reader.chosen_by:
             labels[reader.chosen_by] = name
         requirements = self._requirements(labels)

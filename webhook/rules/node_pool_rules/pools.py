@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.capacity.providers.pool import Gpu
 from webhook.decision import Outcome, Violation
+from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml, some
 
@@ -149,6 +150,8 @@ def _unknown(
     field = reader.instance_type or reader.requirements
     right = "they are right, add them" if several else "it is right, add it"
     add = f"If {right} to the {where} of CapacityProvider {pool.provider}"
+    if placeholder := placeholder_in(names):
+        add = f"{placeholder} is a placeholder: {RENDER}"
     return Violation(
         id="unknown-instance-type",
         reason=f"nobody knows {what} {some(names)}: {'they are' if several else 'it is'} in no list",

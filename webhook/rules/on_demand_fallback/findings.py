@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.decision import Outcome, Violation
+from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.documents.yaml_writer import dump
 from webhook.policy.errors import did_you_mean
 
@@ -168,6 +169,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
 
     def _type_remedy(self, spot: Pool, unlisted: Sequence[str], pools: Iterable[Pool]) -> str:
         """Return how to tell spotgate what these instance types of the spot pool are."""
+        if placeholder := placeholder_in([*unlisted]):
+            return f"{placeholder} is a placeholder: {RENDER}"
         known = {pool.instance_type for pool in pools if pool.gpu in {Gpu.YES, Gpu.NO}}
         for reader in self.readers:
             if reader.provider == spot.provider:
@@ -232,6 +235,8 @@ def _of_this_cluster(pool: Pool) -> Pool:
 def _capacity_remedy(reader: PoolReader) -> str:
     if reader.template is not None:
         return "mend its template"
+    if not reader.capacity.query.plain:
+        return "mend what can't be read"
     return f"write one of: {', '.join(reader.capacity.words)}"
 
 
