@@ -13,9 +13,10 @@ import yaml
 from webhook.bundle import load_bundle
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
+from webhook.cli.audit import run
 from webhook.cli.audit.on_spot import spot_nodes
 from webhook.cli.audit.progress import OLD, Progress
-from webhook.cli.audit.reading import listed_resources
+from webhook.cli.audit.reading import Listed, listed_resources
 from webhook.cli.audit.reports import AT_MOST, TEXT_AT_MOST, report_kinds, reports_of
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.report.model import ObjectReport, Report, Result
@@ -106,6 +107,29 @@ def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_el
 
 
 # Reports
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "denied"),
+    [
+        ("shop", {"ns.coreweave.cloud/org": "ac3e77"}, []),
+        ("hpc-verification", {"ns.coreweave.cloud/org": "control-plane"}, []),
+        ("cw-metrics", {}, []),
+        ("kube-system", {"a.coreweave.cloud/b": "c"}, []),
+        ("shop", {"ns.coreweave.cloud/org": "ac3e77", "a.coreweave.cloud/b": "c"}, ["shop"]),
+    ],
+)
+def test_what_the_platform_wrote_on_namespaces_is_not_held_against_them(
+    name: str, labels: dict[str, str], denied: list[str]
+) -> None:
+    view = ClusterView(pools=(), providers=frozenset({"cks"}), namespaces={name: labels})
+    namespaces = ServedResource(
+        resource=Resource("", "Namespace", "namespaces", namespaced=False), version="v1", verbs=frozenset()
+    )
+    listed = Listed(served=namespaces, workload=False, metadata_only=True)
+    judging = run._Judging(load_bundle(), view, [listed], {}, Progress(None, "", datetime.now(UTC)).saved)
+    judging.take(listed, [msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))])
+    assert [each.name for each in judging.saved().objects] == denied
 
 
 def result(number: int, outcome: str = "deny", namespace: str = "shop") -> Result:

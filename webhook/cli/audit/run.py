@@ -22,6 +22,7 @@ from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.reading import read_cluster
 from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.documents import Document
+from webhook.kube.affinity import Tristate
 from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
 from webhook.kube.resources import Resource
 from webhook.manifests.objects import Manifest
@@ -45,6 +46,7 @@ _NODES: Final = Listed(
     workload=False,
     metadata_only=True,
 )
+_NAMESPACES: Final = ("", "namespaces")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,11 +210,11 @@ class _Judging:
         self._saved.objects += [report for report, _ in reports if report.results]
 
     def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
-        """Judge an object. Return None if it is being deleted, or if the workload that owns it is judged."""
+        """Judge an object. Return None if it is being deleted, the platform's, or judged with what owns it."""
         is_pod = listed.key == PODS
         head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
         resource, metadata = listed.served.resource, head.metadata
-        if metadata.deletionTimestamp is not None:
+        if metadata.deletionTimestamp is not None or self._is_the_platforms(listed, metadata.name):
             return None
         identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
         owner = next((each for each in metadata.ownerReferences or () if each.controller), None)
@@ -224,9 +226,18 @@ class _Judging:
             self._saved.owned += 1
             return None
         manifest = _as_new(listed, metadata, raw)
+        if listed.key == _NAMESPACES:
+            labels = manifest.value["metadata"].get("labels") or {}
+            for provider in self._bundle.providers.values():
+                for each in provider.system_namespace_labels:  # by which the platform tells users' namespaces, too
+                    labels.pop(each.key, None)
         judgement = self._judge.judge(manifest)
         self.on_spot.take_object(identity, manifest, judgement.findings)
         return manifest, replace(judgement, patch=())
+
+    def _is_the_platforms(self, listed: Listed, name: str) -> bool:
+        owned = listed.key == _NAMESPACES and self._bundle.index.system_namespace(name, self._view)
+        return owned is Tristate.YES
 
 
 def _as_new(listed: Listed, metadata: _Metadata, raw: msgspec.Raw) -> Manifest:
