@@ -373,6 +373,11 @@ def test_nobody_is_told_to_write_the_name_of_a_pool_that_has_none() -> None:
     )
     assert violation.id == "no-common-label"
     assert "annotate" not in violation.fix
+    twins = (other_pool(KARPENTER, "twin"), other_pool(KARPENTER, "twin", capacity=CapacityType.ON_DEMAND))
+    third = other_pool(KARPENTER, "third", gpu=Gpu.YES)
+    unnamed = view_of(*(replace(each, pool_name="") for each in (*twins, third)))
+    violation = said(pod_of(labels=SPOT), unnamed, providers=ALL)
+    assert (violation.id, "annotate" in violation.fix) == ("no-common-label", False)
 
 
 def test_a_label_that_no_node_shows_may_be_of_a_pool_that_is_scaled_to_0() -> None:

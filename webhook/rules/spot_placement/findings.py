@@ -240,7 +240,7 @@ def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
 def not_told_apart(subject: Subject, target: Target) -> Violation:
     """Return the violation for a Pod whose pools no selector tells from the others."""
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
-    named = any(nodes.pool is not None and (nodes.pool.pool_name or nodes.pool.name) for nodes in target.nodes)
+    named = any(nodes.pool is not None and nodes.pool.pool_name for nodes in target.nodes)
     annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
     return finding(
         "no-common-label",
