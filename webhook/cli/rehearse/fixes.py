@@ -208,7 +208,7 @@ def _fallback_pools(
         if manifest is not None:
             yield Fix(
                 f"{pool}: nowhere is room for {_pods(wanted['pods'])} of it; {counted(number, 'on-demand node')} "
-                "of the same type have it",
+                f"of the same type {'has' if number == 1 else 'have'} it",
                 manifest,
             )
 

@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.nodes import HOSTNAME, node_of_pool, pool_of_node
+from webhook.cli.rehearse.nodes import HOSTNAME, check_number, node_of_pool, pool_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,10 +26,11 @@ def grown_nodes(
     """Return the Nodes that come, each with its second. They are as the pool's others, or as the pool says.
 
     Raises:
-        CannotJudgeError: there is no such pool, or it is unknown what its nodes offer.
+        CannotJudgeError: there is no such pool, it is unknown what its nodes offer, or too many come.
     """
     found: list[tuple[float, JSON]] = []
     for name, number, seconds in growth:
+        check_number(number, f"--grow {name}")
         pool = next((each for each in snapshot.pools if each.is_named(name)), None)
         names = {name} if pool is None else {name, pool.name, pool.pool_name}
         like = next(
@@ -41,7 +42,9 @@ def grown_nodes(
             None,
         )
         if pool is None and like is None:
-            there = ", ".join(sorted(each.name for each in snapshot.pools)) or "none is known"
+            of_nodes = (pool_of_node(node["metadata"]["labels"], providers) for node in snapshot.nodes)
+            known = {each.name for each in snapshot.pools} | {each[0] for each in of_nodes if each and each[0]}
+            there = ", ".join(sorted(known)) or "none is known"
             raise CannotJudgeError(f"spotgate rehearse: --grow {name}: the pool is not there; pools: {there}")
         for index in range(number):
             if like is not None:

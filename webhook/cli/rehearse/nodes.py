@@ -19,6 +19,9 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 _DEFAULTS: Final = {"pods": "110", "ephemeral-storage": "100Gi"}
 """What a node offers where nobody says so: the kubelet's default, and a small disk."""
 
+_MOST_OF_ONE_POOL: Final = 20_000
+"""More than any cluster can have, and than a rehearsal ends with."""
+
 _GOOD: Final = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
 
 
@@ -63,7 +66,7 @@ def nodes_of_pools(
     """Yield the Nodes of those pools that have none among the objects.
 
     Raises:
-        CannotJudgeError: it is unknown what a node of such a pool offers.
+        CannotJudgeError: it is unknown what a node of such a pool offers, or it has more than a rehearsal can take.
     """
     there = {
         found[0]
@@ -72,8 +75,17 @@ def nodes_of_pools(
     }
     for pool in pools:
         if there.isdisjoint({pool.name, pool.pool_name}):
+            check_number(size_of(pool), str(pool))
             for number in range(size_of(pool)):
                 yield node_of_pool(pool, number, providers, allocatable)
+
+
+def check_number(number: int, whose: str) -> None:
+    """Raise CannotJudgeError if these are more nodes of one pool than a rehearsal can take."""
+    if number > _MOST_OF_ONE_POOL:
+        raise CannotJudgeError(
+            f"spotgate rehearse: {whose}: {number} nodes are more than a rehearsal takes; at most {_MOST_OF_ONE_POOL}"
+        )
 
 
 def size_of(pool: Pool) -> int:
