@@ -140,6 +140,15 @@ def test_what_no_other_node_could_take_is_certain(tmp_path: Path, capsys: pytest
     assert (result["lost"], result["pending"], result["moved"]) == (2, {"min": 2, "max": 2}, {"min": 0, "max": 0})
 
 
+@pytest.mark.parametrize(("api_version", "kind"), [("acme.io/v1", "Widget"), ("argoproj.io/v1alpha1", "Rollout")])
+def test_a_kind_whose_controller_is_not_here_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], api_version: str, kind: str
+) -> None:
+    custom = {**deployment("parts"), "apiVersion": api_version, "kind": kind}
+    said = by_arithmetic(tmp_path, capsys, deployment("web"), custom)
+    assert any(each.startswith(f"{kind} parts: its controller is not here") for each in said["notSimulated"])
+
+
 def test_a_pipeline_is_not_passed_by_what_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("--lose=spot", "--max-pending=0")
     assert rehearsed(tmp_path, (*TWO_POOLS, deployment("web")), *flags) == 2

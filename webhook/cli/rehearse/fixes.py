@@ -57,7 +57,19 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, st
 def with_fixes(
     snapshot: ClusterSnapshot, fixes: Iterable[Fix], bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]
 ) -> ClusterSnapshot:
-    """Return the cluster after these changes. Raises CannotJudgeError."""
+    """Return the cluster after these changes. New nodes offer what those of the same instance type do.
+
+    Raises:
+        CannotJudgeError: it is unknown what a new node offers.
+    """
+    seen = {
+        pool.instance_type: node["status"]["allocatable"]
+        for pool in snapshot.pools
+        for node in snapshot.nodes
+        if pool.instance_type
+        and (of := pool_of_node(node["metadata"]["labels"], bundle.providers))
+        and pool.is_named(of[0])
+    }
     stored, applied, pools, state = (
         list(snapshot.stored),
         list(snapshot.applied),
@@ -79,7 +91,7 @@ def with_fixes(
         for pool in _read_pools(fix.manifest, bundle):
             pools.append(pool)
             size = max(pool.desired or 0, pool.maximum or 0 if pool.autoscaling else 0)
-            stored += [node_of_pool(pool, number, bundle.providers, allocatable) for number in range(size)]
+            stored += [node_of_pool(pool, number, bundle.providers, {**seen, **allocatable}) for number in range(size)]
     return replace(snapshot, stored=stored, applied=applied, pools=pools, state=state)
 
 

@@ -43,7 +43,8 @@ def pods_without_controller(value: JSON, bundle: Bundle) -> tuple[list[JSON], st
     """Return the Jobs or Pods that a workload has whose controller is not here, or else a sentence that says so."""
     kind = value["kind"]
     group = value["apiVersion"].rpartition("/")[0]
-    if not any((each.group, each.kind) == (group, kind) for each in bundle.index.workloads.values()):
+    described = any((each.group, each.kind) == (group, kind) for each in bundle.index.workloads.values())
+    if not described and not _has_template(value):
         return [], ""
     if (group, kind) == ("jobset.x-k8s.io", "JobSet"):
         return list(_jobs(value)), ""
@@ -51,6 +52,14 @@ def pods_without_controller(value: JSON, bundle: Bundle) -> tuple[list[JSON], st
         return list(_groups(value)), ""
     name = value["metadata"].get("name", "")
     return [], f"{kind} {name}: its controller is not here, so its Pods are left out; pass them as a cluster has them"
+
+
+def _has_template(value: JSON) -> bool:
+    """Return whether an object has a pod template where most workloads have it."""
+    found: object = value
+    for key in ("spec", "template", "spec", "containers"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return bool(found)
 
 
 def _jobs(value: JSON) -> Iterator[JSON]:
