@@ -254,6 +254,8 @@ def _short(component: str, files: Act) -> tuple[Fault, ...]:
     return (
         Fault("bad certificates and policies, watches cut", harmless, component=component),
         Fault("upgrade and downgrade: two bundles side by side", newer_bundle, component=component),
+        Fault("rollout", rollout, component=component),
+        Fault("a replica killed", killed(1), _UNANSWERED, component),
         Fault("all replicas killed, back after 2 s", all_killed(2), _UNANSWERED, component),
         Fault("etcd stopped for 3 s", etcd_stopped(3), _LATE, component),
     )
