@@ -12,6 +12,7 @@ import msgspec
 from webhook.cli.output import FORMATS, format_named
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from collections.abc import Iterable
 
     from webhook.cli.report.model import Report
@@ -26,6 +27,18 @@ class Output(msgspec.Struct, frozen=True):
 
     format: str
     file: Path | None = None
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """Declare ``-o``."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT[=FILE]",
+        type=output,
+        action="append",
+        help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
+    )
 
 
 def output(text: str) -> Output:

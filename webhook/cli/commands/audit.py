@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from webhook.cli.connection import add_connection, connected
-from webhook.cli.destination import Output, clash_of, output, write_report
+from webhook.cli.destination import Output, add_output, clash_of, write_report
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies, resource_name
-from webhook.cli.output import FORMATS
 from webhook.cli.report.build import policy_titles
 from webhook.cli.report.model import Report
 from webhook.cli.terminal import complain
@@ -66,14 +65,7 @@ def configure(parser: ArgumentParser) -> None:
         default=[],
         help="only objects in this namespace; can be given again; default: all, and what is in none",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORMAT[=FILE]",
-        type=output,
-        action="append",
-        help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
-    )
+    add_output(parser)
     parser.add_argument(
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.destination import Output, clash_of, output, write_report
+from webhook.cli.destination import Output, add_output, clash_of, write_report
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge_each
 from webhook.cli.options import add_inputs, add_operation, add_rendered
-from webhook.cli.output import FORMATS, format_named
+from webhook.cli.output import format_named
 from webhook.cli.report.build import object_reports, policy_titles
 from webhook.cli.report.model import Report
 from webhook.cli.terminal import complain
@@ -73,14 +73,7 @@ exit codes:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORMAT[=FILE]",
-        type=output,
-        action="append",
-        help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
-    )
+    add_output(parser)
     parser.add_argument(
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.cli.rehearse.nodes import node_of_pool, pool_of_node
-from webhook.cli.rehearse.resources import BY_NAME
+from webhook.cli.rehearse.resources import BY_NAME, identity_of
 from webhook.cli.rehearse.result import Fix
 from webhook.cli.rehearse.snapshot import as_stored
 from webhook.cli.terminal import counted
@@ -77,12 +77,12 @@ def with_fixes(
         [*snapshot.state],
     )
     for fix in fixes:
-        place = _identity(fix.manifest)
+        place = identity_of(fix.manifest)
         for objects in (stored, applied):
             for number, each in enumerate(objects):
-                if _identity(each) == place:
+                if identity_of(each) == place:
                     objects[number] = _merged(each, fix.manifest)
-        if any(_identity(each) == place for each in (*stored, *applied)):
+        if any(identity_of(each) == place for each in (*stored, *applied)):
             continue
         if (fix.manifest["apiVersion"].rpartition("/")[0], fix.manifest["kind"]) in BY_NAME:
             stored.append(as_stored(dict(fix.manifest)))
@@ -97,7 +97,7 @@ def with_fixes(
 
 def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
     """Return the objects, and for a workload that is none of them one of its Pods."""
-    objects = {_identity(each): each for each in (*snapshot.stored, *snapshot.applied)}
+    objects = {identity_of(each): each for each in (*snapshot.stored, *snapshot.applied)}
     for pod in list(objects.values()):
         for owner in pod["metadata"].get("ownerReferences") or []:
             if pod["kind"] == "Pod" and owner.get("controller"):
@@ -300,8 +300,3 @@ def _named(workload: WorkloadResult) -> str:
 
 def _pods(number: float) -> str:
     return counted(int(number), "Pod")
-
-
-def _identity(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = value["metadata"]
-    return value["kind"], metadata.get("namespace", ""), metadata["name"]

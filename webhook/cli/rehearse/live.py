@@ -5,7 +5,6 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
 import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
@@ -14,6 +13,7 @@ from webhook.cli.rehearse.nodes import running_node
 from webhook.cli.rehearse.resources import KINDS, NAMESPACE, NODE, POD
 from webhook.cli.rehearse.snapshot import as_stored, complete
 from webhook.cluster.api import ApiError
+from webhook.cluster.pages import pages
 from webhook.cluster.resources import api_server_version
 from webhook.cluster.view import version_of
 from webhook.controlplane.binaries import KUBERNETES
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.snapshot import ClusterSnapshot
     from webhook.cluster.api import Api
 
-_PAGE: Final = 500
 _ANSWER: Final = 30.0
 _BUILT_IN_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -92,15 +91,9 @@ async def _read_pools(api: Api, bundle: Bundle) -> list[JSON]:
 
 
 async def _list(api: Api, path: str) -> AsyncIterator[JSON]:
-    after = ""
-    while True:
-        async with api.get(f"{path}?limit={_PAGE}{after}", aiohttp.ClientTimeout(total=_ANSWER)) as response:
-            page = msgspec.json.decode(await response.read())
-        for each in page.get("items") or ():
-            yield each
-        if not (token := page["metadata"].get("continue")):
-            return
-        after = f"&continue={token}"
+    async for page in pages(lambda each: api.read(each, _ANSWER), path):
+        for item in page.items:
+            yield msgspec.json.decode(item)
 
 
 def without_environment(value: Any) -> Any:  # noqa: ANN401 - JSON

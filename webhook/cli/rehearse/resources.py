@@ -79,3 +79,9 @@ BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
 def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
     """Return the kind of an object. Return None if a rehearsal does not load such objects."""
     return BY_NAME.get((value["apiVersion"].rpartition("/")[0], value["kind"]))
+
+
+def identity_of(value: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the kind, namespace and name of an object."""
+    metadata = value["metadata"]
+    return value["kind"], metadata.get("namespace", ""), metadata["name"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.gangs import pods_without_controller
 from webhook.cli.rehearse.nodes import nodes_of_pools, running_node
-from webhook.cli.rehearse.resources import NAMESPACE, NODE, POD, kind_of_object
+from webhook.cli.rehearse.resources import NAMESPACE, NODE, POD, identity_of, kind_of_object
 from webhook.cli.rehearse.volumes import storage_classes_for
 from webhook.kube.quantity import amount_of
 
@@ -55,12 +55,12 @@ class ClusterSnapshot:
 
     def with_changes(self, objects: Iterable[JSON]) -> ClusterSnapshot:
         """Return the snapshot with these objects instead of those of the same kind, namespace and name."""
-        changed = {_identity(each): each for each in objects}
-        kept = [each for each in self.applied if _identity(each) not in changed]
+        changed = {identity_of(each): each for each in objects}
+        kept = [each for each in self.applied if identity_of(each) not in changed]
         sources = [
-            source for each, source in zip(self.applied, self.sources, strict=True) if _identity(each) not in changed
+            source for each, source in zip(self.applied, self.sources, strict=True) if identity_of(each) not in changed
         ]
-        stored = [each for each in self.stored if _identity(each) not in changed]
+        stored = [each for each in self.stored if identity_of(each) not in changed]
         return replace(
             self, stored=stored, applied=[*kept, *changed.values()], sources=[*sources, *[None] * len(changed)]
         )
@@ -228,8 +228,3 @@ def _expected_allocatable(manifest: Manifest) -> Mapping[str, Any]:
                 f"status.allocatable[{resource!r}]); write one as 8, 500m or 32Gi"
             )
     return dict(offered)
-
-
-def _identity(value: JSON) -> tuple[str, str, str]:
-    metadata = value["metadata"]
-    return value["kind"], metadata.get("namespace", ""), metadata["name"]
