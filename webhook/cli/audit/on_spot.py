@@ -41,7 +41,7 @@ _OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
 
 
 class SpotNode(msgspec.Struct, frozen=True):
-    """The provider and the node pool of a spot Node; None: a pool that nothing declares."""
+    """Hold the provider and the node pool of a spot Node; None: a pool that nothing declares."""
 
     provider: Provider
     pool: Pool | None
@@ -66,7 +66,7 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
 
 
 class SpotState(msgspec.Struct):
-    """What is known so far; written to the file of ``--resume``.
+    """Hold what is known so far; written to the file of ``--resume``.
 
     Attributes:
         workloads: by identity.
@@ -99,7 +99,7 @@ class OnSpot:
 
     @property
     def state(self) -> SpotState:
-        """What was collected so far."""
+        """Return what was collected so far."""
         return SpotState(list(self._workloads.items()), self._without_fallback)
 
     @state.setter

@@ -24,7 +24,7 @@ OLD: Final = timedelta(hours=1)
 
 
 class Saved(msgspec.Struct, kw_only=True):
-    """What was read.
+    """Hold what was read.
 
     Attributes:
         of: which audit it is: cluster, policies and flags.

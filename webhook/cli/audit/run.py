@@ -51,7 +51,7 @@ _NAMESPACES: Final = ("", "namespaces")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """What an audit found.
+    """Hold what an audit found.
 
     Attributes:
         objects: the objects with findings.

@@ -47,7 +47,7 @@ MODELLED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalOptions:
-    """How to rehearse.
+    """Hold the options of a rehearsal.
 
     Attributes:
         binaries: the programs of the control plane.

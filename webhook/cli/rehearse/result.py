@@ -29,7 +29,7 @@ ReclaimEventName = Literal[
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A figure over the runs; None: it needs the scheduler, and there is none."""
+    """Hold a figure over the runs; None: it needs the scheduler, and there is none."""
 
     min: float | None = None
     max: float | None = None
@@ -87,7 +87,7 @@ class PoolCapacity(msgspec.Struct, frozen=True):
 
 
 class ReclaimWindow(msgspec.Struct, frozen=True):
-    """What a provider does with a reclaimed node, in seconds after the notice.
+    """Say what a provider does with a reclaimed node, in seconds after the notice.
 
     Attributes:
         provider: its title.
@@ -106,7 +106,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
 
 
 class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reclaim does to one workload; the figures are those of `-o json`.
+    """Say what a reclaim does to one workload; the figures are those of `-o json`.
 
     Attributes:
         api_version, kind, namespace, name: the workload, or the Pod itself where nothing owns it.
@@ -189,7 +189,7 @@ class FigureChange(msgspec.Struct, frozen=True):
 
 
 class RehearsalComparison(msgspec.Struct, frozen=True):
-    """What is worse and what is better than in another rehearsal.
+    """Say what is worse and what is better than in another rehearsal.
 
     Attributes:
         base: what it is compared with.

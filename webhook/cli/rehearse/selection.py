@@ -28,7 +28,7 @@ _NO_PROVIDER: Final = "no known provider"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is lost.
+    """Hold what is lost.
 
     Attributes:
         named: what was named, each with its kind: ``NodePool/gpu-spot``.

@@ -50,7 +50,7 @@ class ClusterSnapshot:
 
     @property
     def nodes(self) -> list[JSON]:
-        """Its Nodes."""
+        """Return its Nodes."""
         return [each for each in self.stored if each["kind"] == NODE.kind]
 
     def with_changes(self, objects: Iterable[JSON]) -> ClusterSnapshot:

@@ -31,7 +31,7 @@ _REASONS: Final = 5
 
 @dataclass(slots=True)
 class RunOutcome:
-    """What one run has seen, by workload.
+    """Hold what one run has seen, by workload.
 
     Attributes:
         replicas, lost, moved, pending, killed, lowest: numbers of Pods.

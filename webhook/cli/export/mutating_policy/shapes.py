@@ -78,7 +78,7 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answer depends on; each part may be absent."""
+    """Hold what the answer depends on; each part may be absent."""
 
     asked: str = ""
     selector: tuple[str, str] | None = None
@@ -114,7 +114,7 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What becomes of the shapes.
+    """Hold what becomes of the shapes.
 
     Attributes:
         table: the number of the answer by the key of each shape that is changed.
