@@ -9,8 +9,8 @@ import yaml
 
 from webhook.bundle import Bundle, load_bundle
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
+from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.cli.rehearse.result import Figure, ReclaimEvent, ReclaimWindow, Rehearsal, RehearsalSummary, WorkloadResult
-from webhook.cli.rehearse.snapshot import ClusterSnapshot, snapshot_of
 from webhook.manifests.objects import read_manifests
 from webhook.manifests.state import view_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from webhook.cli import main
-from webhook.cli.rehearse.live import without_environment
+from webhook.cli.rehearse.inputs.live import without_environment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
-from webhook.cli.rehearse.growth import grown_nodes
-from webhook.cli.rehearse.selection import loss_of
-from webhook.cli.rehearse.snapshot import snapshot_of
+from webhook.cli.rehearse.inputs.growth import grown_nodes
+from webhook.cli.rehearse.inputs.selection import loss_of
+from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.terminal import complain
 from webhook.kube.quantity import amount_of
 from webhook.manifests.objects import read_manifests
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from webhook.bundle import Bundle
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.result import Rehearsal
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
 
 DESCRIPTION: Final = """\
 Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
@@ -163,7 +163,7 @@ def _add_programs(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Rehearse and print what happens."""
     if options.prepare:
-        from webhook.cli.rehearse.programs import prepare  # noqa: PLC0415 - not for --help
+        from webhook.cli.rehearse.runs.programs import prepare  # noqa: PLC0415 - not for --help
 
         prepare()
         return FINE
@@ -186,7 +186,7 @@ def run(options: Namespace) -> int:
 
 def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> Rehearsal:
     """Rehearse it, or prove what can be proved without a scheduler."""
-    from webhook.cli.rehearse.programs import find_programs  # noqa: PLC0415 - not for --help
+    from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415 - not for --help
 
     loss = loss_of(options.lose, snapshot, bundle.providers)
     grown = grown_nodes(options.grow, snapshot, bundle.providers, dict(options.allocatable))
@@ -196,7 +196,7 @@ def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> 
 
         result = prove(snapshot, loss)
     else:
-        from webhook.cli.rehearse.rehearsal import RehearsalOptions, rehearse  # noqa: PLC0415 - half a second
+        from webhook.cli.rehearse.runs.rehearsal import RehearsalOptions, rehearse  # noqa: PLC0415 - half a second
 
         # As Ctrl-C, which ends what was started.
         signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
@@ -239,7 +239,7 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
     if manifests.problems:
         raise CannotJudgeError("\n".join(map(str, manifests.problems)))
     if options.kubeconfig is not None:
-        from webhook.cli.rehearse.live import live_snapshot  # noqa: PLC0415 - the Kubernetes client
+        from webhook.cli.rehearse.inputs.live import live_snapshot  # noqa: PLC0415 - the Kubernetes client
 
         return live_snapshot(options, manifests.objects, bundle)
     view = view_of(manifests.objects, bundle.providers, complete=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cli.rehearse.resources import kind_of_object
+from webhook.cli.rehearse.inputs.resources import kind_of_object
 from webhook.cli.rehearse.result import Figure, Rehearsal, RehearsalSummary, WorkloadResult
 from webhook.kube.disruption import budget_from
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
@@ -17,9 +17,9 @@ from webhook.kube.quantity import amount_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.cli.rehearse.resources import JSON
-    from webhook.cli.rehearse.selection import Loss
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.selection import Loss
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
 
 UNKNOWN: Final = "unknown: needs the scheduler"
 HOW: Final = (

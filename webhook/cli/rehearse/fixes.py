@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
-from webhook.cli.rehearse.nodes import node_of_pool, pool_of_node
-from webhook.cli.rehearse.resources import BY_NAME, identity_of
+from webhook.cli.rehearse.inputs.nodes import node_of_pool, pool_of_node
+from webhook.cli.rehearse.inputs.resources import BY_NAME, identity_of
+from webhook.cli.rehearse.inputs.snapshot import as_stored
 from webhook.cli.rehearse.result import Fix
-from webhook.cli.rehearse.snapshot import as_stored
 from webhook.cli.terminal import counted
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.kube.quantity import amount_of
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.result import Rehearsal, WorkloadResult
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
 
 _WITH_TEMPLATE: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job"})
 _WITH_SELECTOR: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})

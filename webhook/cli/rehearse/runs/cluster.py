@@ -18,7 +18,7 @@ import yaml
 from certs.authority import create_authority, issue_leaf
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.export.configurations import configurations
-from webhook.cli.rehearse import etcd
+from webhook.cli.rehearse.runs import etcd
 from webhook.controlplane import servers
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError, reserve_control_plane
 from webhook.controlplane.process import Process, reserve_port
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.controlplane.control_plane import ControlPlane
 
 STAGES: Final = Path(__file__).with_name("stages.yaml")

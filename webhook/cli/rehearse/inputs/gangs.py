@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
 
 _LABELS: Final = (
     ("jobset.sigs.k8s.io/jobset-name",),

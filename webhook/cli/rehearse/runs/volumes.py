@@ -9,21 +9,20 @@ import aiohttp
 import msgspec
 
 from webhook.capacity.providers.machines import ZONE_LABEL
+from webhook.cli.rehearse.inputs.storage_classes import PROVISIONER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from webhook.cli.rehearse.resources import JSON
-    from webhook.cli.rehearse.watching import SeenClaim
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.runs.watching import SeenClaim
     from webhook.cluster.api import Api
 
 _ANSWER: Final = 60.0
 _PAUSE: Final = 0.1
 _SELECTED: Final = "volume.kubernetes.io/selected-node"
 _WANTED: Final = "volume.kubernetes.io/storage-provisioner"
-_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 _MADE: Final = "rehearse.spotgate.dev/provisioned"
-_PROVISIONER: Final = "rehearse.spotgate.dev"
 
 
 async def keep_provisioning(api: Api, claims: Iterable[SeenClaim]) -> None:
@@ -50,33 +49,6 @@ async def _provision(api: Api, claims: Iterable[SeenClaim]) -> None:
         await api.write("PATCH", path, made, _ANSWER, "application/merge-patch+json")
 
 
-def storage_classes_for(objects: Iterable[JSON]) -> Iterator[JSON]:
-    """Yield the StorageClasses that claims name, or leave to the default, and that are not among the objects."""
-    names: set[str] = set()
-    there: set[str] = set()
-    default = False
-    for each in objects:
-        if each["kind"] == "StorageClass":
-            there.add(each["metadata"]["name"])
-            default = default or (each["metadata"].get("annotations") or {}).get(_DEFAULT) == "true"
-        elif each["kind"] == "PersistentVolumeClaim" and not each["spec"].get("volumeName"):
-            names.add(each["spec"].get("storageClassName") or "")
-        elif each["kind"] == "StatefulSet":
-            names |= {
-                (claim.get("spec") or {}).get("storageClassName") or ""
-                for claim in each["spec"].get("volumeClaimTemplates") or ()
-            }
-    for name in sorted(names - there):
-        if name or not default:
-            yield {
-                "apiVersion": "storage.k8s.io/v1",
-                "kind": "StorageClass",
-                "metadata": {"name": name or "rehearsed", "annotations": {} if name else {_DEFAULT: "true"}},
-                "provisioner": _PROVISIONER,
-                "volumeBindingMode": "WaitForFirstConsumer",
-            }
-
-
 async def _zone_of(api: Api, node: str) -> str:
     async with api.get(f"/api/v1/nodes/{node}", aiohttp.ClientTimeout(total=_ANSWER)) as response:
         value = msgspec.json.decode(await response.read())
@@ -92,14 +64,14 @@ def _volume(claim: SeenClaim, zone: str) -> JSON:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": _PROVISIONER}},
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
         "spec": {
             "capacity": claim.spec.get("resources", {}).get("requests", {}),
             "accessModes": claim.spec.get("accessModes", []),
             "storageClassName": claim.spec.get("storageClassName") or "",
             "persistentVolumeReclaimPolicy": "Retain",
             "claimRef": reference,
-            "csi": {"driver": _PROVISIONER, "volumeHandle": name},
+            "csi": {"driver": PROVISIONER, "volumeHandle": name},
             **(affinity if zone else {}),
         },
     }

@@ -15,19 +15,19 @@ from collections import Counter
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cli.rehearse.restarts import AT_ONCE, originals, recreate
 from webhook.cli.rehearse.result import ReclaimEvent
-from webhook.cli.rehearse.watching import READY, STOPPED
+from webhook.cli.rehearse.runs.restarts import AT_ONCE, originals, recreate
+from webhook.cli.rehearse.runs.watching import READY, STOPPED
 from webhook.cluster.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from webhook.cli.rehearse.quiet import Quiet
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.cli.rehearse.result import ReclaimEventName, ReclaimWindow
-    from webhook.cli.rehearse.watching import SeenBudget, SeenPod, Watches
-    from webhook.cli.rehearse.workloads import KnownPod, WorkloadKey, Workloads
+    from webhook.cli.rehearse.runs.quiet import Quiet
+    from webhook.cli.rehearse.runs.watching import SeenBudget, SeenPod, Watches
+    from webhook.cli.rehearse.runs.workloads import KnownPod, WorkloadKey, Workloads
     from webhook.cluster.api import Api
 
 _MERGE: Final = "application/merge-patch+json"

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 import msgspec
 
-from webhook.cli.rehearse.resources import kind_of_object
+from webhook.cli.rehearse.inputs.resources import kind_of_object
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.controlplane.control_plane import ControlPlane
 
 Pairs = list[tuple[str, str]]

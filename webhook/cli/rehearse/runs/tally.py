@@ -6,23 +6,23 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.rehearse.nodes import pool_of_node
+from webhook.cli.rehearse.inputs.nodes import pool_of_node
+from webhook.cli.rehearse.inputs.selection import is_spot
 from webhook.cli.rehearse.result import Figure, PoolCapacity, RehearsalSummary, WorkloadResult
-from webhook.cli.rehearse.selection import is_spot
-from webhook.cli.rehearse.workloads import requests_of
+from webhook.cli.rehearse.runs.workloads import requests_of
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.rehearse.quiet import Quiet
-    from webhook.cli.rehearse.reclaim import Reclaim
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.result import ReclaimEvent
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
-    from webhook.cli.rehearse.watching import SeenPod, Watches
-    from webhook.cli.rehearse.workloads import WorkloadKey, Workloads
+    from webhook.cli.rehearse.runs.quiet import Quiet
+    from webhook.cli.rehearse.runs.reclaim import Reclaim
+    from webhook.cli.rehearse.runs.watching import SeenPod, Watches
+    from webhook.cli.rehearse.runs.workloads import WorkloadKey, Workloads
 
 _HOUR: Final = 3600
 _REASONS: Final = 5

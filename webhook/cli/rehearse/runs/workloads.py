@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, derive_class
-from webhook.cli.rehearse.gangs import gang_of
-from webhook.cli.rehearse.watching import READY
+from webhook.cli.rehearse.inputs.gangs import gang_of
+from webhook.cli.rehearse.runs.watching import READY
 from webhook.globs import Globs
 from webhook.kube.containers import requested_of
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS, OwnerReference, Pod
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.watching import SeenOwner, SeenPod, SeenReference, Watches
+    from webhook.cli.rehearse.runs.watching import SeenOwner, SeenPod, SeenReference, Watches
 
 CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
 _MIRROR: Final = "kubernetes.io/config.mirror"

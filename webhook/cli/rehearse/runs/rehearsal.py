@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse import etcd
-from webhook.cli.rehearse.cluster import start_rehearsal_cluster
-from webhook.cli.rehearse.quiet import Quiet
-from webhook.cli.rehearse.reclaim import Reclaim
-from webhook.cli.rehearse.resources import KINDS, kind_of_object
+from webhook.cli.rehearse.inputs.resources import KINDS, kind_of_object
 from webhook.cli.rehearse.result import Rehearsal
-from webhook.cli.rehearse.tally import Before, capacity_by_pool, outcome_of, summary_of, workload_results
-from webhook.cli.rehearse.volumes import keep_provisioning
-from webhook.cli.rehearse.watching import Watches
-from webhook.cli.rehearse.workloads import Workloads
+from webhook.cli.rehearse.runs import etcd
+from webhook.cli.rehearse.runs.cluster import start_rehearsal_cluster
+from webhook.cli.rehearse.runs.quiet import Quiet
+from webhook.cli.rehearse.runs.reclaim import Reclaim
+from webhook.cli.rehearse.runs.tally import Before, capacity_by_pool, outcome_of, summary_of, workload_results
+from webhook.cli.rehearse.runs.volumes import keep_provisioning
+from webhook.cli.rehearse.runs.watching import Watches
+from webhook.cli.rehearse.runs.workloads import Workloads
 from webhook.cluster.api import Api, ApiError
 from webhook.controlplane.binaries import KUBERNETES
 from webhook.controlplane.control_plane import ControlPlaneError
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.cluster import RunningCluster
-    from webhook.cli.rehearse.resources import JSON
-    from webhook.cli.rehearse.selection import Loss
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
-    from webhook.cli.rehearse.tally import RunOutcome
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.selection import Loss
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.cli.rehearse.runs.cluster import RunningCluster
+    from webhook.cli.rehearse.runs.tally import RunOutcome
     from webhook.manifests.objects import Manifest
 
 _ANSWER: Final = 60.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _DEFAULTS: Final = {"pods": "110", "ephemeral-storage": "100Gi"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.nodes import pool_of_node
+from webhook.cli.rehearse.inputs.nodes import pool_of_node
 from webhook.cli.rehearse.result import ReclaimWindow
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.rehearse.resources import JSON
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
 
 _SHARE: Final = re.compile(r"(\d{1,3})%of:(.+)")
 _ALL: Final = 100

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.gangs import pods_without_controller
-from webhook.cli.rehearse.nodes import nodes_of_pools, running_node
-from webhook.cli.rehearse.resources import NAMESPACE, NODE, POD, identity_of, kind_of_object
-from webhook.cli.rehearse.volumes import storage_classes_for
+from webhook.cli.rehearse.inputs.gangs import pods_without_controller
+from webhook.cli.rehearse.inputs.nodes import nodes_of_pools, running_node
+from webhook.cli.rehearse.inputs.resources import NAMESPACE, NODE, POD, identity_of, kind_of_object
+from webhook.cli.rehearse.inputs.storage_classes import storage_classes_for
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
-    from webhook.cli.rehearse.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.manifests.objects import Manifest
 
 CREATED: Final = "2026-01-01T00:00:00Z"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 import msgspec
 
-from webhook.cli.rehearse.resources import JOB, POD
+from webhook.cli.rehearse.inputs.resources import JOB, POD
 from webhook.cluster.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.cli.rehearse.resources import JSON
-    from webhook.cli.rehearse.watching import SeenPod
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.runs.watching import SeenPod
     from webhook.cluster.api import Api
 
 AT_ONCE: Final = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}

@@ -9,9 +9,9 @@ import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.connection import connected
-from webhook.cli.rehearse.nodes import running_node
-from webhook.cli.rehearse.resources import KINDS, NAMESPACE, NODE, POD
-from webhook.cli.rehearse.snapshot import as_stored, complete
+from webhook.cli.rehearse.inputs.nodes import running_node
+from webhook.cli.rehearse.inputs.resources import KINDS, NAMESPACE, NODE, POD
+from webhook.cli.rehearse.inputs.snapshot import as_stored, complete
 from webhook.cluster.api import ApiError
 from webhook.cluster.pages import pages
 from webhook.cluster.resources import api_server_version
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.resources import JSON, RehearsedKind
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
+    from webhook.cli.rehearse.inputs.resources import JSON, RehearsedKind
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cluster.api import Api
 
 _ANSWER: Final = 30.0

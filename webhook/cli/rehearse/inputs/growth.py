@@ -7,14 +7,14 @@ import uuid
 from typing import TYPE_CHECKING
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.nodes import HOSTNAME, check_number, node_of_pool, pool_of_node
+from webhook.cli.rehearse.inputs.nodes import HOSTNAME, check_number, node_of_pool, pool_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.rehearse.resources import JSON
-    from webhook.cli.rehearse.snapshot import ClusterSnapshot
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
 
 
 def grown_nodes(

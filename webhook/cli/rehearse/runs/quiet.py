@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from webhook.cli.rehearse.watching import READY, STOPPED
+from webhook.cli.rehearse.runs.watching import READY, STOPPED
 from webhook.kube.disruption import budget_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.cli.rehearse.cluster import RunningCluster
-    from webhook.cli.rehearse.watching import SeenBudget, SeenOwner, SeenPod, Watches
+    from webhook.cli.rehearse.runs.cluster import RunningCluster
+    from webhook.cli.rehearse.runs.watching import SeenBudget, SeenOwner, SeenPod, Watches
     from webhook.kube.disruption import DisruptionBudget
 
 _STILL: Final = 0.4

@@ -1,0 +1,1 @@
+"""Run a rehearsal: a control plane that holds the cluster, the reclaim played on it, and the figures of what it did."""
