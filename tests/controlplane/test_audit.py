@@ -235,5 +235,5 @@ def test_an_api_server_that_is_not_there_is_a_plain_error(tmp_path: Path) -> Non
     kubeconfig.write_text(yaml.safe_dump(content))
     gone = audit(kubeconfig)
     assert (gone.code, gone.report) == (2, None)
-    assert gone.said.startswith("spotgate audit: the cluster can't be read: ")
+    assert gone.said.startswith("spotgate audit: the cluster at https://127.0.0.1:1 can't be read: ")
     assert len(gone.said.splitlines()) == 1

@@ -15,10 +15,12 @@ import pytest
 import yaml
 
 from tests.controlplane.kubectl import as_list
+from tests.controlplane.live import admin
 from tests.controlplane.parity_answers import ADMINISTRATOR, connect
 from tests.controlplane.populate import POOLS
 from tests.objects import node_pool, pod, saying
 from webhook.bundle import load_bundle
+from webhook.cli import main
 from webhook.cli.export.mutating_policy.export import export
 from webhook.context import Context, Phase
 from webhook.documents import Document
@@ -273,6 +275,27 @@ def test_each_pod_is_that_of_the_webhook_or_left_alone(
         assert {case.name: case.becomes for case in TABLE} == {case.name: found[case.name] for case in TABLE}
     counts = [found[case.name] for case in cases]
     assert counts.count("changed") > 20
+
+
+@pytest.mark.usefixtures("bare_pools")
+def test_the_pools_of_a_live_cluster_are_exported_or_it_is_said_what_may_not_be_read(
+    bare_cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubectl = bare_cluster.kubectl
+    assert main(["export", "map", f"--kubeconfig={admin(bare_cluster)}"]) == 0
+    exported = capsys.readouterr().out
+    pools = kubectl.get("nodepools.compute.coreweave.com")["items"]
+    assert exported.partition("\n")[0].endswith(f" and {len(pools)} node pools.")
+    dry = kubectl.run("apply", "--dry-run=server", "--filename=-", documents=exported)
+    assert (dry.returncode, dry.stderr) == (0, "")
+
+    kubectl("create", "serviceaccount", "nobody")
+    nobody = bare_cluster.as_service_account("default", "nobody").kubeconfig
+    assert main(["export", "map", f"--kubeconfig={nobody}"]) == 2
+    unread, _, rules = capsys.readouterr().err.partition("add to a ClusterRole of this user (403 above):\n")
+    assert "namespaces can't be read: 403 Forbidden" in unread
+    assert unread.splitlines() == sorted(unread.splitlines())
+    assert {"apiGroups": [""], "resources": ["namespaces", "nodes"], "verbs": ["list"]} in yaml.safe_load(rules)
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""The connection of commands that look at an installation in a live cluster."""
+"""The connection of commands to a live cluster, and what is said where it, or a part of it, can't be read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from webhook.cli.exits import CannotJudgeError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from webhook.cluster.api import Api
+    from webhook.cluster.api import Api, ApiError
 
 T = TypeVar("T")
 
@@ -42,6 +42,9 @@ def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[
         api = await Api.connect(kubeconfig, options.context)
         try:
             return await work(api)
+        except ApiError as error:
+            fix = f"; allow it, see docs/cli/{command}.md" if error.status == HTTPStatus.FORBIDDEN else ""
+            raise CannotJudgeError(f"spotgate {command}: {unanswered(api, error)}{fix}") from None
         finally:
             await api.close()
 
@@ -49,12 +52,41 @@ def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[
         return asyncio.run(run())
     except UnusableCredentialsError as error:
         raise CannotJudgeError(f"spotgate {command}: {error}") from None
-    except ApiError as error:
-        fix = f"; allow it, see docs/cli/{command}.md" if error.status == HTTPStatus.FORBIDDEN else ""
-        raise CannotJudgeError(f"spotgate {command}: the cluster can't be read: {error}{fix}") from None
+
+
+def unanswered(api: Api, error: ApiError) -> str:
+    """Return why the cluster can't be read, and what to look at where the answer does not say it."""
+    fix = {
+        0: "; is it the right one (--kubeconfig, --context), and can this machine reach it?",
+        HTTPStatus.UNAUTHORIZED: "; the credentials are expired, or of another cluster: log in anew",
+    }.get(error.status, "")
+    return f"the cluster at {api.url} can't be read: {error}{fix}"
+
+
+def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
+    """Return in lines of YAML what a ClusterRole needs so that its users may list these groups and plurals."""
+    groups: dict[str, list[str]] = {}
+    for group, plural in forbidden:
+        groups.setdefault(group, []).append(plural)
+    rules = ({"apiGroups": [group], "resources": plurals, "verbs": ["list"]} for group, plurals in groups.items())
+    return (
+        [f"add to a ClusterRole of this user ({HTTPStatus.FORBIDDEN.value} above):", *as_rules(rules)] if groups else []
+    )
+
+
+def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:
+    """Return rules of a Role in lines of YAML."""
+    lines = []
+    for rule in rules:
+        for number, (key, values) in enumerate(rule.items()):
+            shown = ", ".join(each or '""' for each in values)
+            lines.append(f"{'  - ' if number == 0 else '    '}{key}: [{shown}]")
+    return lines
 
 
 def _default_kubeconfig() -> Path | None:
-    """Return the file that kubectl uses without flags, or None in a Pod without it."""
-    file = Path(os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or Path.home() / ".kube" / "config")
-    return file if file.exists() or "KUBERNETES_SERVICE_HOST" not in os.environ else None
+    """Return the file that kubectl uses without flags, or those that $KUBECONFIG lists; None in a Pod without any."""
+    listed = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    named = listed or [str(Path.home() / ".kube" / "config")]
+    there = [each for each in named if Path(each).exists()]
+    return Path(os.pathsep.join(there or named)) if there or "KUBERNETES_SERVICE_HOST" not in os.environ else None

@@ -7,10 +7,12 @@ do not know.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -18,18 +20,18 @@ import msgspec
 import structlog
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.config import ConfigException, kube_config, load_incluster_config, load_kube_config_from_dict
 from yaml import YAMLError
 
 from webhook import __version__
 from webhook.cluster.protocol import UnusableCredentialsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
+    import logging
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from typing import Any
 
-    from kubernetes.aio.config.kube_config import KubeConfigLoader
+    from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
     from structlog.typing import FilteringBoundLogger
 
 JSON_TYPE: Final = "application/json"
@@ -88,7 +90,7 @@ class Api:
         No request is sent yet.
 
         Args:
-            kubeconfig: the file.
+            kubeconfig: the file, or several as $KUBECONFIG lists them; the first that has something counts.
             context: of the file; None: its current one.
 
         Raises:
@@ -236,9 +238,9 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
         if kubeconfig is None:
             load_incluster_config(configuration)
         else:
-            kubeconfig.open().close()  # the loader takes a missing file for an empty one
-            loader = await load_kube_config(str(kubeconfig), context, configuration, persist_config=False)
-            _refuse_what_the_loader_ignores(loader)
+            with _logged_errors() as errors:
+                loader = await load_kube_config_from_dict(*_merged(kubeconfig, context), configuration)
+            _refuse_what_the_loader_ignores(loader, errors)
             namespace = loader.current_context["context"].get("namespace") or ""
         client = ApiClient(configuration)
     except Exception as error:  # whatever the loader stumbles over in somebody's file
@@ -249,7 +251,32 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
     return client, namespace
 
 
-def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
+def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | None]:
+    """Return what the files say together, and the context: of several current ones kubectl's, which is the first."""
+    for each in str(kubeconfig).split(os.pathsep):
+        Path(each).open().close()  # the loader takes a missing file for an empty one
+    merger = kube_config.KubeConfigMerger(str(kubeconfig))
+    current = (each.get("current-context") for each in merger.config_files.values())
+    return merger.config, context or next(filter(None, current), None)
+
+
+@contextmanager
+def _logged_errors() -> Iterator[list[str]]:
+    """Keep from standard error what the loader logs and does not raise: why an `exec` gave no credentials."""
+    texts: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        texts.append(record.getMessage()[:_MESSAGE_LENGTH])
+        return False
+
+    kube_config.logger.addFilter(keep)
+    try:
+        yield texts
+    finally:
+        kube_config.logger.removeFilter(keep)
+
+
+def _refuse_what_the_loader_ignores(loader: KubeConfigLoader, errors: list[str]) -> None:
     """Raise ValueError where the loader would ask as somebody else than kubectl does."""
     user = loader._user or {}  # noqa: SLF001 - nothing public has it
     if impersonates := next((each for each in _IMPERSONATION if each in user), ""):
@@ -259,7 +286,8 @@ def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
     credentials = (getattr(loader, each, None) for each in ("token", "cert_file"))
     if (plugin := next((each for each in ("exec", "auth-provider") if each in user), "")) and not any(credentials):
         name = user[plugin]["command" if plugin == "exec" else "name"]
-        raise ValueError(f"its `{plugin}` {name} gave no credentials; install it, or log in anew")
+        why = f" ({'; '.join(errors)})" if errors else ""
+        raise ValueError(f"its `{plugin}` {name} gave no credentials{why}; install it, or log in anew")
 
 
 def _why(error: Exception, kubeconfig: Path | None) -> str:

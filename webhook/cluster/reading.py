@@ -68,7 +68,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         return {} if listing is None else listing.items
 
     pools = await asyncio.gather(*map(items, all_pools(providers.values())))
-    why_unknown = f"{problems[0]}." if problems else ""
+    why_unknown = f"{min(problems)}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     found = await items(all_budgets()) if budgets else None
     joined = join(item for each in pools for item in (each or {}).values())
@@ -82,4 +82,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         remedy="try again, with a kubeconfig whose user may list them",
         budgets=None if found is None else budgets_by_namespace(found),
     )
-    return Reading(view, tuple(problems), tuple(forbidden))
+    return Reading(view, tuple(sorted(problems)), tuple(sorted(forbidden)))

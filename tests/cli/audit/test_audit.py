@@ -230,5 +230,7 @@ def test_what_was_read_an_hour_ago_is_read_again(tmp_path: Path) -> None:
     assert Progress(file, "this audit", now + OLD).saved.done == []
     with pytest.raises(CannotJudgeError, match="of another audit"):
         Progress(file, "another audit", now)
+    with pytest.raises(CannotJudgeError, match=r"--resume .*: Is a directory; name a file$"):
+        Progress(tmp_path, "this audit", now)
     first.finish()
     assert list(tmp_path.iterdir()) == []

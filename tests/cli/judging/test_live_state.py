@@ -108,7 +108,7 @@ def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
         (kubeconfig("https://127.0.0.1:1", **{"token": "t", "as-groups": ["a"]}), "its user has `as-groups`"),
         (
             kubeconfig("https://127.0.0.1:1", exec={"apiVersion": EXEC, "command": "no-plugin"}),
-            "its `exec` no-plugin gave no credentials; install it",
+            "its `exec` no-plugin gave no credentials ([Errno 2] No such file or directory: 'no-plugin'); install it",
         ),
         (
             kubeconfig("https://127.0.0.1:1", **{"auth-provider": {"name": "azure"}}),
@@ -135,6 +135,18 @@ def test_a_kubeconfig_that_can_not_be_used_is_named(run: Run, write: Write, text
     assert said.count("\n") == 1
 
 
+def test_several_kubeconfigs_are_one_and_the_first_current_context_counts(
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = json.loads(kubeconfig("https://127.0.0.1:1"))
+    write("first", json.dumps({**whole, "contexts": [], "users": []}))
+    write("second", json.dumps({**whole, "clusters": [], "current-context": "staging"}))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(["first", "nowhere", "second"]))
+    assert run("doctor").err.startswith(
+        "spotgate doctor: the cluster at https://127.0.0.1:1 can't be read: Cannot connect"
+    )
+
+
 def test_a_context_that_is_not_there_is_named(run: Run, write: Write) -> None:
     said = judged(run, write, kubeconfig("https://127.0.0.1:1"), "--context=staging")
     assert "Expected object with name staging in kubeconfig/contexts list" in said
@@ -150,7 +162,8 @@ def test_a_context_without_a_kubeconfig_is_a_mistake(run: Run, write: Write) -> 
 def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed_port: int) -> None:
     url = f"https://127.0.0.1:{closed_port}"
     said = judged(run, write, kubeconfig(url))
-    assert said.startswith(f"kubeconfig: the API server at {url} can't be asked: Cannot connect to host")
+    assert said.startswith(f"kubeconfig: the cluster at {url} can't be read: Cannot connect to host")
+    assert said.endswith("; is it the right one (--kubeconfig, --context), and can this machine reach it?\n")
 
 
 def test_an_api_server_that_never_answers_is_not_waited_for(
@@ -158,13 +171,16 @@ def test_an_api_server_that_never_answers_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(live_state, "_ANSWER", 0.2)
     said = judged(run, write, kubeconfig(f"http://127.0.0.1:{silent_port}"))
-    assert said.endswith("can't be asked: the API server did not answer in time\n")
+    assert "can't be read: the API server did not answer in time; is it the right one" in said
 
 
 @pytest.mark.parametrize(
     ("answering", "why"),
     [
-        ((401, b'{"kind": "Status", "message": "Unauthorized"}'), "401 Unauthorized: Unauthorized"),
+        (
+            (401, b'{"kind": "Status", "message": "Unauthorized"}'),
+            "401 Unauthorized: Unauthorized; the credentials are",
+        ),
         ((200, b"<html>Log in first</html>"), "the API server's answer makes no sense: JSON is malformed"),
         ((200, b"[]"), "the API server's answer makes no sense: Expected `object`"),
     ],
@@ -175,7 +191,7 @@ def test_whoever_does_not_answer_as_an_api_server_does_is_named(
     run: Run, write: Write, answering: str, why: str
 ) -> None:
     said = judged(run, write, kubeconfig(answering))
-    assert said.startswith(f"kubeconfig: the API server at {answering} can't be asked: {why}")
+    assert said.startswith(f"kubeconfig: the cluster at {answering} can't be read: {why}")
 
 
 @pytest.mark.parametrize("answering", [(503, b"come back later")], indirect=True)

@@ -222,10 +222,13 @@ def test_a_report_is_for_each_namespace_and_takes_back_what_an_older_one_said(ru
 
 def test_what_is_too_much_for_one_report_goes_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_policyreport, "_AT_MOST", 2)
-    text = output_policyreport.render(Report.of([judged(*[FINDING] * 5)], [], skipped=0))
+    report = Report.of([judged(*[FINDING] * 5)], [], skipped=0)
+    text = output_policyreport.render(report)
     reports = list(yaml.safe_load_all(text))
     assert [each["metadata"]["name"] for each in reports] == ["spotgate-check", "spotgate-check-2", "spotgate-check-3"]
     assert [each["summary"]["fail"] for each in reports] == [2, 2, 1]
+    of_audit = yaml.safe_load_all(output_policyreport.render(replace(report, on_spot=[])))
+    assert next(of_audit)["metadata"]["name"] == "spotgate-audit"
 
 
 # HTML

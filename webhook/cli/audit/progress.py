@@ -67,7 +67,9 @@ class Progress:
             return
         try:
             found = msgspec.json.decode(file.read_bytes(), type=Saved)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except OSError as error:
+            raise CannotJudgeError(f"error: --resume {file}: {error.strerror or error}; name a file") from None
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             text = f"--resume {file}: no file of an audit; remove it, or name another one"
             raise CannotJudgeError(f"error: {text}") from None
         if found.of != of:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.cli.audit.reading import ANSWER
+from webhook.cli.connection import as_rules
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.output.policyreport import SUMMARY, result_of
 from webhook.cluster.api import Api, ApiError
@@ -183,15 +184,5 @@ def _fix(error: ApiError, kinds: ReportKinds) -> str:
             "resources": [kinds.namespaced.resource.plural, kinds.cluster.resource.plural],
             "verbs": ["list", "create", "patch", "delete"],
         }
-        return f"\nadd to a ClusterRole of this user:\n{as_rules([rule])}"
+        return "\n".join(["", "add to a ClusterRole of this user:", *as_rules([rule])])
     return ""
-
-
-def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> str:
-    """Return rules of a Role as YAML."""
-    lines = []
-    for rule in rules:
-        for number, (key, values) in enumerate(rule.items()):
-            shown = ", ".join(each or '""' for each in values)
-            lines.append(f"{'  - ' if number == 0 else '    '}{key}: [{shown}]")
-    return "\n".join(lines)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from webhook.cli.connection import add_connection, connected
+from webhook.cli.connection import add_connection, connected, missing_rules
 from webhook.cli.destination import Output, add_output, clash_of, write_report
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies, resource_name
@@ -98,7 +97,7 @@ def run(options: Namespace) -> int:
     unwritten = [problem for each in outputs if (problem := write_report(report, each))]
     if audited.problems or unwritten:
         sys.stdout.flush()
-        complain(*map(str, sorted(audited.problems)), *unwritten, *_role(audited))
+        complain(*map(str, sorted(audited.problems)), *unwritten, *missing_rules(audited.forbidden))
         return CANNOT_JUDGE
     return FOUND if any(map(report.fails, report.results)) else FINE
 
@@ -130,16 +129,3 @@ async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited,
         written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
         complain(f"reports: {written} applied, {deleted} deleted")
     return audited, report
-
-
-def _role(audited: Audited) -> list[str]:
-    """Return the rules that the user lacks, as lines of YAML."""
-    from webhook.cli.audit.reports import as_rules  # noqa: PLC0415 - as in `connected`
-
-    if not audited.forbidden:
-        return []
-    groups: dict[str, list[str]] = {}
-    for group, plural in audited.forbidden:
-        groups.setdefault(group, []).append(plural)
-    rules = ({"apiGroups": [group], "resources": plurals, "verbs": ["list"]} for group, plurals in groups.items())
-    return [f"add to a ClusterRole of this user ({HTTPStatus.FORBIDDEN.value} above):", *as_rules(rules).split("\n")]

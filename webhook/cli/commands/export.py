@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.bundle import OWN_NAMESPACE
-from webhook.cli.connection import connected
+from webhook.cli.connection import connected, missing_rules
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
 from webhook.cli.options import add_cluster, add_kubernetes_version, add_policies, read_policies, resource_name
@@ -164,7 +164,8 @@ def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
 
         reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
         if reading.problems:
-            raise CannotJudgeError("\n".join(f"error: {api.url}: {each}" for each in reading.problems))
+            problems = (f"error: {api.url}: {each}" for each in reading.problems)
+            raise CannotJudgeError("\n".join([*problems, *missing_rules(reading.forbidden)]))
         return reading.view
 
     return connected("export", options, read)

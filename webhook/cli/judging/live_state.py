@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import merge_pools
+from webhook.cli.connection import unanswered
 from webhook.cli.exits import CannotJudgeError
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.protocol import UnusableCredentialsError
@@ -137,7 +138,7 @@ async def _read(
         if operation != "CREATE":
             stored = await _find(api, sent, bundle, kinds, problems)
     except ApiError as error:
-        raise CannotJudgeError(f"{kubeconfig}: the API server at {api.url} can't be asked: {error}") from None
+        raise CannotJudgeError(f"{kubeconfig}: {unanswered(api, error)}") from None
     finally:
         await api.close()
     if operation == "DELETE":

@@ -1,4 +1,4 @@
-"""``check -o policyreport``: the reports of the Kubernetes policy working group, which dashboards read.
+"""``-o policyreport``: the reports of the Kubernetes policy working group, which dashboards read.
 
 A PolicyReport for each namespace that objects are in, a ClusterPolicyReport for what is in none: with no results where
 nothing was found, so that applying it takes back what an older one said. What is found becomes a result:
@@ -49,11 +49,12 @@ def render(report: Report) -> str:
         results[""] = [_unread(each) for each in report.unreadable]
     for result in report.results:
         results[result.namespace].append(result_of(result, kinds.get(result.policy, "")))
-    documents = [each for namespace in sorted(results) for each in _reports(namespace, results[namespace])]
+    name = "spotgate-check" if report.on_spot is None else "spotgate-audit"
+    documents = [each for namespace in sorted(results) for each in _reports(name, namespace, results[namespace])]
     return dump_documents(documents, width=120).rstrip("\n")
 
 
-def _reports(namespace: str, results: list[JSON]) -> Iterator[JSON]:
+def _reports(name: str, namespace: str, results: list[JSON]) -> Iterator[JSON]:
     for number, begin in enumerate(range(0, max(len(results), 1), _AT_MOST), start=1):
         some = results[begin : begin + _AT_MOST]
         counts = Counter(result["result"] for result in some)
@@ -61,7 +62,7 @@ def _reports(namespace: str, results: list[JSON]) -> Iterator[JSON]:
             "apiVersion": _API_VERSION,
             "kind": "PolicyReport" if namespace else "ClusterPolicyReport",
             "metadata": {
-                "name": "spotgate-check" if number == 1 else f"spotgate-check-{number}",
+                "name": name if number == 1 else f"{name}-{number}",
                 **({"namespace": namespace} if namespace else {}),
                 "labels": {"app.kubernetes.io/managed-by": _SOURCE},
             },
