@@ -27,7 +27,7 @@ from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.policy.common import ExemptionSpec, ModeSpec
-from webhook.policy.document import EXEMPTION, FACTS, MODE, links_not_followed, policy_files
+from webhook.policy.document import EXEMPTION, FACTS, MODE, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import duplicates, load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
@@ -93,14 +93,12 @@ class Bundle(msgspec.Struct, frozen=True):
         index: the compiled policies.
         hash: the hash of all files; the same files give the same hash.
         documents: policies, exemptions and facts as they were written.
-        links_not_followed: warnings of links to folders, whose policies are not loaded.
         mode: how far all policies go.
     """
 
     index: Index
     hash: str
     documents: tuple[PolicyDocument, ...]
-    links_not_followed: tuple[Problem, ...] = ()
     mode: ModeSpec = ModeSpec()
 
     @property
@@ -140,8 +138,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
     ]
     where = ", ".join(map(str, paths or (SHIPPED,)))
     documents = _validated(policy_files(own), where, problems, shipped=shipped)
-    bundle = _bundle(documents, problems, own_namespace, cluster)
-    return replace(bundle, links_not_followed=tuple(links_not_followed(own)))
+    return _bundle(documents, problems, own_namespace, cluster)
 
 
 def _validated(files: Sequence[Path], where: str, problems: list[Problem], *, shipped: bool) -> list[PolicyDocument]:

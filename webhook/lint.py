@@ -109,7 +109,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
             names = Globs(document.spec.policies)
             exempted = [policy.name for policy in policies if names.match(policy.name)]
             warn(document, _exemption(document.spec, (), exempted, today))
-    return sorted([*found, *bundle.links_not_followed])
+    return sorted(found)
 
 
 def too_wide(bundle: Bundle) -> Iterator[Problem]:

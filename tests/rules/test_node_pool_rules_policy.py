@@ -122,7 +122,7 @@ def test_each_rule_has_an_enforcement_of_its_own(tmp_path: Path, setting: str, o
         ),
         pytest.param(
             "{resources: [{group: karpenter.sh, resource: nodepools, checks: [{when: a, fields: ['spec.a[0]'], message: x}]}]}",
-            "spec.resources[0].checks[0].fields[0]: 'spec.a[0]' is no field path: write it as spec.targetNodes",
+            "spec.resources[0].checks[0].fields[0]: expected a field path, as spec.targetNodes; got 'spec.a[0]'",
             id="no field path",
         ),
         pytest.param(

@@ -37,11 +37,6 @@ _SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", 
 def check(node: ExprNode, read: Mapping[ReadPath, str], text: str) -> None:
     """Check the names of items and the fields in an expression.
 
-    Args:
-        node: the compiled expression.
-        read: the paths that it reads, and how each is written.
-        text: the expression as it is written.
-
     Raises:
         ExpressionError: an item has the name of a variable, or a field does not exist.
     """

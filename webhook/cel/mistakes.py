@@ -32,11 +32,7 @@ _CALLED: Final = (
 def refused(text: str, expression: str, lines_before: int, functions: Collection[str]) -> ExpressionError:
     """Return the error for the first mistake in the expression itself.
 
-    Args:
-        text: the library's message.
-        expression: as it is written.
-        lines_before: of bound names, which were compiled with it.
-        functions: the names of all functions.
+    ``lines_before`` are the lines of bound names, which were compiled with it.
     """
     if _TOO_DEEP.search(text):
         deep = "it is nested too deeply, where fields of fields and each variable that it reads count too: split it"

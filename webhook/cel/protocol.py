@@ -89,11 +89,8 @@ class Language(Protocol):
     def compile(self, text: str, result: type[bool | str] | None, bound: Mapping[str, str]) -> Expression:
         """Compile an expression.
 
-        Args:
-            text: the expression.
-            result: the type of its result; None: any.
-            bound: further names, each with the expression that it stands for, which may name those before it. It is
-                evaluated where the name is first read.
+        ``result`` None admits any type. ``bound`` maps further names to expressions, which may name those before them;
+        each is evaluated where the name is first read.
 
         Raises:
             ExpressionError: it can't be compiled.
@@ -102,10 +99,8 @@ class Language(Protocol):
     def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> Values:
         """Return values for expressions, with a budget of time for all evaluations over them.
 
-        Args:
-            values: of every variable: JSON, `NOT_KNOWN` or `HAS_NUL`.
-            like: other values of the same object, whose budget these share.
-            part_of: bytes of the object of which these values are a part: their part of its budget.
+        Each variable has JSON, `NOT_KNOWN` or `HAS_NUL`. The budget is shared with ``like``, other values of the same
+        object; values of a part of an object get its share of the ``part_of`` bytes.
         """
 
 

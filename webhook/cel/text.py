@@ -126,9 +126,8 @@ def without_strings(expression: str) -> str:
 def substituted(expression: str, names: Mapping[str, str]) -> str:
     """Return an expression with other expressions in place of some of its names, and without comments.
 
-    Args:
-        expression: as it is written; ``matches`` stays ``matches``.
-        names: name (``object``, ``params``, ``variables.x``) -> the expression to put there.
+    ``names`` maps ``object``, ``params`` or ``variables.x`` to the expression to put there; ``matches`` stays
+    ``matches``.
     """
     end = 0
 

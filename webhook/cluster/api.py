@@ -89,9 +89,8 @@ class Api:
 
         No request is sent yet.
 
-        Args:
-            kubeconfig: the file, or several as $KUBECONFIG lists them; the first that has something counts.
-            context: of the file; None: its current one.
+        Of several files, as $KUBECONFIG lists them, the first that has something counts. Without ``context`` it is the
+        current one.
 
         Raises:
             UnusableCredentialsError: the credentials can't be read.
@@ -116,11 +115,6 @@ class Api:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the response to a GET. Errors while the caller reads it are raised as ApiError too.
 
-        Args:
-            path: with its query.
-            patience: how long to wait for it.
-            accept: the media type that is wanted.
-
         Raises:
             ApiError: there is no response, it breaks off, its status is not 200, or its body is malformed.
         """
@@ -144,13 +138,6 @@ class Api:
         self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the response to a POST or PATCH.
-
-        Args:
-            method: of HTTP.
-            path: with its query.
-            body: what to send.
-            seconds: how long to wait for the answer.
-            media_type: of the body; for a PATCH it says what kind of patch that is.
 
         Raises:
             ApiError: as `get` does.

@@ -54,9 +54,6 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> list[ServedResource]:
     """Return every resource that the API server serves, once, in its order.
 
-    Args:
-        fetch: returns the body of the response to a GET of a path, for a media type.
-
     Raises:
         ApiError: they can't be read.
     """

@@ -97,10 +97,7 @@ def _path(kind: str) -> str:
 async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> list[CaBundles]:
     """Return the caBundles of our configurations, as far as they are there. Raise `ApiError` if they can't be read.
 
-    Args:
-        api: whom to ask.
-        seconds: for an answer.
-        newest: what etcd holds; else the API server's own copy, which is what it works with, and costs etcd nothing.
+    ``newest`` asks for what etcd holds; else the API server answers from its own copy.
     """
     found: list[CaBundles] = []
     for kind in CONFIGURATIONS:
@@ -168,14 +165,8 @@ async def write_secret(
 ) -> None:
     """Put these entries into a Secret, beside what else it holds.
 
-    Args:
-        api: whom to ask.
-        namespace: of the Secret.
-        name: of the Secret.
-        data: the entries; None removes one.
-        seconds: for an answer.
-        resource_version: write only if this is still the Secret's; empty: only if there is no Secret; None: write
-            anyway.
+    An entry of None is removed. Write only if ``resource_version`` is still the Secret's; empty: only if there is no
+    Secret; None: write anyway.
 
     Raises:
         ApiError: it has changed since (status 409), or it can't be written.

@@ -39,24 +39,14 @@ _Identity = tuple[str, str, str, str]
 
 
 class LetGo:
-    """The node pools that requests allowed by this process take away, each in the worst state that it may be in.
-
-    Args:
-        clock: in seconds.
-    """
+    """The node pools that requests allowed by this process take away, each in the worst state that it may be in."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._pools: dict[_Identity, tuple[float, Pool]] = {}
 
     def note(self, request: Request, view: ClusterView, providers: Mapping[str, Provider]) -> None:
-        """Remember the node pools that an allowed request changes. Not for dry runs.
-
-        Args:
-            request: as it was allowed.
-            view: the cluster as it was read for it.
-            providers: of the bundle; they say how pools are read.
-        """
+        """Remember the node pools that an allowed request changes. Not for dry runs."""
         try:
             changes = list(_changes(request, view, providers))
         except (MalformedObjectError, OverBoundError):

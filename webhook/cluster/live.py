@@ -44,14 +44,7 @@ _COMPANY: Final = 0.005
 
 
 class LiveState:
-    """The `ClusterState` of a live cluster, for one bundle. It is kept up to date while `run` runs.
-
-    Args:
-        api: whom to ask; whoever made it closes it.
-        providers: the bundle's, by name; they say which resources are node pools, and how they are read.
-        pace: how to ask.
-        budgets: follow the PodDisruptionBudgets as well.
-    """
+    """The `ClusterState` of a live cluster, for one bundle. It is kept up to date while `run` runs."""
 
     def __init__(
         self, api: Api, providers: Mapping[str, Provider], pace: Pace | None = None, *, budgets: bool = False
@@ -194,12 +187,7 @@ class LiveState:
 
 
 class _Derived(Generic[T]):
-    """Hold what is worked out of copies until one of them changes. The whole view is built anew with each change.
-
-    Args:
-        mirrors: the copies.
-        derive: works it out.
-    """
+    """Hold what is worked out of copies until one of them changes. The whole view is built anew with each change."""
 
     def __init__(self, mirrors: Collection[Mirror[Any]], derive: Callable[[], T]) -> None:
         self._mirrors = mirrors

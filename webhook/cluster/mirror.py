@@ -82,12 +82,7 @@ class Pace:
 class Mirror(Generic[T]):
     """The objects of one source.
 
-    Args:
-        api: the API server.
-        source: what to copy.
-        pace: how.
-        changed: called after each change.
-        replaced: called with the part of an object that was kept, and the one that is kept now; None: there is none.
+    ``replaced`` is called with what was kept of an object and what is kept now; None: there is none.
 
     Attributes:
         items: the part of each object that is kept.

@@ -36,12 +36,8 @@ async def pages(
 ) -> AsyncIterator[ObjectPage]:
     """Yield all objects of a resource, `PAGE` at a time, in the order of namespaces and names.
 
-    Args:
-        fetch: returns the body of the response to a GET of a path with its query.
-        path: of the resource.
-        query: further parameters, such as a selector.
-        renew: go on behind the last object where the API server has forgotten the state that the first page showed
-            (410, after some five minutes). Later pages are of a later state then, so nothing may be watched from here.
+    With ``renew``, go on behind the last object where the API server has forgotten the state that the first page showed
+    (410, after some five minutes). Later pages are of a later state then, so nothing may be watched from here.
 
     Raises:
         ApiError: they can't be listed.

@@ -39,12 +39,6 @@ class Reading:
 async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
     """Read the cluster as it is now.
 
-    Args:
-        api: the API server.
-        providers: the bundle's, by name; they say which resources are node pools, and how they are read.
-        budgets: read the PodDisruptionBudgets as well.
-        seconds: that each answer may take.
-
     Raises:
         ApiError: there is no answer, or the credentials are refused; nothing else was asked then.
     """

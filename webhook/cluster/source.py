@@ -86,10 +86,6 @@ class WatchedResource(Generic[T]):
     async def list(self, api: Api, seconds: float) -> Listing[T] | None:
         """List all objects as they are now. Return None if the cluster has no such resource.
 
-        Args:
-            api: the API server.
-            seconds: that each answer may take.
-
         Raises:
             ApiError: they can't be listed.
         """
@@ -107,12 +103,8 @@ class WatchedResource(Generic[T]):
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Yield the lines of a watch, each an event or a bookmark.
 
-        Args:
-            api: the API server.
-            version: of the API.
-            since: the resource version from where to go on.
-            seconds: after which the API server is to end it.
-            silence: seconds without a line after which the connection is taken for lost.
+        The API server ends the watch after ``seconds``; after ``silence`` seconds without a line the connection is
+        lost.
 
         Raises:
             ApiError: it can't be watched, or the connection was lost.

@@ -31,11 +31,6 @@ _Entry: TypeAlias = "tuple[str | None, JSONValue]"
 def edited(source: str, before: JSONValue, after: JSONValue) -> str:
     """Return the text of a document, changed from one value to another.
 
-    Args:
-        source: one YAML document or JSON value.
-        before: the value of ``source``.
-        after: the value that the result has.
-
     Raises:
         EditError: the change can't be made in place.
     """

@@ -41,12 +41,7 @@ _Dumper.add_representer(str, _text)
 
 
 def dump(value: object, *, width: int = 80) -> str:
-    """Return a value as YAML without a line end, its members in their order.
-
-    Args:
-        value: JSON.
-        width: characters of a line, where there is a space to break it at.
-    """
+    """Return a value as YAML without a line end, its members in their order."""
     text: str = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=width
     )
@@ -56,10 +51,7 @@ def dump(value: object, *, width: int = 80) -> str:
 def dump_documents(values: Iterable[Any], *, width: int, short_in_brackets: bool = False) -> str:
     """Return YAML documents, each after a ``---``.
 
-    Args:
-        values: JSON.
-        width: as in `dump`.
-        short_in_brackets: write lists and mappings of scalars on one line.
+    With ``short_in_brackets``, lists and mappings of scalars stand on one line.
     """
     return yaml.dump_all(
         values,

@@ -49,9 +49,7 @@ class Term(msgspec.Struct, frozen=True):
     def admits(self, labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
         """Return whether the term admits nodes with these labels.
 
-        Args:
-            labels: the known labels of the nodes.
-            absent: keys that the nodes lack, unless they are among the labels.
+        The nodes lack labels with the ``absent`` keys.
         """
         answer = Tristate.UNKNOWN if self.names_nodes else Tristate.YES
         for requirement in self.requirements:
@@ -104,9 +102,7 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
 
     Both are empty if the constraints may admit the nodes.
 
-    Args:
-        spec: the spec of the Pod.
-        suits: returns whether a term may admit these nodes.
+    ``suits`` returns whether a term may admit these nodes.
     """
     for key, value in (spec.nodeSelector or {}).items():
         if not suits(Term((Requirement(key, "In", (value,)),))):

@@ -76,10 +76,7 @@ def _most_of(raw: msgspec.Raw | bytes) -> str:
 def pod_from_template(template: object, field: str, counts: bounds.Counts | None = None) -> Pod:
     """Convert the plain value of a pod template at ``field`` into a Pod.
 
-    Args:
-        template: the value of the template.
-        field: its field path.
-        counts: the counts of the same object's templates so far; the Pod is added.
+    The Pod is added to ``counts``, those of the same object's templates so far.
 
     Raises:
         MalformedObjectError: a field has the wrong type.

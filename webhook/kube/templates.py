@@ -185,12 +185,6 @@ class Workload(msgspec.Struct, frozen=True):
 def pod_of(found: FoundTemplate, workload: Workload, request: Request, counts: Counts | None = None) -> Pod:
     """Return the Pod that a pod template will become, owned as its workload's Pods are.
 
-    Args:
-        found: the template.
-        workload: the kind of object it is in.
-        request: the request about that object.
-        counts: the counts of the object's other templates.
-
     Raises:
         MalformedObjectError: the template can't be read as a Pod.
         OverBoundError: the Pod is larger than a bound.

@@ -26,11 +26,7 @@ def is_kustomization(path: str) -> bool:
 
 
 def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
-    """Return the paths of files that kustomizations use as patches alone.
-
-    Args:
-        kustomizations: the path and the content of each; paths are returned in the same way.
-    """
+    """Return the paths of files that kustomizations use as patches alone."""
     patches: set[str] = set()
     resources: set[str] = set()
     for path, data in kustomizations:

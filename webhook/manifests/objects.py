@@ -142,8 +142,7 @@ class Manifests(msgspec.Struct):
 def read_manifests(paths: Iterable[str | Path]) -> Manifests:
     """Read every Kubernetes object in these files and folders. Mistakes are in the result; nothing is raised.
 
-    Args:
-        paths: files, folders (every ``*.yaml``, ``*.yml`` and ``*.json`` below), and ``-`` for standard input.
+    A path is a file, a folder (every ``*.yaml``, ``*.yml`` and ``*.json`` below), or ``-`` for standard input.
     """
     sources = find_manifest_files(paths, _NOTHING)
     found = Manifests(skipped=sources.skipped)
@@ -227,12 +226,7 @@ def _is_half_an_object(value: Any) -> bool:  # noqa: ANN401 - JSON
 def _add(document: Document, path: FieldPath, value: Any, inherited: str, found: Manifests) -> None:  # noqa: ANN401
     """Add an object, or the items of a list.
 
-    Args:
-        document: where it is.
-        path: of the object in the document.
-        value: the object.
-        inherited: what a ``PodList`` says of its items, as ``v1 Pod``; they may leave it out.
-        found: where it goes.
+    ``inherited`` is what a ``PodList`` says of its items, as ``v1 Pod``.
     """
     if inherited and isinstance(value, dict):
         api_version, _, kind = inherited.partition(" ")

@@ -42,10 +42,6 @@ class FileState:
 
     Everything that is not in the files is not in the cluster.
 
-    Args:
-        paths: files, and folders of which every manifest below is read.
-        providers: the bundle's, by name; they say how pools are read.
-
     Raises:
         StateErrors: everything that can't be read, with file and line.
     """
@@ -70,13 +66,9 @@ def view_of(
 ) -> ClusterView:
     """Return the view of a cluster that has these objects.
 
-    Args:
-        manifests: its objects; of two with the same identity the later counts.
-        providers: by name; they say how pools are read, and what their Nodes look like.
-        complete: the cluster has no other node pools and PodDisruptionBudgets; else that holds only if there is one
-            among them.
-        offline: they are all that is known of it. Pools that describe one cluster describe this one then, unless
-            there are Nodes or a provider says which cluster this is.
+    Of two objects with the same identity the later counts. ``complete``: the cluster has no other node pools and
+    PodDisruptionBudgets; else only if there is one among them. ``offline``: the objects are all that is known, so pools
+    that describe one cluster describe this one, unless there are Nodes or a provider says which cluster this is.
     """
     readers = {(each.any.group, each.any.kind): each for each in readers_by_resource(providers.values()).values()}
     sizers = {(each[0].group, each[0].kind): each for each in sizers_by_resource(providers.values()).values()}

@@ -246,8 +246,8 @@ class ExemptSpec(Model):
     object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = Field(
         default=None, description="Labels of the object, as it will be; on DELETE as it was."
     )
-    reason: Annotated[str, TextPattern(NOT_BLANK, "a reason", lambda _: "say why, for whoever reads the audit log")] = (
-        Field(description="Why; it is in the audit log and in `explain`.")
+    reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for whoever reads the audit log")] = Field(
+        description="Why; it is in the audit log and in `explain`."
     )
     expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.documents import Document, field_path
-from webhook.policy.errors import Problem, printable
+from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from webhook.policy.errors import SpecError
 
@@ -141,28 +141,3 @@ def is_read(below: Path) -> bool:
 
 def _is_looked_at(below: Path) -> bool:
     return not any(part.startswith(".") or part == _TESTS for part in below.parts)
-
-
-def links_not_followed(paths: Sequence[Path]) -> Iterator[Problem]:
-    """Yield a warning for each link to a folder, whose policies `policy_files` does not read.
-
-    Args:
-        paths: the files and folders that the user named.
-    """
-    folders = [path for path in paths if path.is_dir()]
-    real = [Path(os.path.realpath(folder)) for folder in folders]
-    for folder in folders:
-        for parent, below, _ in os.walk(folder):
-            below[:] = sorted(name for name in below if _is_looked_at(Path(name)))
-            links = (Path(parent, name) for name in below if Path(parent, name).is_symlink())
-            yield from (_not_followed(link) for link in links if not _is_below(Path(os.path.realpath(link)), real))
-
-
-def _is_below(real: Path, folders: Iterable[Path]) -> bool:
-    """Return whether a folder is read at its real path."""
-    return any(real.is_relative_to(folder) and _is_looked_at(real.relative_to(folder)) for folder in folders)
-
-
-def _not_followed(link: Path) -> Problem:
-    text = "is a link to a folder, and is not followed; name it too, if its policies are meant"
-    return Problem(printable(str(link)), 0, 0, "", f"warning: {text}: --policies can be given again")

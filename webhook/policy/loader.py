@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
@@ -28,19 +27,6 @@ M = TypeVar("M", bound=BaseModel)
 _LONGEST: Final = 300
 """Characters of a mistake's text, which may quote a long value."""
 
-_BOOLEANS: Final = frozenset({"true", "false"})
-"""Values that unquoted keys such as ``y``, ``on`` and ``n`` become in YAML 1.1, which kubectl reads."""
-_WORD: Final = re.compile(r"\w+")
-
-_FOREIGN_FIELDS: Final = {
-    "matchConstraints": "match",
-    "validationActions": "enforcement",
-    "validationFailureAction": "enforcement",
-    "enforcementAction": "enforcement",
-    "until": "expires",
-}
-"""Our names for fields of ValidatingAdmissionPolicies, Kyverno and Gatekeeper, and for other likely words."""
-
 _TESTS: Final = frozenset({"PolicyTest"})
 """Kinds that may lie beside policies but are no policies."""
 
@@ -48,13 +34,7 @@ _TESTS: Final = frozenset({"PolicyTest"})
 def load_documents(
     files: Sequence[Path], kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
 ) -> list[PolicyDocument]:
-    """Read and validate the files. Mistakes are added to ``problems``.
-
-    Args:
-        files: the files from `policy_files`.
-        kinds: the model of ``spec`` by kind.
-        problems: the list to which mistakes are added.
-    """
+    """Read and validate the files. Mistakes are added to ``problems``."""
     loaded: list[PolicyDocument] = []
     for file in files:
         try:
@@ -92,14 +72,10 @@ def validate_document(
         return None
     kind = value.get("kind")
     if value.get("apiVersion") != API_VERSION:
-        got = f"expected {API_VERSION}, got {shown(value.get('apiVersion'))}"
-        problem(("apiVersion",), f"{got}{_state_file_hint(value, kinds)}")
+        problem(("apiVersion",), f"expected {API_VERSION}, got {shown(value.get('apiVersion'))}")
         return None
     if kind in _TESTS and kind not in kinds:
         return None
-    for path in _keys(value, ()):
-        if path[-1] in _BOOLEANS and (word := _unquoted(document, path)) != path[-1]:
-            problem(path, f"YAML reads the key `{word}` as `{path[-1]}`; put it in quotes")
     for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
         below = isinstance(kind, str) and kind in kinds and key in _fields_at(kinds[kind], ())
         hint = "; write it under `spec`" if below else did_you_mean(key, ("metadata", "spec"))
@@ -122,39 +98,12 @@ def validate_document(
     return PolicyDocument(str(kind), name, spec, document, frozenset(faulty))
 
 
-def _keys(value: object, path: FieldPath) -> Iterator[FieldPath]:
-    """Yield the path of every key."""
-    for step, member in (
-        value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
-    ):
-        if isinstance(value, dict):
-            yield (*path, step)
-        yield from _keys(member, (*path, step))
-
-
-def _unquoted(document: Document, path: FieldPath) -> str:
-    """Return a key as it is written in the file; a quoted one as it is parsed."""
-    line, column = document.position(path)
-    found = _WORD.match(document.source.split("\n")[line - document.line], column - 1)
-    return found[0] if found is not None else str(path[-1])
-
-
-def _state_file_hint(value: Mapping[str, Any], kinds: Mapping[str, type[BaseModel]]) -> str:
-    if "apiVersion" not in value or str(value.get("kind")) in {*kinds, *_TESTS}:
-        return ""
-    return "; only policy files belong in a policy folder: state and golden files of tests go into its folder `tests`"
-
-
 def validate_model(
     model: type[M], value: object, prefix: tuple[str, ...], problem: Callable[[FieldPath, str], None]
 ) -> M | None:
     """Return the validated model without its faulty fields. Return None if it is invalid without them.
 
-    Args:
-        model: the model to validate with.
-        value: the parsed value.
-        prefix: its path in the document.
-        problem: called with the path and text of each mistake.
+    ``problem`` is called with the path, which begins with ``prefix``, and the text of each mistake.
     """
     try:
         return model.model_validate(value)
@@ -189,7 +138,7 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
     match item["type"]:
         case "extra_forbidden":
             name = str(item["loc"][-1])
-            return f"unknown field `{name}`{_meant(name, _fields_at(model, item['loc'][:-1]))}"
+            return f"unknown field `{name}`{did_you_mean(name, _fields_at(model, item['loc'][:-1]))}"
         case "missing":
             return "is missing"
         case "literal_error" | "enum":
@@ -209,16 +158,6 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return f"must be {_TYPES[type_]}, got {shown(found)}"
         case _:
             return f"{item['msg'].replace('Input should', 'must')}, got {shown(found)}"
-
-
-def _meant(name: str, fields: Sequence[str]) -> str:
-    """Suggest what to write instead of an unknown field."""
-    if name == "namespace" and "annotations" in fields:
-        return "; a policy document is in no namespace; those that it is about are named under `spec`"
-    if "matchLabels" in fields and not did_you_mean(name, fields):
-        return f"; write `matchLabels: {{{name}: ...}}`"
-    other = _FOREIGN_FIELDS.get(name)
-    return f", did you mean `{other}`?" if other in fields else did_you_mean(name, fields)
 
 
 def _words(expected: str) -> list[str]:

@@ -97,10 +97,8 @@ class Matcher:
 
         A cluster-scoped object has no namespace, and the namespace parts do not restrict it, as in Kubernetes.
 
-        Args:
-            namespace: the result of `namespace_of`.
-            namespace_labels: returns the labels of that namespace; None if they are unknown.
-            labels: returns the labels of the object, then those of the old object.
+        ``namespace`` is the result of `namespace_of`. The callables return labels: of the namespace (None if unknown),
+        and of the object, then of the old object.
         """
         if namespace is not None:
             if left_out := self.why_not_in(namespace):
@@ -117,10 +115,7 @@ class Matcher:
 class Exemption:
     """Hold one entry of ``exempt``, or one Exemption document.
 
-    Args:
-        spec: the entry.
-        name: its name for people: ``exempt[0]``, or ``Exemption team-a``.
-        place: the file and line where it is written.
+    ``name`` is for people (``exempt[0]``, ``Exemption team-a``), ``place`` the file and line.
     """
 
     __slots__ = (
@@ -160,10 +155,7 @@ class Exemption:
 
         An unknown user is exempt by no user, group or service account, and an object without a name by no name.
 
-        Args:
-            request: who asks for what.
-            labels: returns the labels of the object, then those of the old object.
-            today: the day in UTC.
+        ``labels`` returns the labels of the object, then those of the old object. ``today`` is in UTC.
         """
         if self.expires is not None and today > self.expires:
             return "expires"
@@ -280,9 +272,7 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
         It excludes the request in every version that serves a version of the rule, as the API server does with
         ``matchPolicy: Equivalent``.
 
-        Args:
-            kind: operation, API group, and resource with subresource.
-            request: the other attributes of the request.
+        ``kind`` is operation, API group, and resource with subresource.
         """
         if not self.names(*kind):
             return False

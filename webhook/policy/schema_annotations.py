@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import core_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
@@ -39,12 +37,10 @@ class TextPattern:
     Attributes:
         pattern: the pattern that the whole text must match.
         words: the pattern in words: "expected <words>".
-        problem: returns a better error message for a text that does not match, if given.
     """
 
     pattern: str
     words: str
-    problem: Callable[[str], str] | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
         return core_schema.no_info_after_validator_function(self._check, handler(source))
@@ -56,5 +52,5 @@ class TextPattern:
 
     def _check(self, text: str) -> str:
         if re.fullmatch(self.pattern, text) is None:
-            raise ValueError(self.problem(text) if self.problem else f"expected {self.words}; got {text!r}")
+            raise ValueError(f"expected {self.words}; got {text!r}")
         return text

@@ -20,12 +20,7 @@ WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
 
 
 def workloads_in(documents: Iterable[PolicyDocument], problems: list[Problem]) -> tuple[Workload, ...]:
-    """Return the kinds of workload in all documents. A kind in several documents gets the templates of all.
-
-    Args:
-        documents: documents of any kind, the shipped ones first.
-        problems: the list to which contradictions are added.
-    """
+    """Return the kinds of workload in all documents. A kind in several documents gets the templates of all."""
     found: dict[tuple[str, str], Workload] = {}
     for document in documents:
         if document.kind != WORKLOAD_TEMPLATES:

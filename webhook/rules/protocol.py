@@ -135,11 +135,7 @@ class HasParts(Protocol):
 
 
 def levels_of(findings: object) -> dict[str, Outcome]:
-    """Return the greatest outcome of each finding by its name in the policy file, without those that are off.
-
-    Args:
-        findings: the ``findings`` of a spec.
-    """
+    """Return the greatest outcome of each finding by its name in the policy file, without those that are off."""
     levels = vars(findings).items()
     return {_CAMEL.sub(_upper, name): Outcome[level.upper()] for name, level in levels if level != "off"}
 
@@ -174,10 +170,7 @@ class Facts(msgspec.Struct, frozen=True):
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
     """Raise SpecErrors if ``match`` names a resource that the policy kind does not judge.
 
-    Args:
-        match: the ``match`` of the policy.
-        rules: all resources that the kind judges, without wildcards.
-        what: the same as a phrase.
+    ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase.
 
     Raises:
         SpecErrors: it names another resource, or another operation.

@@ -7,11 +7,7 @@ from webhook.rules.concern import Concern, Keys
 
 
 def targeting_concern(*, tolerating: bool) -> Concern:
-    """Return what of a Pod may make it target spot.
-
-    Args:
-        tolerating: a Pod that tolerates a spot taint by name targets spot.
-    """
+    """Return what of a Pod may make it target spot."""
     return Concern(
         labels=Keys(frozenset({CAPACITY_LABEL})),
         annotations=Keys(frozenset({NODE_POOL_ANNOTATION})),

@@ -73,14 +73,7 @@ def feasible_nodes(
 ) -> Feasible:
     """Return the spot nodes that can run a Pod that targets spot.
 
-    Args:
-        pod: the Pod.
-        terms: the Pod's own constraints.
-        named: the pool that its annotation names, or None.
-        supply: the capacity of the cluster.
-        in_play: the providers whose nodes count.
-        spot_shown: the names of the providers whose spot Nodes the cluster shows.
-        requested: the accelerators that the Pod requests, of whatever provider.
+    ``named`` is the pool that the Pod's annotation names; ``requested`` are the accelerators that it requests.
     """
     gpu = True if requested else None if pod.spec.resourceClaims else False
     names = {provider.name for provider in in_play}
@@ -289,13 +282,7 @@ def demands_spot(term: Term, provider: Provider) -> bool:
 
 
 def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Taint | None:
-    """Return the taint, not tolerated by the Pod, that keeps off Pods which request none of these nodes' accelerators.
-
-    Args:
-        pod: the Pod.
-        nodes: the nodes.
-        requested: the accelerators that the Pod requests.
-    """
+    """Return the taint, not tolerated by the Pod, that keeps off Pods which request none of the nodes' accelerators."""
     others = [taint for taint in nodes.guards if not nodes.provider.serves(taint, requested)]
     return _untolerated(pod, others) if others else None
 

@@ -32,11 +32,6 @@ def select(
     their pools give their nodes and no other pool gives; the pool-name label. A pool of both capacities also needs the
     spot label, as its on-demand nodes have all its other labels. Return an empty tuple if nothing tells the chosen
     nodes apart.
-
-    Args:
-        chosen: the nodes to select, at least one.
-        supply: the capacity of the cluster.
-        named: the labels that the policy names.
     """
     # Nodes of unseen pools may be any spot nodes of their provider.
     anywhere = {nodes.provider.name for nodes in chosen if nodes.pool is None}

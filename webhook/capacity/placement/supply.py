@@ -71,9 +71,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def admitted(self, terms: Collection[Term], absent: frozenset[str]) -> bool:
         """Return whether one of these terms may admit such nodes.
 
-        Args:
-            terms: a Pod's own constraints.
-            absent: keys of labels that the nodes lack unless their requirements mention them.
+        The nodes lack labels with the ``absent`` keys, unless their requirements mention them.
         """
         if self.label_keys is not None:
             asked = {each.key for term in terms for each in term.requirements}

@@ -36,10 +36,7 @@ class TaintMeaning(Enum):
 def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> TaintMeaning:
     """Return what a taint of a spot node means.
 
-    Args:
-        taint: the taint.
-        provider: the provider of the node.
-        common: the result of `common_spot_taints` for the cluster.
+    ``common`` is the result of `common_spot_taints` for the cluster.
     """
     if any(each.matches(taint) for each in provider.forbidden_taints):
         return TaintMeaning.FORBIDDEN

@@ -119,13 +119,8 @@ def target_of(
 ) -> Target | NotTargeting:
     """Return how a Pod targets spot and where it can run, or why it does not target spot.
 
-    Args:
-        pod: the Pod, before or after injection: the result is the same.
-        namespace_labels: the labels of its namespace; empty if unknown.
-        view: the state of the cluster.
-        providers: all providers of the bundle, by name.
-        provider: the provider that a policy names for clusters that show none; empty for none.
-        tolerating: a Pod that tolerates a provider's spot taint by name targets spot.
+    The result is the same before and after injection. ``provider`` is the one that a policy names for clusters that
+    show none; with ``tolerating``, a Pod that tolerates a provider's spot taint by name targets spot.
     """
     never = _why_untouchable(pod, providers)
     if never:

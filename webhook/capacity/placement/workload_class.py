@@ -30,10 +30,7 @@ def is_queue_worker(pod: Pod) -> bool:
 def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str, str]:
     """Return the class of a Pod that does not name one, and the reason as a phrase.
 
-    Args:
-        pod: the Pod, with its owner.
-        training_operators: the owners whose Pods with GPUs do training, as ``Kind.group``.
-        gpu: whether the Pod requests GPUs.
+    ``training_operators`` match owners as ``Kind.group``.
     """
     owner = pod.controller
     if owner is None:

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 def cluster_of(written: str, namespace: str, this: str) -> tuple[str, str]:
     """Return the namespaced name and the path of a cluster. Return empty strings for this cluster.
 
-    Args:
-        written: the name of the cluster, or the provider's path of it (also as a URL).
-        namespace: the namespace of that name, or empty.
-        this: the cluster that the policies are for, written in the same way; empty if no pool describes it.
+    The cluster is ``written`` as a name or as the provider's path (also as a URL), and so is ``this`` cluster.
     """
     path = _path(written) if "/" in written else ""
     short = path.rpartition("/")[2] or written

@@ -43,11 +43,7 @@ def compile_provider(
 ) -> Provider:
     """Compile a provider and its readers.
 
-    Args:
-        name: the name of its document.
-        spec: the spec of its document.
-        spot_taints: the taints that mean spot, as the policies name them.
-        cluster: the name of this cluster, in place of the ``thisCluster`` of the spec.
+    ``spot_taints`` are those that policies name; ``cluster`` replaces the ``thisCluster`` of the spec.
     """
     if cluster:
         spec = spec.model_copy(update={"this_cluster": cluster})

@@ -222,10 +222,7 @@ NO_REQUIREMENTS: Final = Requirements({})
 def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Requirements:
     """Parse a list of ``{key, operator, values}``.
 
-    Args:
-        found: the list.
-        field: its field path.
-        given: the labels that the pool gives its nodes: they are requirements too.
+    The labels ``given`` to the pool's nodes are requirements too.
     """
     several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():

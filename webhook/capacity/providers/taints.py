@@ -70,11 +70,8 @@ def read_taints(
 ) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
     """Return the taints in a list, and the problems with those that can't be read.
 
-    Args:
-        found: the list; with ``texts`` also a map, of key to ``value:Effect``.
-        field: its field path.
-        effects: effect as the provider writes it -> as Kubernetes writes it.
-        texts: taints may be written ``key=value:Effect`` instead of ``{key, value, effect}``.
+    With ``texts`` a taint may be written ``key=value:Effect``, and the list may be a map of key to ``value:Effect``.
+    ``effects`` translates the provider's names of effects.
     """
     if texts and isinstance(found, dict):
         found = [f"{key}={written}" for key, written in found.items()]

@@ -224,13 +224,7 @@ def _without_exemptions(said: tuple[Said, ...]) -> tuple[Said, ...]:
 def _said(
     own: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
 ) -> tuple[Said, ...]:
-    """Return the steps of a policy, with their places if they differ between places.
-
-    Args:
-        own: the steps of the policy, by place.
-        steps: the steps of all policies.
-        findings: the findings of the policy.
-    """
+    """Return the steps of a policy, with their places if they differ between places."""
     templates = {where for _, where in steps if where}
     alike = len(set(own.values())) == 1
     if not templates or (alike and not findings and (templates <= own.keys() or "" in own)):

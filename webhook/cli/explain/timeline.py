@@ -153,13 +153,7 @@ def timeline_of(
 ) -> ReclaimTimeline:
     """Return the timeline of a Pod that targets spot.
 
-    Args:
-        where: the pod template's field path; empty for a Pod.
-        written: the Pod before injection.
-        pod: the Pod after injection.
-        provider: the provider of the node.
-        pool: the pool of the node; None: any pool of the provider.
-        budget: the time that the Pod has to stop there.
+    ``written`` is the Pod before injection, ``pod`` after it. Without ``pool`` it is any pool of the provider.
     """
     drain = provider.timeline.drain
     window = drain + budget.limit

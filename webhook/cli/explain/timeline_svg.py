@@ -30,11 +30,7 @@ _SHORT: Final[dict[SpanName, str]] = {
 
 
 def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
-    """Return one SVG file with all drawings, one below the other.
-
-    Args:
-        drawn: the timelines with their titles.
-    """
+    """Return one SVG file with all drawings, one below the other."""
     y, parts = 0, []
     for title, timeline in drawn:
         height = height_of(timeline)

@@ -65,11 +65,7 @@ def neutral_keys(providers: Iterable[Provider]) -> list[str]:
 def keys_in(found: str, keys: Keys, *, also: str = "", at_most: int = MEMBERS_AT_MOST) -> Iterator[str]:
     """Yield expressions that are true if a map of strings has one of the keys.
 
-    Args:
-        found: the map.
-        keys: the keys, of which one is enough.
-        also: an expression that must hold for the ``key``, too.
-        at_most: the members of a map that is looked through; a larger one counts as having a key.
+    ``also`` must hold for the ``key``, too. A map with more members than ``at_most`` counts as having a key.
     """
     one_by_one = [f"key.contains({quoted(text)})" for text in sorted(keys.containing)]
     exact = sorted(key for key in keys.exact if not any(text in key for text in keys.containing))
@@ -86,10 +82,7 @@ def keys_in(found: str, keys: Keys, *, also: str = "", at_most: int = MEMBERS_AT
 class ConcernExpressions:
     """Expressions that are true if an object may concern a policy.
 
-    Args:
-        concern: the concern of all policies that match the objects or their templates.
-        neutral: see `neutral_keys`.
-        typed: whether the API server knows the types of their fields.
+    ``typed``: the API server knows the types of the objects' fields.
     """
 
     def __init__(self, concern: Concern, neutral: Sequence[str], *, typed: bool) -> None:
@@ -206,9 +199,7 @@ def changed_metadata(concern: Concern) -> Iterator[str]:
 def changed_templates(workloads: Sequence[Workload], *, counting: bool) -> Iterator[str]:
     """Yield expressions that are true if an UPDATE changes templates, or labels that workloads give to other objects.
 
-    Args:
-        workloads: the kinds. Of custom resources all but the metadata is compared.
-        counting: whether a policy counts the Pods, so that a lower number of replicas matters.
+    Of custom resources all but the metadata is compared. ``counting``: a lower number of replicas matters.
     """
     built_in = [each for each in workloads if each.group in BUILT_IN]
     is_built_in = f"request.resource.group in {literal(sorted(BUILT_IN))}"
@@ -246,10 +237,7 @@ def tested_kinds(workloads: Sequence[Workload], concern: Concern) -> tuple[list[
 def _each(paths: Mapping[str, Sequence[TemplatePath]], name: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield expressions about the maps at these paths.
 
-    Args:
-        paths: by resource.
-        name: the name of one of the maps, in the lines.
-        lines: the expressions about one of the maps.
+    ``paths`` are by resource; ``lines`` are expressions about one of the maps, which they call ``name``.
     """
     guards: dict[str, None] = {}
     kinds: dict[str, str] = {}

@@ -57,12 +57,7 @@ _NOT_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "DoesNotExist"}
 
 
 def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
-    """Return the configurations that hold a webhook.
-
-    Args:
-        bundle: the policies.
-        client_config: the clientConfig of every webhook; its Service gets the path.
-    """
+    """Return the configurations that hold a webhook."""
     found = _Configurations(bundle, client_config)
     mutating = [{**each, "reinvocationPolicy": "IfNeeded"} for each in found.mutating()]
     return [
@@ -196,13 +191,7 @@ class _Configurations:
     ) -> Iterator[JSON]:
         """Yield the webhook, unless it has no rules.
 
-        Args:
-            name: its name, without the domain.
-            phase: the phase that its path names.
-            rules: its rules.
-            conditions: its matchConditions.
-            failure_policy: its failurePolicy.
-            namespaces: a requirement of its namespaceSelector, beside those of all webhooks.
+        ``namespaces`` is a requirement of its namespaceSelector, beside those of all webhooks.
         """
         if not rules:
             return

@@ -39,14 +39,7 @@ _NOT_UPDATED: Final = "request.operation != 'UPDATE' || oldObject == null"
 
 
 class ObjectConditions:
-    """The conditions of one phase.
-
-    Args:
-        bundle: the policies.
-        phase: the phase of the webhook.
-        neutral: see `neutral_keys`.
-        matched: the resources that the policies match.
-    """
+    """The conditions of one phase."""
 
     def __init__(
         self, bundle: Bundle, phase: Phase, neutral: list[str], matched: Mapping[ResourceKey, MatchedResource]
@@ -62,8 +55,7 @@ class ObjectConditions:
     def of(self, *, in_spot_namespace: bool = False) -> list[Condition]:
         """Return the conditions.
 
-        Args:
-            in_spot_namespace: for namespaces with a capacity label, where every Pod may be one that targets spot.
+        In a namespace with a capacity label every Pod may be one that targets spot.
         """
         found: list[Condition] = []
         if self._pods is not None and (text := self._of_pods(self._pods, in_spot=in_spot_namespace)):

@@ -123,12 +123,7 @@ def _queries(part: msgspec.Struct | tuple[object, ...] | object) -> Iterator[Que
 
 
 class PoolConditions:
-    """The conditions of both webhooks about node pools.
-
-    Args:
-        providers: the providers of the node pools.
-        matched: the resources of node pools that the policies match.
-    """
+    """The conditions of both webhooks about node pools."""
 
     def __init__(self, providers: Collection[Provider], matched: MatchedResources) -> None:
         unasked = unasked_fields(providers)

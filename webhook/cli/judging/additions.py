@@ -35,9 +35,7 @@ class Addition(msgspec.Struct, frozen=True):
 def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
     """Return the addition that an operation of a JSONPatch makes.
 
-    Args:
-        operation: of the patch of a document.
-        depth: number of steps from the document to the object, as for the items of a List; they are left out.
+    ``depth`` is the number of steps from the document to the object, as in a List; they are left out.
     """
     path = parse_pointer(operation["path"])[depth:]
     name = next((step for step in reversed(path) if isinstance(step, str) and step != _END), "")

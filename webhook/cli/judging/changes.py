@@ -31,14 +31,6 @@ Read: TypeAlias = "Callable[[Iterable[ManifestFile], Manifests], None]"
 class Changes:
     """The changes of the working tree since its branch left another one. Files that Git does not know are new.
 
-    Args:
-        flag: the flag that asks for it, for errors.
-        ref: the other branch, or any commit.
-        folder: a folder of the repository.
-        paths: the files and folders to compare.
-        ignored: files to leave out.
-        read: adds the objects of a file.
-
     Raises:
         CannotJudgeError: Git can't tell.
     """
@@ -78,11 +70,7 @@ class Changes:
         return {written_identity(each): each for each in (*self._old, *unchanged) if each.name}
 
     def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
-        """Return the removed objects that no other file of the repository has now, and warn of the others.
-
-        Args:
-            removed: objects that the files below the paths no longer have.
-        """
+        """Return the removed objects that no other file of the repository has now, and warn of the others."""
         found = Manifests()
         self._read(self._elsewhere(), found)
         places = {written_identity(each): f"{each.file}:{each.line}" for each in found.objects}

@@ -19,13 +19,7 @@ _LISTED: Final = 5
 
 
 class Places:
-    """The places of all objects of some kinds.
-
-    Args:
-        objects: all objects of the files.
-        judged: those of them that are judged.
-        kinds: API groups and kinds.
-    """
+    """The places of all objects of some kinds."""
 
     def __init__(
         self, objects: Iterable[Manifest], judged: Iterable[Manifest], kinds: Collection[tuple[str, str]]

@@ -69,11 +69,6 @@ class Base(msgspec.Struct, frozen=True):
 def base_of(flag: str, ref: str, folder: Path) -> Base:
     """Return the merge base of HEAD and another branch.
 
-    Args:
-        flag: the flag that asks for it, for errors.
-        ref: the other branch, tag or commit.
-        folder: a folder of the repository.
-
     Raises:
         CannotJudgeError: there is no Git, no repository, no such commit, or none in common.
     """

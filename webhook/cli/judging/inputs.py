@@ -49,10 +49,6 @@ class Requests(msgspec.Struct, frozen=True):
 class Inputs:
     """The manifests that the flags name.
 
-    Args:
-        options: of `add_inputs`, completed by `take_project_file`.
-        providers: the bundle's; they say which files list node pools.
-
     Attributes:
         sources: files and rendered documents.
         problems: what can't be found, read or rendered.

@@ -87,14 +87,8 @@ class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
 class Judge:
     """Judges objects one by one. For DELETE their order counts.
 
-    Args:
-        index: the policies.
-        kinds: which resources the kinds are.
-        context: of all decisions; its phase does not matter.
-        operation: CREATE, UPDATE or DELETE.
-        user: the user of the requests.
-        before: the objects that the cluster has already, for UPDATE and DELETE. An object that is
-            not among them is judged as new by UPDATE, and as stored by DELETE.
+    ``before`` are the objects that the cluster has already. One that is not among them is judged as new by UPDATE, and
+    as stored by DELETE.
     """
 
     def __init__(

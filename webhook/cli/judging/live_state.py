@@ -76,13 +76,7 @@ def read_live(
 ) -> Live:
     """Read the cluster that these objects are judged against.
 
-    Args:
-        kubeconfig: the file that names the cluster.
-        context: of the file; None: its current one.
-        objects: the objects to be judged.
-        bundle: the policies; only objects that one of them may look at are read.
-        kinds: which resources the objects are.
-        operation: CREATE, for which no objects are read, UPDATE, DELETE, or empty: whatever applying them is.
+    ``operation`` is CREATE, for which no objects are read, UPDATE, DELETE, or empty: whatever applying them is.
 
     Raises:
         CannotJudgeError: the kubeconfig can't be used, the API server does not answer, or it refuses the credentials.

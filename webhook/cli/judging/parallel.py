@@ -37,10 +37,8 @@ _inherited: list[Callable[[int], Any]] = []
 def in_processes(work: Callable[[_Part], _Result], parts: Sequence[_Part], doing: str) -> list[_Result]:
     """Return the result of ``work`` for each part, in order. On a terminal a bar shows how many are done.
 
-    Args:
-        work: runs in as many processes as there are cores. Its results are pickled.
-        parts: of the work; one alone starts no process.
-        doing: names the work for people.
+    ``work`` runs in as many processes as there are cores, and its results are pickled; one part alone starts no
+    process. ``doing`` names the work for people.
 
     Raises:
         CannotJudgeError: a process was killed.

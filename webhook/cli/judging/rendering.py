@@ -33,12 +33,7 @@ _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
 
 
 def rendered(options: Namespace, problems: list[Problem]) -> Iterator[ManifestFile]:
-    """Yield each rendered document as a source. Failures are added to the problems.
-
-    Args:
-        options: with ``kustomize``, ``helm``, ``helm_values``, ``kubernetes_version``.
-        problems: to which failures are added.
-    """
+    """Yield each rendered document as a source. Failures are added to the problems."""
     version = "{}.{}.0".format(*options.kubernetes_version)
     values = [f"--values={file}" for file in options.helm_values]
     for folder in options.kustomize:

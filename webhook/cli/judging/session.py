@@ -71,10 +71,7 @@ class Results(msgspec.Struct, Generic[ObjectResult], frozen=True):
 def judge(options: Namespace, *, trace: bool = False) -> Judgements:
     """Read and judge everything that the flags name.
 
-    Args:
-        options: of `add_inputs`, completed by `take_project_file`, and ``operation``: what is done with each object;
-            None: what applying it would be.
-        trace: keep how each judgement came about.
+    Without ``operation`` among the options each object is applied. ``trace`` keeps how each judgement came about.
 
     Raises:
         CannotJudgeError: the policies or the flags are wrong.
@@ -88,9 +85,7 @@ def judge_each(
 ) -> Results[ObjectResult]:
     """Judge as `judge` does, in several processes where there are many objects.
 
-    Args:
-        options, trace: as for `judge`.
-        summarize: makes the result of each object; only results leave a process.
+    ``summarize`` makes the result of each object; only results leave a process.
 
     Raises:
         CannotJudgeError: the policies or the flags are wrong, or a process was killed.

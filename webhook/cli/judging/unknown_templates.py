@@ -36,11 +36,7 @@ _OF_PODS: Final = frozenset({
 
 
 class UnknownTemplates:
-    """Find the pod templates that no policy looks at, of objects of unknown kinds.
-
-    Args:
-        index: the policies, and the kinds of workload that are known.
-    """
+    """Find the pod templates that no policy looks at, of objects of unknown kinds."""
 
     def __init__(self, index: Index) -> None:
         rules = (rule for each in index.policies for rule in (each.mutator, each.validator) if rule is not None)
@@ -49,12 +45,7 @@ class UnknownTemplates:
         self._known = {(each.group, each.kind) for each in index.workloads.values()}
 
     def finding(self, manifest: Manifest, resource: Resource | None) -> Finding | None:
-        """Return the finding for the first pod template with a key that concerns a policy, or None.
-
-        Args:
-            manifest: the object.
-            resource: its resource, if that is known.
-        """
+        """Return the finding for the first pod template with a key that concerns a policy, or None."""
         group, kind = manifest.group, manifest.kind
         if group in {"", _OWN_GROUP} or (group, kind) in self._known or resource_of(group, kind) is not None:
             return None

@@ -128,10 +128,6 @@ class _WatchedGroups(Globs):
 class Watch:
     """Policies of a bundle that record their coverage.
 
-    Args:
-        bundle: the policies.
-        names: names of the policies to watch; None: all.
-
     Attributes:
         index: the index of these policies, for a judge.
     """

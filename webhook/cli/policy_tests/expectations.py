@@ -26,14 +26,7 @@ Difference = tuple["FieldPath", str]
 def differences(
     expected: ExpectSpec, findings: tuple[Finding, ...], before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Difference]:
-    """Yield the differences from what a case expects; its golden file aside.
-
-    Args:
-        expected: what the case expects.
-        findings: the findings about the object.
-        before: the object as it is written.
-        after: the object with the changes of the policies.
-    """
+    """Yield the differences from what a case expects; its golden file aside."""
     verdict = verdict_of(finding.outcome for finding in findings)
     if verdict is not expected.outcome:
         yield ("outcome",), f"expected {expected.outcome}, got {verdict}"
@@ -56,10 +49,7 @@ def differences(
 def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str:
     """Return how the object differs from its golden file; empty if it does not.
 
-    Args:
-        file: the golden file.
-        after: the object with what the policies change.
-        update: write the file instead, if it says anything else.
+    With ``update``, write the file instead.
 
     Raises:
         OSError: the file can't be written.

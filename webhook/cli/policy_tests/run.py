@@ -119,11 +119,7 @@ def read_tests(paths: Sequence[Path]) -> Tests:
 class Runner:
     """Runs cases. Files that several of them need are read once.
 
-    Args:
-        bundle: the policies.
-        now: the time of cases that name no day, for exemptions that end.
-        update: write golden files instead of comparing with them.
-        folders: folders that are read as policies.
+    ``now`` is the time of cases that name no day. ``update`` writes golden files. ``folders`` are read as policies.
     """
 
     def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False, folders: Sequence[Path] = ()) -> None:

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 def silent(manifest: Manifest, judgement: Judgement, index: Index, names: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each policy that neither found nor changed anything.
 
-    Args:
-        manifest: the object.
-        judgement: its judgement, with a trace.
-        index: the policies of the case.
-        names: names of the policies to explain; empty: all that are for this kind of object.
+    Empty ``names`` stand for all policies for this kind of object.
     """
     trace = judgement.trace
     if trace is None:

@@ -73,10 +73,8 @@ class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
 class Policies:
     """A bundle, and the cluster that it judges against.
 
-    Args:
-        bundle: the policies.
-        view: the cluster; None: as it was recorded, or else unknown.
-        version: (major, minor) of Kubernetes where the view does not say it.
+    Without ``view`` the cluster is as it was recorded, and ``version`` that of Kubernetes where the view does not say
+    it.
     """
 
     def __init__(self, bundle: Bundle, view: ClusterView | None, version: tuple[int, int]) -> None:

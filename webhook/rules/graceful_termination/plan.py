@@ -57,13 +57,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     pod_noun: str
 
     def violations(self, pod: Pod, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
-        """Yield the violations that the plan does not fix, and the planned changes that are missing.
-
-        Args:
-            pod: the Pod that the plan is for.
-            classes: the classes of the policy.
-            deny: deny a grace period over the budget that the user has set.
-        """
+        """Yield the violations that the plan does not fix, and the planned changes that are missing."""
         if self.unknown_class:
             yield _unknown_class(self, classes)
         if unknown := self.keeps.difference(KEEP_WORDS):

@@ -112,9 +112,7 @@ class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
 def diversity_of(requirements: Requirements, domain: str) -> Diversity:
     """Return how many instance types, generations and zones the requirements admit at most.
 
-    Args:
-        requirements: the requirements of the pool.
-        domain: the domain of AWS's machine labels; empty for other providers, whose type names have no generation.
+    ``domain`` is that of AWS's machine labels; empty for other providers, whose type names have no generation.
     """
     listed = requirements.of(TYPE_LABEL).values
     types = generations = None

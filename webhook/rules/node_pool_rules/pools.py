@@ -37,11 +37,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Iterator[Violation]:
         """Yield the violations of a pool that it did not have before the request.
 
-        Args:
-            reader: the reader of the pool.
-            pool: the pool after the request.
-            before: the pool before the request, or None on CREATE.
-            reported: fields in which the policy's own checks have found mistakes.
+        ``reported`` are the fields in which the policy's own checks have found mistakes.
         """
         if self.superchip is not None and _superchip(pool) and not (before is not None and _superchip(before)):
             yield self._superchip(reader, pool, self.superchip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from jmespath.exceptions import JMESPathError
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
 
 from webhook.capacity.providers.reader_schema import QueryText  # noqa: TC001 - pydantic reads it
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
@@ -14,10 +14,6 @@ from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules.checks import MessageTemplate
 
 AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
-
-
-def _no_field(text: str) -> str:
-    return f"{text!r} is no field path: write it as spec.targetNodes"
 
 
 def _check_text(text: str) -> str:
@@ -29,26 +25,13 @@ def _check_text(text: str) -> str:
 
 
 FieldPathText = Annotated[
-    str, TextPattern(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes", _no_field)
+    str, TextPattern(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes")
 ]
 MessageText = Annotated[str, AfterValidator(_check_text)]
 
 
-def _with(field: str, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    return {"required": [field], "properties": {field: schema}}
-
-
 class FieldSpec(Model):
     """One field, as the schema of its resource has it."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "allOf": [
-                {"if": _with("values", {"minItems": 1}), "then": _with("type", {"const": "string"})},
-                {"if": _with("minimum", {}), "then": _with("type", {"const": "integer"})},
-            ]
-        }
-    )
 
     path: FieldPathText = Field(description="Field path, as spec.targetNodes.")
     type: Literal["string", "integer", "boolean", "object", "array"] | None = Field(

@@ -20,10 +20,8 @@ def allowed_keys(
 ) -> dict[str, Globs]:
     """Return the keys that users may set, by plural resource name.
 
-    Args:
-        spec: the spec of the policy.
-        workloads: API group and plural of the kinds that have pod templates.
-        rules: the default of ``match.resourceRules``.
+    ``workloads`` are API group and plural of the kinds with pod templates; ``rules`` the default of
+    ``match.resourceRules``.
 
     Raises:
         SpecError: an entry of ``allow`` or ``hints`` has no effect.

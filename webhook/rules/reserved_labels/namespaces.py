@@ -36,11 +36,7 @@ def claims(
 ) -> Iterator[Violation]:
     """Yield a violation for the name (on CREATE) or the label that makes the Namespace a provider's own.
 
-    Args:
-        subject: a request about a Namespace.
-        providers: the providers of the bundle.
-        view: the cluster; only a provider in play owns namespaces.
-        told: keys of labels that other violations deny already.
+    Only a provider in play owns namespaces. Labels in ``told`` are denied by other violations already.
     """
     metadata, before = (mapping((value or {}).get("metadata")) for value in (subject.object, subject.old_object))
     labels, old_labels = mapping(metadata.get("labels")), mapping(before.get("labels"))

@@ -150,8 +150,7 @@ def _without_effect(
 ) -> Iterator[Violation]:
     """Yield a violation for each of spotgate's keys that the request changes and that has no effect there.
 
-    Args:
-        path: the path of the values; empty if they are this member of the metadata.
+    ``path`` is the path of the values; empty if they are this member of the metadata.
     """
     path = path or ("metadata", member)
     for key in sorted([key for key in values if key.startswith(PREFIX)]):

@@ -205,13 +205,7 @@ def given_cluster(providers: Mapping[str, Provider]) -> str:
 
 
 def _unseen_pool(name: str, providers: list[Provider], names: list[str]) -> Violation:
-    """Return the violation for a pool that may be one of these providers', of which only Nodes are visible.
-
-    Args:
-        name: the name in the annotation.
-        providers: the providers.
-        names: the names of the spot pools that are known.
-    """
+    """Return the violation for a pool that may be one of these providers', of which only Nodes are visible."""
     return finding(
         "pool-unseen",
         f"can't tell whether node pool `{name}` is spot: pools of {listed(each.title for each in providers)} can't be "

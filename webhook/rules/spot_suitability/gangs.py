@@ -63,13 +63,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
     def violations(
         self, subject: Subject, target: Target, target_of: Callable[[Pod], Target | NotTargeting]
     ) -> Iterator[Violation]:
-        """Yield the violation for a part of a gang on spot, if another part is not, or may not be.
-
-        Args:
-            subject: the pod template, which targets spot.
-            target: how it does.
-            target_of: tells how the Pod of another pod template targets spot.
-        """
+        """Yield the violation for a part of a gang on spot, if another part is not, or may not be."""
         kind = subject.request.kind
         workload = self.workloads.get((kind.group, kind.kind))
         gang = self._gang(subject) if subject.template and workload is not None else None

@@ -27,10 +27,8 @@ def _is_no_keyword(name: str) -> str:
     return name
 
 
-ExpressionText = Annotated[str, TextPattern(NOT_BLANK, "a CEL expression", lambda _: "the expression is empty")]
-MessageLine = Annotated[
-    str, TextPattern(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line", lambda _: "a message is one line, as in Kubernetes")
-]
+ExpressionText = Annotated[str, TextPattern(NOT_BLANK, "a CEL expression")]
+MessageLine = Annotated[str, TextPattern(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line")]
 Identifier = Annotated[
     str, TextPattern(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")
 ]

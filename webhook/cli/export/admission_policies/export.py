@@ -33,12 +33,7 @@ _CONDITIONS_AT_MOST: Final = 64
 
 
 def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
-    """Return the policies with their bindings, and what is left out of them, and why.
-
-    Args:
-        bundle: the policies.
-        today: exemptions that have ended are not exported.
-    """
+    """Return the policies with their bindings, and what is left out of them, and why."""
     documents = {each.name: each for each in bundle.documents if each.is_policy}
     printed: list[JSON] = []
     left_out: list[Problem] = []

@@ -43,10 +43,6 @@ _POD: Final = ("CREATE", "", "pods")
 def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem], list[str]]:
     """Return the policy with its binding, what is left out of the policies, and which Pods are left alone.
 
-    Args:
-        bundle: the policies.
-        context: the cluster, with its node pools and versions, and the time.
-
     Raises:
         CannotJudgeError: the node pools are unknown, or the policies can't be one.
     """

@@ -123,14 +123,8 @@ def variables(
 ) -> dict[str, str]:
     """Return the variables of the policy, each after those that it reads.
 
-    Args:
-        words: the values by which shapes differ.
-        answers: what becomes of the shapes.
-        schedulers: globs of the schedulers whose Pods are left alone.
-        placing: an expression: whether SpotPlacement matches the Pod.
-        termination: the rule, or None if it is not exported.
-        stopping: an expression: whether GracefulTermination matches the Pod.
-        hook: the preStop hook that sleeps, for any number of seconds; None: no Pod can have one.
+    ``answers`` are what becomes of the shapes. ``placing`` and ``stopping`` are expressions: whether the policies match
+    the Pod. ``hook`` returns the preStop hook that sleeps so many seconds; None: no Pod can have one.
     """
     return {
         **_POD,

@@ -128,13 +128,7 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 def vocabulary(context: Context, providers: Mapping[str, Provider], named: Iterable[str]) -> Vocabulary:
-    """Return the values by which Pods differ, in a cluster in this state.
-
-    Args:
-        context: the state of the cluster.
-        providers: all providers of the bundle, by name.
-        named: the providers that policies name.
-    """
+    """Return the values by which Pods differ, in a cluster in this state."""
     supply = supply_of(context.view, providers)
     names_in_play = in_play(context.view, providers).union(named) & providers.keys() or set(providers)
     unseen = (each for each in supply.unseen if each.provider.name in names_in_play)
