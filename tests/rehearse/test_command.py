@@ -7,10 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+
+from webhook.controlplane.control_plane import reserve_control_plane
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli" / "rehearse.md").read_text()
@@ -54,7 +57,9 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends what a killed program has started")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_rehearsal_that_is_ended(folder: Path, number: signal.Signals) -> None:
+def test_nothing_is_left_of_a_rehearsal_that_is_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     command = [str(SPOTGATE), "rehearse", "--lose=spot", "reclaim.yaml"]
     environment = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen(
@@ -72,5 +77,8 @@ def test_nothing_is_left_of_a_rehearsal_that_is_ended(folder: Path, number: sign
     while any(map(runs, started)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    if number != signal.SIGKILL:
-        assert [each.name for each in folder.iterdir()] == ["reclaim.yaml"]
+    if number == signal.SIGKILL:  # its files are for the next one to remove
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        with reserve_control_plane({}) as another, reserve_control_plane({}):
+            assert another.directory.exists()
+    assert [each.name for each in folder.iterdir()] == ["reclaim.yaml"]

@@ -5,14 +5,17 @@
         plane.start_api_server()
 
 When the block is left every process and file is gone, and the processes also when the whole program is killed
-(on Linux). Start it from a thread that lives as long: the kernel takes the end of that thread for the end of the
+(on Linux); its files then go when the next control plane is started. Start it from a thread that lives as long: the kernel takes the end of that thread for the end of the
 program.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
+import os
+import shutil
 import ssl
 import tempfile
 import time
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 START_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
 _ANSWER_SECONDS: Final = 5.0
+_PREFIX: Final = "spotgate-control-plane-"
 
 
 class ControlPlaneError(Exception):
@@ -96,9 +100,7 @@ class ControlPlane:
         """Raise ControlPlaneError if a server has ended."""
         for process in self.processes.values():
             if process.exit_code is not None:
-                raise ControlPlaneError(
-                    f"{process.name} exited with {process.exit_code}; it said last:\n{process.tail()}"
-                )
+                raise ControlPlaneError(process.explain_exit())
 
     def logs(self) -> str:
         """Return the last lines of every server."""
@@ -109,7 +111,9 @@ class ControlPlane:
 def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
     """Yield a control plane with its credentials and ports, and nothing started yet."""
     with contextlib.ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spotgate-cluster-")))
+        _remove_abandoned()
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX)))
+        fcntl.flock(stack.enter_context(_opened(directory)), fcntl.LOCK_EX)
         port, etcd_port, peer_port = (stack.enter_context(reserve_port()).getsockname()[1] for _ in range(3))
         plane = ControlPlane(binaries, directory, create_credentials(directory, port=port), port, etcd_port, peer_port)
         try:
@@ -117,6 +121,25 @@ def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane
         finally:
             for process in reversed(plane.processes.values()):
                 process.kill()
+
+
+def _remove_abandoned() -> None:
+    """Remove the folders of killed programs: nobody holds their locks any more."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), _opened(directory) as descriptor:  # another's, still in use, or just gone
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # An empty one may be somebody's who is about to lock it.
+            if os.fstat(descriptor).st_uid == os.geteuid() and any(directory.iterdir()):
+                shutil.rmtree(directory)
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _readiness(url: str, tls: ssl.SSLContext) -> str:

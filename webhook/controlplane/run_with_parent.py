@@ -21,4 +21,7 @@ if __name__ == "__main__":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("the parent ended before the request to die with it was made")
-    os.execv(program[0], program)  # noqa: S606 - no shell is wanted
+    try:
+        os.execv(program[0], program)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        sys.exit(f"{program[0]} can't be run: {error.strerror}")

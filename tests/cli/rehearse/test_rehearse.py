@@ -173,15 +173,26 @@ def test_a_budget_that_allows_nothing_is_certain(tmp_path: Path, capsys: pytest.
     assert result["reasons"] == ["PodDisruptionBudget all allows no eviction: its Pods run until they are killed"]
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("echo the disk is on fire; exit 3", "etcd exited with 3; it said last:\nthe disk is on fire\n"),
+        (
+            r"""echo 'E1122 22:41:51.07 1 run.go:72] "command failed" err="no \"disk\""'; exit 1""",
+            'etcd exited with 1: no "disk"\n',
+        ),
+        ("kill -9 $$", "etcd was killed: the machine may have run out of memory\n"),
+    ],
+)
 def test_a_control_plane_that_does_not_start_says_its_last_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ends: str, said: str
 ) -> None:
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
         program = tmp_path / name
-        program.write_text("#!/bin/sh\necho the disk is on fire\nexit 3\n")
+        program.write_text(f"#!/bin/sh\n{ends}\n")
         program.chmod(0o755)
     assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", f"--binaries={tmp_path}") == 2
-    assert "etcd exited with 3; it said last:\nthe disk is on fire" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"spotgate rehearse: {said}"
 
 
 def test_what_containers_are_told_is_not_kept_of_a_live_cluster() -> None:
