@@ -4,9 +4,9 @@
         plane.start_etcd()
         plane.start_api_server()
 
-When the block is left every process and file is gone, and the processes also when the whole program is killed
-(on Linux); its files then go when the next control plane is started. Start it from a thread that lives as long: the kernel takes the end of that thread for the end of the
-program.
+When the block is left every process and file is gone. When the whole program is killed the processes are gone, too
+(on Linux), and its files go when the next control plane starts. Start it from a thread that lives as long: the kernel
+takes the end of that thread for the end of the program.
 """
 
 from __future__ import annotations
