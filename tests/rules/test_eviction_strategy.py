@@ -305,7 +305,7 @@ def test_the_page_says_what_the_webhook_says() -> None:
             "{graceful: {key: qos.coreweave.cloud/interruptable, value: graceful}}",
             "qos.coreweave.cloud/interruptable is the key of `interruptible` too",
         ),
-        ("{distributed: [jobsets.jobset.x-k8s.io]}", "write the singular with its capitals, as JobSet.jobset.x-k8s.io"),
+        ("{distributed: [jobsets.jobset.x-k8s.io]}", "would match nothing; write Kind.group, as Deployment.apps"),
     ],
 )
 def test_a_spec_that_means_nothing_is_refused(spec: str, problem: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from copy import deepcopy
 from typing import Any
 
@@ -224,19 +223,12 @@ def test_a_category_that_nobody_knows_is_said() -> None:
     assert judge(KARPENTER, value, node_pool(requires(CAPACITY, "spot"), requires(CATEGORY, "zz"))) == []
 
 
-@pytest.mark.parametrize(
-    ("key", "meant"),
-    [
-        ("karpenter.k8s.aws/instance-categroy", "did you mean `karpenter.k8s.aws/instance-category`? "),
-        ("eks.amazonaws.com/instance-famly", "did you mean `eks.amazonaws.com/instance-family`? "),
-        ("karpenter.azure.com/zone", ""),
-    ],
-)
-def test_a_label_of_the_providers_own_that_nobody_knows_is_said(key: str, meant: str) -> None:
+@pytest.mark.parametrize("key", ["karpenter.k8s.aws/instance-categroy", "karpenter.azure.com/zone"])
+def test_a_label_of_the_providers_own_that_nobody_knows_is_said(key: str) -> None:
     value = node_pool(requires(CAPACITY, "on-demand"), requires(key, "p"))
     (finding,) = judge(KARPENTER, value)
     assert told([finding]) == [(WARN, "spec.template.spec.requirements", f"nobody knows label {key}: it is in no list")]
-    assert finding.fix == f"{meant}If it is right, add it to the otherMachineLabels of CapacityProvider karpenter"
+    assert finding.fix == "If it is right, add it to the otherMachineLabels of CapacityProvider karpenter"
     assert judge(KARPENTER, value, value) == []
 
 
@@ -302,65 +294,6 @@ def test_the_most_restrictive_active_budget_wins(budgets: Any, reasons: list[str
 
 
 @pytest.mark.parametrize(
-    ("schedule", "duration", "always"),
-    [
-        ("* * * * *", "1m", True),
-        ("* * * * *", "24h", True),
-        ("@hourly", "1h", True),
-        ("@hourly", "59m", False),
-        ("0 0 * * *", "24h", True),
-        ("0 0 * * *", "23h59m", False),
-        ("@midnight", "24h0m", True),
-        ("0 9,17 * * *", "16h", True),
-        ("0 9,17 * * *", "15h", False),
-        ("*/20 ? * * *", "20m", True),
-        ("0/40 * * * *", "40m", True),
-        ("0 0 * * 1-5", "24h", False),
-        ("0 0 * * 1-5", "72h", True),
-        ("@weekly", "168h", True),
-        ("0 0 * * 6", "167h", False),
-        ("0 0 1 * *", "700h", False),
-        ("@monthly", "744h", False),
-        ("* * * 1-11 *", "1h", False),
-    ],
-)
-def test_a_schedule_that_comes_round_before_its_duration_is_over_is_always_active(
-    schedule: str, duration: str, *, always: bool
-) -> None:
-    found = judge_budgets([{"nodes": "0", "schedule": schedule, "duration": duration}], WARN)
-    said = f"a budget of 0 nodes on schedule {schedule} for {duration} always blocks voluntary disruption"
-    assert [each.reason for each in found] == ([said] if always else [])
-
-
-@given(
-    minute=st.sampled_from(("*", "0", "*/7", "3-50/11")),
-    hour=st.sampled_from(("*", "2", "1,13", "*/6")),
-    weekday=st.sampled_from(("*", "1-5", "0,6")),
-    minutes=st.integers(1, 9000),
-)
-def test_it_is_always_active_where_no_minute_of_a_fortnight_is_left_out(
-    minute: str, hour: str, weekday: str, minutes: int
-) -> None:
-    def named(text: str, most: int) -> set[int]:
-        span, _, step = text.partition("/")
-        first, _, last = ("0", "", str(most)) if span == "*" else span.partition("-")
-        listed = range(int(first), int(last) + 1, int(step or 1)) if last else map(int, span.split(","))
-        return set(listed)
-
-    times = sorted(
-        (day * 24 + at) * 60 + m
-        for day in range(14)
-        if day % 7 in named(weekday, 6)
-        for at in named(hour, 23)
-        for m in named(minute, 59)
-    )
-    schedule, duration = f"{minute} {hour} * * {weekday}", f"{minutes}m"
-    found = list(judge_budgets([{"nodes": "0", "schedule": schedule, "duration": duration}], WARN))
-    second_week = range(7 * 24 * 60, 14 * 24 * 60)
-    assert bool(found) == all(now - times[bisect_right(times, now) - 1] < minutes for now in second_week)
-
-
-@pytest.mark.parametrize(
     ("budget", "field", "said"),
     [
         ({"nodes": "abc"}, "nodes", "is 'abc', not a number of nodes, or a percentage up to 100%"),
@@ -368,6 +301,12 @@ def test_it_is_always_active_where_no_minute_of_a_fortnight_is_left_out(
         ({"nodes": "150%"}, "nodes", "is '150%', not a number of nodes, or a percentage up to 100%"),
         ({"nodes": "1.5"}, "nodes", "is '1.5', not a number of nodes, or a percentage up to 100%"),
         ({"nodes": ""}, "nodes", "is '', not a number of nodes, or a percentage up to 100%"),
+        ({"schedule": "daily"}, "schedule", "is 'daily', not a cron schedule: minute, hour, day, month, weekday (0-6)"),
+        (
+            {"schedule": "0 9 * *"},
+            "schedule",
+            "is '0 9 * *', not a cron schedule: minute, hour, day, month, weekday (0-6)",
+        ),
         ({"duration": "8"}, "duration", "is '8', not a duration of hours and minutes"),
         ({"duration": "90s"}, "duration", "is '90s', not a duration of hours and minutes"),
         ({"duration": 8}, "duration", "is 8, not a duration of hours and minutes"),
@@ -381,37 +320,6 @@ def test_a_budget_that_karpenters_schema_refuses_is_denied(budget: JSON, field: 
     assert told(found) == [(DENY, f"spec.disruption.budgets[0].{field}", f"disruption.budgets[0].{field} {said}")]
     copied = yaml.safe_load(found[0].fix.partition(":\n")[2])["spec"]["disruption"]["budgets"]
     assert judge(KARPENTER, with_budgets(*copied)) == []
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        *("", "daily", "@often", "@every 1h", "0 9 * *", "0 9 * * 1-5 2026", "60 * * * *", "0 24 * * *", "0 0 0 * *"),
-        *(
-            "0 0 32 * *",
-            "0 0 * 13 *",
-            "0 0 * * 7",
-            "0 0 * * fry",
-            "5-1 * * * *",
-            "*/0 * * * *",
-            "a * * * *",
-            "1,, * * * *",
-        ),
-        *("0 0 * * mon-", "\u0661 * * * *", 9),
-    ],
-)
-def test_a_schedule_that_karpenter_cannot_read_is_denied(schedule: object) -> None:
-    found = judge(KARPENTER, with_budgets({"nodes": "0", "duration": "8h", "schedule": schedule}))
-    assert (DENY, "spec.disruption.budgets[0].schedule") in [(each.outcome, each.field) for each in found]
-    assert any("disrupts nothing at any time" in each.detail for each in found)
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    ["@daily", "0 9 * * 1-5", "*/15 0,12 1-15/2 JAN-mar Mon", "5/10 ? * * SUN,6", "59 23 31 12 0", " 0  9 * * * "],
-)
-def test_a_schedule_that_karpenter_can_read_is_right(schedule: str) -> None:
-    assert judge(KARPENTER, with_budgets({"nodes": "0", "duration": "1h30m", "schedule": schedule})) == []
 
 
 @given(

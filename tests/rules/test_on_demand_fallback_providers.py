@@ -317,49 +317,6 @@ def test_of_the_types_that_a_node_group_lists_nobody_knows_which_it_gets() -> No
     assert found.detail.endswith(f"What does not count: {why}.")
 
 
-THIS_CLUSTER = (
-    "Or, if cluster infra/prod is the one that the policies are for, add `thisCluster: infra/prod` to "
-    "CapacityProvider eks"
-)
-
-
-@pytest.mark.parametrize(
-    ("spot", "other", "remedy"),
-    [
-        (
-            node_group("spot", "g6.xlarge", capacity="SPOT"),
-            ON_DEMAND,
-            THIS_CLUSTER,
-        ),
-        (
-            SPOT,
-            node_group("od", "g6.xlarge"),
-            THIS_CLUSTER,
-        ),
-        (
-            node_group("spot", "g6.xlarge", capacity="SPOT", cluster=None),
-            node_group("od", "g6.xlarge"),
-            "Or, if Nodegroup infra/spot belongs to cluster infra/prod too, say so in its spec.clusterName",
-        ),
-        (
-            node_group("spot", "g6.xlarge", capacity="SPOT"),
-            node_group("od", "g6.xlarge", cluster=None),
-            "Or, if Nodegroup infra/od belongs to cluster infra/prod too, say so in its spec.clusterName",
-        ),
-    ],
-)
-def test_a_fallback_of_another_cluster_may_well_be_of_the_same(spot: Json, other: Json, remedy: str) -> None:
-    (found,) = judge(spot, None, [other])
-    assert found.fix.endswith(f"\n{remedy}")
-
-
-def test_what_would_be_no_fallback_in_the_same_cluster_either_is_not_proposed() -> None:
-    spot = node_group("spot", "g6.xlarge", capacity="SPOT")
-    for other in (node_pool("cpu", ("on-demand",), ("m5.large",)), node_group("od", "g6.xlarge", cluster="test")):
-        (found,) = judge(spot, None, [other])
-        assert "Or, if" not in found.fix
-
-
 def test_the_last_Karpenter_fallback_is_kept_from_going_in_every_way() -> None:
     cluster = [SPOT, ON_DEMAND]
     for new in (

@@ -19,7 +19,6 @@ from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, RecordedTrace, Violation
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.policy.errors import SpecError
 from webhook.policy.terms import BREAK_GLASS, Enforcement
 from webhook.review import GroupVersionKind, GroupVersionResource
 from webhook.rules.protocol import Facts
@@ -540,79 +539,10 @@ def test_globs_allow_a_family_of_labels_and_are_no_hints() -> None:
     assert "did you mean" not in violation.fix
 
 
-@pytest.mark.parametrize(
-    "domain", ["*.coreweave.com", ".coreweave.com", "coreweave", "coreweave.com/", "Core Weave.com", ""]
-)
-def test_a_domain_is_written_alone(domain: str) -> None:
-    with pytest.raises(ValueError, match=r"is no domain: write it alone, as coreweave\.com"):
+@pytest.mark.parametrize("domain", ["*.coreweave.com", "coreweave", "CoreWeave.com", "coreweave.com ", ""])
+def test_a_domain_is_written_alone_and_in_lower_case(domain: str) -> None:
+    with pytest.raises(ValueError, match="expected a domain alone in lower case"):
         ReservedLabelsSpec.model_validate({"domains": [domain]})
-
-
-@pytest.mark.parametrize("domain", ["CoreWeave.com", "coreweave.com ", "\tCOREWEAVE.COM"])
-def test_a_domain_with_capitals_or_white_space_is_shown_without(domain: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"is no domain, which has neither capitals nor white space: write coreweave\.com"
-    ):
-        ReservedLabelsSpec.model_validate({"domains": [domain]})
-
-
-@pytest.mark.parametrize(
-    ("spec", "path", "problem"),
-    [
-        (
-            {"allow": [{"resources": ["pods"], "labels": ["a.coreweave.com/x", "a.coreweave.com"]}]},
-            ("allow", 0, "labels", 1),
-            "'a.coreweave.com' is a domain alone, and never rejected: write a name too, as a.coreweave.com/team",
-        ),
-        (
-            {"hints": {"coreweave.com": "a.coreweave.com/x"}},
-            ("hints", "coreweave.com"),
-            "'coreweave.com' is a domain alone, and never rejected: write a name too, as coreweave.com/team",
-        ),
-        *(
-            (
-                {
-                    "allow": [{"resources": ["pods"], "labels": ["a.coreweave.com/*", "b.coreweave.com/x"]}],
-                    "hints": {"a.coreweave.com/y": meant},
-                },
-                ("hints", "a.coreweave.com/y"),
-                f"'a.coreweave.com/y' is allowed itself wherever '{meant}' is, so this is never said: remove it",
-            )
-            for meant in ("a.coreweave.com/y", "a.coreweave.com/x", "b.coreweave.com/x")
-        ),
-        (
-            {"allow": [{"resources": ["pods"], "labels": ["a.coreweave.com/x", "a.coreweave.con/x"]}]},
-            ("allow", 0, "labels", 1),
-            "'a.coreweave.con/x' is in none of the `domains`: it is never rejected; remove it or mend its domain",
-        ),
-        (
-            {"hints": {"example.com/x": "a.coreweave.com/x"}},
-            ("hints", "example.com/x"),
-            "'example.com/x' is in none of the `domains`: it is never rejected; remove it or mend its domain",
-        ),
-        (
-            {"hints": {"a.coreweave.com/y": "a.coreweave.com/x"}},
-            ("hints", "a.coreweave.com/y"),
-            "'a.coreweave.com/x' is not allowed on any resource: list it under `allow`",
-        ),
-    ],
-)
-def test_an_entry_that_could_never_take_effect_is_refused(
-    spec: dict[str, Any], path: tuple[str | int, ...], problem: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        KIND.compile(ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], **spec}), FACTS)
-    assert (caught.value.path, caught.value.problem) == (path, problem)
-
-
-def test_a_hint_for_a_key_that_is_allowed_elsewhere_is_taken() -> None:
-    allow = [
-        {"resources": ["pods"], "labels": ["a.coreweave.com/pod"]},
-        {"resources": ["nodepools"], "labels": ["a.coreweave.com/pool"]},
-    ]
-    hints = {"a.coreweave.com/pod": "a.coreweave.com/pool"}
-    spec = ReservedLabelsSpec.model_validate({"domains": ["coreweave.com"], "allow": allow, "hints": hints})
-    assert isinstance(KIND.compile(spec, FACTS), ReservedLabels)
 
 
 prefixes = st.sampled_from(

@@ -52,12 +52,6 @@ def test_an_unknown_value_of_the_label_is_said(value: str, hint: str) -> None:
     assert "spot, spot-preferred, on-demand" in violation.detail
 
 
-def test_a_placeholder_for_a_value_is_said_to_be_one() -> None:
-    violation = said(pod_of(labels={"spotgate.dev/capacity": "${CAP}"}))
-    assert violation.reason == "the label spotgate.dev/capacity has the placeholder `${CAP}` in place of a value"
-    assert violation.fix.startswith("fill it in first")
-
-
 def test_an_unknown_value_on_the_namespace_is_said_of_pods_that_do_not_say_themselves() -> None:
     view = view_of(*CLUSTER, namespace={"spotgate.dev/capacity": "sopt"})
     violation = said(pod_of(), view)

@@ -61,7 +61,6 @@ class Loop(msgspec.Struct, frozen=True):
     """A comprehension (``all``, ``map`` ..., also ``cel.bind``, which has an empty range).
 
     Attributes:
-        variables: what each item is called.
         accumulator: what the result is called while it is made.
     """
 

@@ -23,7 +23,6 @@ class Needs(msgspec.Struct, frozen=True):
 
     Attributes:
         namespaces: labels of the request's namespace.
-        pools: the node pools.
         fresh: the pools as they are now in the API server, not as a cache last saw them.
         budgets: the PodDisruptionBudgets of the request's namespace.
     """

@@ -26,7 +26,6 @@ class Reading:
     """The result of reading a cluster.
 
     Attributes:
-        view: the cluster; what could not be read is unknown in it.
         problems: what could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``
         forbidden: API group and plural of those that may not be listed.
     """

@@ -52,7 +52,6 @@ class Listing(Generic[T]):
     Attributes:
         version: of the API that they were listed with.
         resource_version: from where a watch can go on.
-        items: the part of each object that is kept.
     """
 
     version: str
@@ -65,11 +64,8 @@ class WatchedResource(Generic[T]):
     """A resource, and the part of its objects that is kept.
 
     Attributes:
-        group: of its API; empty for the core group.
         versions: those that can be read, the preferred one first.
-        resource: its plural name.
         read: returns the part of an object that is kept.
-        metadata_only: only ``metadata`` is read.
         optional: some clusters do not have the resource.
     """
 

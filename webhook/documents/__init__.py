@@ -93,7 +93,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, ((*part, _NOWHERE) for part in read_json(text, file, limits)))
+            return _placed(text, file, ((*part, _NOWHERE) for part in read_json(text, limits)))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if "\ufeff" in text and (mark := _STRAY_MARK.search(text)):

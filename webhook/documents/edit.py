@@ -50,7 +50,6 @@ class _Style(NamedTuple):
     Attributes:
         json: every key and text is in double quotes.
         indent: the white space of one level of JSON; None if its members have no lines of their own.
-        newline: the line end.
         step: spaces that one level of block mappings is indented by.
         offset: spaces that the dashes of a block sequence are indented by.
     """

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from webhook.documents.model import DocumentError, line_and_column
 from webhook.documents.values import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from webhook.documents.model import DocumentLimits, JSONValue
 
 
-def read_json(text: str, file: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSONValue]]:
+def read_json(text: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSONValue]]:
     """Yield the beginning, the end and the value of each JSON value in a text.
 
     Raises:
-        DocumentError: a key is there twice, or a number is not finite: the YAML reader would take it for a string.
-        ValueError, RecursionError: the text is no JSON, or too large. The YAML reader finds out what is wrong where.
+        ValueError, RecursionError: the text is no JSON, has a key twice, or is too large. The YAML reader says what is
+            wrong where.
     """
     # Without aliases, commas and brackets bound the number of values, before one of them is made.
     if text.count(",") + text.count("[") + text.count("{") >= limits.nodes:
@@ -30,10 +28,7 @@ def read_json(text: str, file: str, limits: DocumentLimits) -> Iterator[tuple[in
     end = 0
     while match := _NEXT.match(text, end):
         start = match.end()
-        try:
-            value, end = _DECODER.raw_decode(text, start)
-        except _FaultError:
-            raise next(_faults(text, start, file)) from None
+        value, end = _DECODER.raw_decode(text, start)
         if _is_deeper(value, limits.depth):
             raise ValueError("too deep")
         if escaped_surrogates:
@@ -41,46 +36,22 @@ def read_json(text: str, file: str, limits: DocumentLimits) -> Iterator[tuple[in
         yield start, end, value
 
 
-class _FaultError(ValueError):
-    """A hook of the decoder has found a mistake, at a place that it does not know."""
-
-
 def _object(members: list[tuple[str, JSONValue]]) -> dict[str, JSONValue]:
     value = dict(members)
     if len(value) < len(members):
-        raise _FaultError
+        raise ValueError("duplicate key")
     return value
 
 
-def _number(convert: Callable[[str], int | float], text: str) -> int | float:
+def _integer(text: str) -> int | float:
     try:
-        return as_json(convert(text))
-    except (ValueError, OverflowError):
-        raise _FaultError from None
+        return as_json(int(text))
+    except OverflowError:
+        raise ValueError("too large") from None
 
 
-def _faults(text: str, start: int, file: str) -> Iterator[DocumentError]:
-    """Yield the duplicate keys and the numbers that are not finite in otherwise valid JSON."""
-    containers: list[dict[str, int]] = []  # around the token: where the keys of each are
-    for token in _TOKEN.finditer(text, start):
-        at = token.start()
-        if token[0] in "{[":
-            containers.append({})
-        elif token[0] in "}]":
-            containers.pop()
-        elif token["key"]:
-            key = json.loads(token["key"])
-            if key in containers[-1]:
-                first, _ = line_and_column(text, containers[-1][key])
-                problem = f"duplicate key {json.dumps(key)}, first at {file}:{first}"
-                yield DocumentError(file, *line_and_column(text, at), problem, "keep one of the two")
-            containers[-1][key] = at
-        elif token["number"]:
-            try:
-                _number(json.loads, token["number"])
-            except _FaultError:
-                problem = f"{token['number'][:_SHOWN]} is no finite number"
-                yield DocumentError(file, *line_and_column(text, at), problem, "write one, or quote it")
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _is_deeper(value: JSONValue, depth: int) -> bool:
@@ -99,12 +70,8 @@ def _is_deeper(value: JSONValue, depth: int) -> bool:
 
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object,
-    parse_constant=partial(_number, float),
-    parse_float=partial(_number, float),
-    parse_int=partial(_number, int),
+    parse_constant=_no_number,
+    parse_float=lambda text: as_json(float(text)),
+    parse_int=_integer,
 )
 _NEXT: Final = re.compile(r"[ \t\n\r]*(?=[^ \t\n\r])")
-_STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-_TOKEN: Final = re.compile(rf"(?P<key>{_STRING})(?=\s*:)|{_STRING}|[{{}}\[\]]|(?P<number>-?[0-9NI][-+.\w]*)")
-_SHOWN: Final = 40
-"""Characters of a number in a message; it may have thousands of digits."""

@@ -56,7 +56,6 @@ class TextNode(msgspec.Struct, kw_only=True):
         opened: the offset after the opening bracket.
         key: the offset after its key, if it is a member.
         members: of a mapping, without those that ``<<`` merges in.
-        items: of a sequence.
     """
 
     start: int

@@ -58,8 +58,6 @@ class Parsed(NamedTuple):
     """One document: its value, and its position in the text.
 
     Attributes:
-        value: JSON.
-        start: the offset of the value.
         begin, end: offsets of text that can be read alone: from the beginning of a line, directives included.
         places: ``begin``, ``start``, and the offset of each key and item, in the order of the text. Empty if aliases or
             merges give values an order that the text has not.

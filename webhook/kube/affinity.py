@@ -39,7 +39,6 @@ class Term(msgspec.Struct, frozen=True):
     """Hold requirements that must all hold: those of the nodeSelector and of one affinity term.
 
     Attributes:
-        requirements: the requirements on labels.
         names_nodes: the term also has ``matchFields``, which name single nodes.
     """
 

@@ -93,9 +93,6 @@ class HookSleep(msgspec.Struct, frozen=True):
     """Describe a lifecycle hook that begins with a sleep.
 
     Attributes:
-        placed: the container.
-        hook: the hook of the container.
-        seconds: the length of the sleep.
         native: it is the API's own ``sleep``, which the API server checks against the grace period.
     """
 

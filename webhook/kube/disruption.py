@@ -29,7 +29,6 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Hold a PodDisruptionBudget. At most one of its bounds is set: a number of Pods, or a percentage as ``50%``.
 
     Attributes:
-        name: the name in its namespace.
         selector: the selector of the Pods it covers; None covers none.
         min_available: the Pods that must stay.
         max_unavailable: the Pods that may be missing.

@@ -26,8 +26,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Say where an object has labels, annotations and fields of the spec for all its Pods.
 
     Attributes:
-        metadata: what holds labels and annotations.
-        spec: what holds the fields of the spec.
         whole: it is the spec of a pod template, and every field of it counts.
     """
 
@@ -115,9 +113,7 @@ class LaidOutPod(msgspec.Struct, frozen=True):
     """Hold a Pod that is put together from an object, and where in the object its fields stand.
 
     Attributes:
-        value: the Pod, with ``metadata`` and ``spec``.
         layout: where its fields stand below ``path``.
-        path: the place in the object.
         moved: containers, by their path in the Pod.
         inherited: labels, annotations and fields of the spec, by their path in the Pod, that the object gives all Pods.
         copied: those fields of the spec.

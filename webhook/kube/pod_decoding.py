@@ -28,49 +28,11 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
     try:
         bounds.expect_decodable(raw, bounds.DECODED_AT_MOST)
         pod = _decoder.decode(raw)
-    except bounds.OverBoundError as error:
-        field = _most_of(raw)
-        raise bounds.OverBoundError(field, error.reason + (f", most of it in {field}" if field else "")) from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error, value=bytes(raw)) from None
     if not _is_small(pod):
         bounds.Counts().add(counted(pod), "")
     return pod
-
-
-class _RawSpec(msgspec.Struct):
-    containers: msgspec.Raw = msgspec.Raw()
-    initContainers: msgspec.Raw = msgspec.Raw()
-    ephemeralContainers: msgspec.Raw = msgspec.Raw()
-    nodeSelector: msgspec.Raw = msgspec.Raw()
-    affinity: msgspec.Raw = msgspec.Raw()
-    tolerations: msgspec.Raw = msgspec.Raw()
-    volumes: msgspec.Raw = msgspec.Raw()
-
-
-class _RawPod(msgspec.Struct):
-    metadata: msgspec.Raw = msgspec.Raw()
-    spec: _RawSpec = msgspec.field(default_factory=_RawSpec)
-
-
-_raw_decoder: Final = msgspec.json.Decoder(_RawPod)
-
-
-_SENT_AT_MOST: Final = 3 * 1024 * 1024
-"""Bytes of an object that an API server takes from anybody. To look for the field of a larger one takes 30 ms."""
-
-
-def _most_of(raw: msgspec.Raw | bytes) -> str:
-    """Return the path of the field that holds most of a Pod. Return an empty string if no field does."""
-    if len(raw) > _SENT_AT_MOST:
-        return ""
-    try:
-        pod = _raw_decoder.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return ""
-    sizes = {f"spec.{name}": len(getattr(pod.spec, name)) for name in _RawSpec.__struct_fields__}
-    sizes["metadata"] = len(pod.metadata)
-    return next((field for field, size in sizes.items() if size > len(raw) / 2), "")
 
 
 def pod_from_template(template: object, field: str, counts: bounds.Counts | None = None) -> Pod:

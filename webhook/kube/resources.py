@@ -24,10 +24,7 @@ class Resource(msgspec.Struct, frozen=True):
     """Describe a kind of object as the API server serves it.
 
     Attributes:
-        group: the API group; empty for the core group.
-        kind: the ``kind`` in manifests.
         plural: the resource name: ``nodepools``.
-        namespaced: its objects are in namespaces.
     """
 
     group: str

@@ -35,7 +35,6 @@ class TemplatePath:
     """Find the templates at a field path such as ``spec.workerGroupSpecs[*].template``.
 
     Attributes:
-        text: the path as it is written.
         layout: where the Pod's fields stand there, if it is not a pod template.
 
     Raises:
@@ -113,7 +112,6 @@ class FoundTemplate(msgspec.Struct, frozen=True):
     """Hold a pod template of an object.
 
     Attributes:
-        path: its path in the object.
         identity: what tells it from the other templates.
         value: its plain value, with ``metadata`` and ``spec``.
         laid_out: where these stand in the object, if it is not a pod template.
@@ -151,7 +149,6 @@ class Workload(msgspec.Struct, frozen=True):
     Attributes:
         pod_owner: the controller of its Pods, if that is not the workload itself.
         labels: the labels that its Pods get beside those of its templates.
-        namespaced: its objects are in namespaces.
     """
 
     group: str

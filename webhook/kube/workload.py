@@ -28,12 +28,7 @@ class _Spec(msgspec.Struct):
 
 
 class WorkloadFields(msgspec.Struct):
-    """Hold the fields of a workload outside its template, also of a custom resource that has the same fields.
-
-    Attributes:
-        metadata: the workload's own metadata.
-        spec: the fields of its spec outside the template.
-    """
+    """Hold the fields of a workload outside its template, also of a custom resource that has the same fields."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)

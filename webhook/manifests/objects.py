@@ -37,7 +37,6 @@ class Manifest(msgspec.Struct, frozen=True):
         document: the document it is, or is an item of.
         path: where in the document: nothing, or ``("items", 3)`` in a List.
         api_version, kind: its own, or what the list that it is in says.
-        value: the object as it is written.
     """
 
     document: Document
@@ -106,7 +105,6 @@ class Unread(msgspec.Struct, frozen=True):
     """Something that could not be read.
 
     Attributes:
-        file: where it is.
         kinds: the kinds of objects that it may hold; None if it may hold any.
     """
 

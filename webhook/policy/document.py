@@ -43,7 +43,6 @@ class PolicyDocument(msgspec.Struct, frozen=True):
     A document with mistakes makes the whole set unusable. It is kept only to find more mistakes.
 
     Attributes:
-        kind: the kind as it is written.
         name: the name; empty if it is invalid.
         spec: the model of the kind without faulty fields; None if it is invalid without them.
         document: the document as it was read.

@@ -40,7 +40,6 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         everything: whatever the object is.
         labels: keys of its labels, and of labels that it gives to others.
-        annotations: keys of its annotations.
         selectors: the nodeSelector or required node affinity of a Pod names a key that may tell spot from other nodes.
         tolerations: a Pod tolerates taints of these keys.
         all_tolerations: a Pod tolerates any taint, but those that every Pod tolerates by default.

@@ -41,8 +41,6 @@ class Subject(Protocol):
     Attributes:
         request: the request; for a template, that of the workload.
         operation: CREATE, UPDATE, DELETE or CONNECT; CREATE for every template.
-        trace: the trace for why the rule did or did not act.
-        template: True for a pod template.
         unchanged: True for a pod template that the request does not change, but makes fewer Pods of.
         path: the path of the template in the workload; empty for an object.
         labels_only: True where the object is too large, and only its labels are shown.
@@ -145,12 +143,7 @@ def _upper(found: re.Match[str]) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Hold the fact documents of a bundle, against which policies are compiled.
-
-    Attributes:
-        providers: the capacity providers by name.
-        workloads: the kinds of workload that have pod templates.
-    """
+    """Hold the fact documents of a bundle, against which policies are compiled."""
 
     providers: Mapping[str, Provider]
     workloads: tuple[Workload, ...] = ()
@@ -202,12 +195,9 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """Describe a kind of policy.
 
     Attributes:
-        name: the ``kind`` of its documents.
         spec: the model of their ``spec``.
         compile: compiles a spec to a rule, which has ``mutate``, ``validate`` or both. Raises
             `webhook.policy.errors.SpecError` (or ``SpecErrors``) with the field path below ``spec``.
-        rules: the default of ``match.resourceRules``, given the facts.
-        needs: what its rule must know of the cluster.
         order: policies of lower order run first: a selector that one injects may make a Pod match another.
         template_outcome: the greatest outcome of a finding on a pod template inside a workload.
         unknown_outcome: the greatest outcome of a finding on unknown state on the server.

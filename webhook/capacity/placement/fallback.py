@@ -73,7 +73,6 @@ class Fallbacks(msgspec.Struct, frozen=True):
     Attributes:
         require: the default for all spot pools.
         by_provider: what the pools of one provider need instead; this overrides the provider's document.
-        providers: the providers by name.
     """
 
     require: FallbackKind

@@ -52,7 +52,6 @@ class _Refusal(msgspec.Struct, frozen=True):
     """Say why spot nodes can't run a Pod.
 
     Attributes:
-        because: the reason, as a phrase.
         certain: the scheduler keeps the Pod off these nodes, too, whatever is injected.
         foreign: they are of another platform.
     """

@@ -59,7 +59,6 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Describe nodes of one kind, as far as their labels are known.
 
     Attributes:
-        labels: the labels that the nodes have.
         requirements: the values that their other labels may have.
         label_keys: the keys of all labels that some of them have; None if they may have any.
     """
@@ -96,9 +95,7 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """Describe the spot nodes of one pool, or all those of a provider whose pools can't be seen.
 
     Attributes:
-        provider: their provider.
         pool: their pool; None if the provider's own labels and taints stand for its pools.
-        gpu: whether they have GPUs.
         absent: keys of labels that they lack, as only other providers mark nodes with them.
         closed: why no Pod is placed there, as a phrase; empty if Pods may be.
         guards: the taints that keep off Pods which request no accelerator, or another one.
@@ -127,7 +124,6 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Describe the capacity of one cluster in one state, without pools that describe another cluster.
 
     Attributes:
-        known: whether the node pools are known.
         pools: all node pools: those that are declared, and those that only Nodes stand for.
         providers: the names of the providers that declare pools.
         assumed: the cluster that the pools name, if it is taken for this one because files show no other; else empty.

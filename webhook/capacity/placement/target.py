@@ -66,7 +66,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         nodes: the spot nodes of ``pools`` and of the providers whose pools can't be seen; empty if there are none, or
             if nothing is known of them.
         rejected: the other spot pools, each with why it can't run the Pod.
-        requested: the accelerators that the Pod requests.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
         opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
@@ -88,7 +87,6 @@ class NotTargeting(msgspec.Struct, frozen=True):
     """Say why a Pod does not target spot, or is never changed.
 
     Attributes:
-        because: the reason, as a phrase for people.
         untouchable: spotgate never changes this Pod, whatever it says.
         unknown: the node pools are unknown, so the Pod may target spot.
         chosen: the pools that the Pod chooses by name, where it may run on spot: it is placed there by rules of their
@@ -157,11 +155,9 @@ class _Question(msgspec.Struct, frozen=True):
     """Hold everything an answer depends on beside the spot capacity and its providers.
 
     Attributes:
-        kind: the result of `_kind`.
         asked: spot or spot-preferred; None if neither the Pod nor its namespace says so.
         inherited: only the namespace says so.
         named: the pool that the Pod's annotation names.
-        shown: the providers that are in play.
         spot_shown: the providers whose spot Nodes the cluster shows.
         provider: see `target_of`; ``tolerating`` as well.
     """

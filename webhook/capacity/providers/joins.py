@@ -23,11 +23,7 @@ class Sizer(msgspec.Struct, frozen=True, kw_only=True):
     """Describe a kind of object that sizes pools of one kind in its namespace.
 
     Attributes:
-        pool_kind: the kind of the pools.
         pool: the name of the pool that an object sizes; no result if it sizes none of that kind.
-        desired: the number of nodes that the pool should have.
-        autoscaling: true if an autoscaler sets that number.
-        cluster: the cluster of the object and the pool.
         this_cluster: the cluster that the policies are for, as ``cluster`` names it.
         controller_fields: the fields that only the provider's controllers write.
     """

@@ -35,8 +35,6 @@ class Least(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the least that a machine has, by resource.
 
     Attributes:
-        machine: the least of any machine.
-        gpu_machine: the least of a machine with GPUs.
         gpu_resources: the resources that only machines with GPUs have.
         counted: label key -> the resource that a requirement on this label counts.
     """

@@ -100,22 +100,11 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
 
     def unknown_labels(self, requirements: Requirements) -> tuple[str, ...]:
         """Return the required keys in the domains of machine labels that are in no list."""
-        known = self.known_labels
-        return tuple(
-            sorted(
-                key
-                for key in requirements.labels
-                if self.other_labels
-                and key.partition("/")[0] in self.domains
-                and key not in known
-                and not self.gpu_labels.match(key)
-            )
-        )
-
-    @property
-    def known_labels(self) -> frozenset[str]:
-        """Return the keys of labels that describe machines, except those of GPUs."""
-        return self.other_labels.union(key for key, _ in self.labels)
+        if not self.other_labels:
+            return ()
+        known = self.other_labels.union(key for key, _ in self.labels)
+        own = (key for key in requirements.labels.keys() - known if key.partition("/")[0] in self.domains)
+        return tuple(sorted(key for key in own if not self.gpu_labels.match(key)))
 
     def superchip(self, instance_types: Iterable[str]) -> bool:
         """Return whether there are types and none of them can be spot."""

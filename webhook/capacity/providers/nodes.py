@@ -65,11 +65,7 @@ class NodeKind(msgspec.Struct, frozen=True):
     """Describe a Node of a provider as far as it tells of its pool. Nodes that are alike share one.
 
     Attributes:
-        provider: the name of its provider.
         pool: the value of its pool-name label, or empty.
-        spot: whether it is spot.
-        gpu: whether it has GPUs.
-        zone: its zone, or empty.
         labels: its labels, without those that tell Nodes of one pool apart.
         taints: its taints, without those that pass.
     """

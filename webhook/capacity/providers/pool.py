@@ -49,7 +49,6 @@ class Size(msgspec.Struct, frozen=True):
         by: kind, namespace and name of the object.
         pool: kind, namespace and name of the pool.
         desired: the number of nodes that the pool should have, or None.
-        autoscaling: an autoscaler sets ``desired``.
         cluster: the cluster of both, as `Pool.cluster`, or empty.
         deleting: the object is being deleted, and the pool with it.
     """
@@ -75,14 +74,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         name: name of its resource; with ``namespace`` (empty: cluster-scoped) and ``kind`` it is its identity.
         pool_name: its name at its provider, the value of its nodes' pool-name label; empty if unknown.
         capacity: spot, on-demand, both, unknown.
-        gpu: whether its nodes have GPUs.
         gpu_type: the accelerator, if the pool names one apart from the instance type: ``nvidia-tesla-t4``.
-        gpu_count: the accelerators of each node, or None.
         instance_type: the instance types, separated by commas; empty if unknown.
         machines: the possible values of each required label that describes machines, by key.
-        superchip: its instance type can never be spot.
         autoscaling: an autoscaler sizes the pool, up to ``maximum`` nodes; else it has ``desired`` nodes.
-        unlimited: the pool is autoscaled without a maximum.
         size: the size that another object gives the pool, or None.
         blocked: why the pool gets no nodes, by its status, limits or requirements; empty if it may get some.
         passing: the reason in ``blocked`` passes by itself, as a lack of capacity does.

@@ -21,7 +21,6 @@ class CapacityField(msgspec.Struct, frozen=True, kw_only=True):
     """Name the field by which a pool says whether it is spot.
 
     Attributes:
-        query: the field.
         label: the label that counts, if the field is the list of requirements; empty if the field is the value.
         values: casefolded value -> its meaning.
         default: the meaning of an absent or empty value.
@@ -40,13 +39,7 @@ class CapacityField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceleratorFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Name the fields by which a pool says that its nodes have GPUs, apart from their instance type.
-
-    Attributes:
-        type: the accelerator's name.
-        count: the number of accelerators in each node.
-        when: true if the nodes have accelerators.
-    """
+    """Name the fields by which a pool says that its nodes have GPUs, apart from their instance type."""
 
     type: Query | None = None
     count: Query | None = None
@@ -58,7 +51,6 @@ class UnusableCondition(msgspec.Struct, frozen=True):
 
     Attributes:
         when: true if the pool gets no nodes.
-        because: the reason, for people.
         passing: it passes by itself: Pods can wait for the pool's nodes.
     """
 
@@ -88,7 +80,6 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
         sizer: another resource that says ``desired``.
         taint_texts: taints are written ``key=value:Effect``.
         taint_effects: effect as the provider writes it -> as Kubernetes writes it.
-        unusable: the conditions in which the pool gets no nodes.
         listed_in: the list whose items are the pools; None if each pool is an object.
         template: the reference to the object that says which machines its nodes are; None if the pool itself does.
         template_kinds: the kinds that it may be of; another has no spot machines, or as ``capacity.default`` says.
@@ -96,11 +87,9 @@ class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
         is_template: the objects of this reader are such templates, and no pools.
         label_domains: the domains of the labels that nodes are given; empty for all.
         known_labels: the labels that its nodes get without being listed.
-        grace: the limits on a Pod's grace period.
         cluster: the cluster it belongs to, in ``cluster_namespace`` or else in the pool's own namespace.
         cluster_path: the provider's own path of that cluster, if ``cluster`` is a name.
         chosen_by: the key of the label by which Pods choose a pool of this kind by name; empty if they need not.
-        controller_fields: the fields that only the provider's controllers write.
     """
 
     provider: str

@@ -58,7 +58,6 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the facts about one provider.
 
     Attributes:
-        name: the name of its document.
         title: its name for people, e.g. ``CoreWeave CKS``.
         spot_labels: the labels of every spot node, the preferred one first; empty for CKS.
         spot_taints: the taints that the provider itself puts on spot nodes.
@@ -72,14 +71,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         automatic_gpu_taints: those that the provider itself puts on nodes with GPUs, as far as they are known whole.
         taints_gpus: the provider itself puts one of them on every node with GPUs.
         gpu_resources: extended resources that are GPUs.
-        machines: what instance types and labels say about machines.
         hands_off_schedulers: scheduler names whose Pods are never touched (SUNK).
         hands_off_selectors: keys of node labels; Pods that select by them are never touched (GKE's ComputeClasses).
         system_namespaces: names of the provider's own namespaces, which spotgate never touches.
         system_namespace_labels: labels of such namespaces.
-        timeline: the steps of a reclaim.
         grace_budget: the most seconds that an ordinary Pod gets to stop.
-        safety_margin: the seconds to keep free of that.
         node_windows: the times that nodes with a label have instead.
         fallback: the fallbacks that its GPU spot pools need; empty if the policy decides.
         readers: one for each kind of its node pools.

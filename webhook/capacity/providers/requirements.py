@@ -46,9 +46,6 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     Attributes:
         listed: the possible values; None for all that the other fields do not exclude.
-        excluded: the values that are not possible.
-        least: the least possible integer; None for no bound.
-        most: the greatest possible integer; None for no bound.
         present: whether the nodes have the label; None if they may lack it.
     """
 

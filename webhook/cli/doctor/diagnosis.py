@@ -13,7 +13,6 @@ class Diagnosis:
     """Hold the result of one check.
 
     Attributes:
-        name: of the check.
         state: `unknown` if it could not be found out.
         what: what is so, in one line.
         fix: what to do about it; empty if nothing is to be done.

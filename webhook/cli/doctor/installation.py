@@ -58,7 +58,6 @@ class ServingPod:
     """Describe a replica.
 
     Attributes:
-        name: of its Pod.
         node: the name of its Node; empty: it has none yet.
         ready: it is sent reviews.
         waits: why it does not run, as the kubelet or the scheduler says; empty: it runs, or nobody says.
@@ -85,15 +84,12 @@ class Installed:
     """Describe an installation.
 
     Attributes:
-        api: the API server.
-        namespace: where it is.
         skew: seconds that the API server's clock is ahead of this machine's.
         groups: the API groups that the API server serves.
         deployment: None if there is none.
         replicas: its Pods that are not stopping.
         bundle: the policies of its ConfigMap; None if there are none that can be loaded.
         bundle_problem: why not.
-        view: the cluster.
         unread: what of the cluster can't be read.
     """
 

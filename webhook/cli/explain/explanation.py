@@ -54,7 +54,6 @@ class Said(msgspec.Struct, frozen=True):
 
     Attributes:
         where: the template's field path, or `ITSELF`; empty if the steps are the same for all.
-        steps: the steps, in order.
     """
 
     where: str
@@ -67,9 +66,6 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         word: one of `WORDS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
         enforcement: deny, warn or audit; empty for the engine itself.
-        said: its trace steps.
-        findings: its findings.
-        additions: the fields that it adds.
     """
 
     policy: str
@@ -86,8 +82,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         file, line: where the object begins.
-        title: its kind, namespace and name.
-        operation: the operation of the request.
         notes: the engine's own reasons, which hold for all policies.
         verdicts: the policies that are for this kind of object; those that judged it come first, in their order.
         others: names of the other policies.

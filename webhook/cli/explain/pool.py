@@ -32,8 +32,6 @@ class PoolFact(msgspec.Struct, frozen=True):
     """Hold one property of a pool.
 
     Attributes:
-        name: name of the property.
-        value: its value, for people.
         source: the fields that it comes from, or that are missing.
     """
 

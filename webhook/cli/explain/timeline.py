@@ -50,9 +50,6 @@ class Event(msgspec.Struct, frozen=True):
     """Hold an event of a reclaim.
 
     Attributes:
-        seconds: its time.
-        name: its name.
-        text: what it means, as a phrase.
         source: the field that sets its time, of the provider's document or of the Pod's ``spec``; may be empty.
     """
 
@@ -92,15 +89,10 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         where: the pod template's field path; empty for a Pod.
-        provider: title of the provider.
         because: where the time to stop comes from.
-        events: the events, in order.
         lanes: the containers after injection; then the Pod as it is written, if that is different.
-        cordon, drain: when the node is cordoned and drained.
         window: when the time to stop is over for an ordinary Pod.
-        removal: when the node is gone.
         end: end of the drawing; a longer grace period is marked.
-        grace: the Pod's grace period.
         wanted: the safety margin that is to be kept free.
         late: containers that are killed before SIGTERM gives them time to shut down.
         gone: volumes that are lost with the node.
@@ -198,7 +190,6 @@ class _Stop(msgspec.Struct, frozen=True):
     Attributes:
         delay: seconds from the drain to the signal, as far as the preStop hook tells them.
         exact: whether the hook takes no longer than the delay.
-        names: names of the containers.
         field: the hook of the first container; empty if it has none.
         signal: the signal: SIGTERM, or the containers' own ``stopSignal``.
     """

@@ -24,7 +24,6 @@ class Addition(msgspec.Struct, frozen=True):
     Attributes:
         field: its path; ``spec.tolerations[+]`` is a further item of a list.
         name: the last member of the path: ``tolerations``.
-        value: its value, JSON.
     """
 
     field: str

@@ -28,8 +28,6 @@ class Base(msgspec.Struct, frozen=True):
     """The last commit that HEAD and another have in common, and the working tree since then.
 
     Attributes:
-        root: folder of the repository, without links.
-        commit: id of the commit.
         files: path from the root -> id of the content. Neither links nor submodules.
         changed: paths of these files that the working tree has changed or removed.
     """

@@ -36,8 +36,6 @@ class Requests(msgspec.Struct, frozen=True):
     """The requests that the API server would get.
 
     Attributes:
-        objects: the objects that are written or deleted.
-        operations: CREATE, UPDATE or DELETE for each object.
         stored: the objects that the cluster has before, as far as Git knows them.
     """
 

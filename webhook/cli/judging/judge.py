@@ -55,7 +55,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         namespace: where it would be created; empty for cluster-scoped objects.
-        findings: the findings about it.
         patch: JSONPatch for its document, as that is written.
         problem: why it could not be judged.
         trace: how the judgement came about; only where the context asks for a trace, and the object could be judged.

@@ -52,9 +52,7 @@ class Live:
     """The cluster, and the objects as `kubectl` would send them to it.
 
     Attributes:
-        view: the cluster as it is.
         objects: the given objects, each with its namespace; an object to be deleted as it is in the cluster.
-        operations: CREATE, UPDATE or DELETE for each object.
         stored: those of the objects that are in the cluster, as they are there.
         problems: what could not be read.
     """

@@ -44,7 +44,6 @@ class Judgements(msgspec.Struct, frozen=True):
         objects: each object with its judgement, in the order of the files.
         problems: what could not be read or judged; everything else was.
         skipped: number of documents that are no objects, Helm templates, and policy files.
-        view: the cluster.
     """
 
     bundle: Bundle
@@ -110,10 +109,6 @@ def judge_each(
 
 class Session:
     """The flags of a command, with the policies, the state and the places of the inputs that they name.
-
-    Attributes:
-        bundle: the policies.
-        inputs: the manifests to judge.
 
     Raises:
         CannotJudgeError: the policies or the flags are wrong.
@@ -196,7 +191,6 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         objects: each object with its operation.
-        judges: the judge for each operation.
         places: where node pools are in the files.
         problems, skipped: of reading, as in `Judgements`.
     """

@@ -28,7 +28,6 @@ class PolicyTestCase:
     """One case of a PolicyTest.
 
     Attributes:
-        test: the document of the case.
         spec: the case, completed by what the document says for all cases.
     """
 

@@ -165,7 +165,6 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     """The coverage of a policy by all cases.
 
     Attributes:
-        file, line: place of the policy.
         acted: number of cases in which it found or changed something.
         passed: number of cases in which it judged an object without acting on it.
         unreached: what no case reached, each as a phrase.

@@ -46,7 +46,6 @@ class Tests(msgspec.Struct, frozen=True):
     """The policy tests in some folders.
 
     Attributes:
-        documents: the PolicyTests.
         problems: files and documents that are invalid; everything else was read.
         brings_policies: whether there are policies beside them.
     """
@@ -60,13 +59,9 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a case.
 
     Attributes:
-        test: name of the document.
-        findings: the findings about the object.
-        mismatches: differences from what the case expects.
         problems: why the case could not be run; then nothing else counts.
         silent: why policies found nothing where that was not expected, each as a sentence.
         warnings: why a case that passes proves nothing.
-        seconds: time that it took.
         reached: its coverage of each policy.
     """
 

@@ -55,7 +55,6 @@ class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
     """A review that is answered differently.
 
     Attributes:
-        before, after: the verdicts.
         new, gone: findings that only the new or the old answer has.
         patched, unpatched: operations that only the new or the old patch has.
     """

@@ -27,7 +27,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         file, line, column: place of the field.
         namespace: where the object would be created; empty for cluster-scoped objects.
-        field: field of the object.
     """
 
     file: str
@@ -55,7 +54,6 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """The patch that the webhook would make of one object.
 
     Attributes:
-        line: where the object begins.
         patch: JSONPatch (RFC 6902) for the document as it is in the file.
     """
 
@@ -90,7 +88,6 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         line, column: 0 where there is none: the file can't be opened.
-        field: field of the object; may be empty.
     """
 
     file: str
@@ -108,8 +105,6 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one object.
 
     Attributes:
-        line: where it begins.
-        team: the team that it belongs to.
         additions: what the webhook would inject, as fields of the object.
         cut_off: the reclaims that do not leave its Pods their whole grace period; only where a format draws them.
     """
@@ -137,8 +132,6 @@ class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A workload with Pods on spot Nodes.
 
     Attributes:
-        pods: the number of these Pods.
-        pools: the names of the node pools that they run in.
         reasons: why it would not survive a reclaim; empty if nothing is known against it.
     """
 
@@ -168,8 +161,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         objects: all objects that were judged; of a live cluster those with findings.
-        policies: all policies that judged them.
-        warnings: warnings about the policies.
         fail_on: the lowest outcome that fails the run.
         verbose: the table shows every finding by itself.
         on_spot: the workloads that run on spot Nodes, where a live cluster was asked.

@@ -61,7 +61,6 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule.
 
     Attributes:
-        spec: the spec of the policy.
         levels: the greatest outcome of each finding by name, without those that are off.
         keys: the keys of the eviction labels.
         names: the part of each key behind its prefix -> the label.

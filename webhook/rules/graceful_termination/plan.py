@@ -34,7 +34,6 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         budget: the seconds between reclaim and removal.
-        workload_class: the Pod's workload class.
         unknown_class: the value of its label, if the policy has no such class.
         grace: the grace period to set, in seconds.
         sleep: the preStop sleep of the class, in seconds.

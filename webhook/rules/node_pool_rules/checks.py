@@ -69,12 +69,8 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         part: its place in the policy, and the field's path.
-        query: the field's path.
         type: one of `TYPES`, or empty for any.
-        minimum: the least integer.
         values: the strings that are valid, or empty for any; ``any_case`` ignores letter case.
-        detail: an explanation of the field.
-        example: a valid value, or None.
     """
 
     part: str

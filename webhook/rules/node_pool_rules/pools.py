@@ -8,7 +8,6 @@ import msgspec
 
 from webhook.capacity.providers.pool import Gpu
 from webhook.decision import Outcome, Violation
-from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml, some
 
@@ -113,23 +112,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             told_keys = machines.unknown_labels(old) if old is not None else ()
             for key in machines.unknown_labels(pool.requirements):
                 if key not in told_keys:
-                    yield self._strange_label(reader, pool, key, outcome)
-
-    def _strange_label(self, reader: PoolReader, pool: Pool, key: str, outcome: Outcome) -> Violation:
-        domain, _, name = key.partition("/")
-        known = (each.partition("/") for each in sorted(reader.machines.known_labels))
-        meant = did_you_mean(name, [other for prefix, _, other in known if prefix == domain])
-        meant = meant.removeprefix(", ").replace("`", f"`{domain}/", 1)
-        add = f"If it is right, add it to the otherMachineLabels of CapacityProvider {pool.provider}"
-        return Violation(
-            id="unknown-instance-type",
-            reason=f"nobody knows label {key}: it is in no list",
-            field=reader.requirements.field if reader.requirements is not None else "",
-            detail=f"{self.providers[pool.provider].title} refuses labels in {domain} that it does not know. What the "
-            "pool requires of this one says nothing of its machines here.",
-            fix=" ".join(filter(None, (meant, add))),
-            outcome=outcome,
-        )
+                    yield _unknown(reader, pool, "label", [key], outcome, where="otherMachineLabels")
 
 
 def _unknown(
@@ -146,8 +129,6 @@ def _unknown(
     field = reader.instance_type or reader.requirements
     right = "they are right, add them" if several else "it is right, add it"
     add = f"If {right} to the {where} of CapacityProvider {pool.provider}"
-    if placeholder := placeholder_in(names):
-        add = f"{placeholder} is a placeholder: {RENDER}"
     return Violation(
         id="unknown-instance-type",
         reason=f"nobody knows {what} {some(names)}: {'they are' if several else 'it is'} in no list",

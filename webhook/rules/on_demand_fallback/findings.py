@@ -8,9 +8,7 @@ import msgspec
 
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.decision import Outcome, Violation
-from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.documents.yaml_writer import dump
-from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,8 +36,6 @@ class PoolChange(msgspec.Struct, frozen=True):
     """The change of one pool by a request.
 
     Attributes:
-        before: the pool before the request, or None on CREATE.
-        after: the pool after the request, or None on DELETE.
         field: the field that the request changes; of a new pool, the one that makes it spot; empty on DELETE.
     """
 
@@ -89,7 +85,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         if spot.capacity is CapacityType.UNKNOWN:
             fix = f"{_capacity_remedy(change.reader)}; if the pool is spot, {fix}"
         elif need.require == "gpu" and unlisted:
-            fix = f"{self._type_remedy(spot, unlisted, pools)}; if it has GPUs, {fix}"
+            types = f"`instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
+            fix = f"add {', '.join(unlisted)} to {types}; if it has GPUs, {fix}"
         elif spot.gpu is Gpu.UNKNOWN and spot.problems:
             fix = f"mend what can't be read; if it has GPUs, {fix}"
         return Violation(
@@ -97,7 +94,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             reason=f"{_spot_pools([spot])} has no {_named(need)}",
             field=change.field,
             detail=" ".join([*detail, *self._useless(spot, need, pools)]),
-            fix="\n".join(filter(None, (fix, self._same_cluster_remedy(spot, need, pools)))),
+            fix=fix,
             outcome=need.outcome,
         )
 
@@ -137,25 +134,6 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             outcome=Outcome.WARN,
         )
 
-    def _same_cluster_remedy(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> str:
-        """Return how to count a pool that now names another cluster than the spot pool, or an empty string."""
-        for pool in sorted(pools, key=str):
-            here, there = (pool, spot) if spot.cluster else (spot, pool)
-            if here.cluster or not there.cluster:
-                continue
-            if self.fallbacks.why_not(_of_this_cluster(spot), _of_this_cluster(pool), need.require):
-                continue
-            reader = next(
-                (each for each in self.readers if (each.provider, each.kind) == (here.provider, here.kind)), None
-            )
-            if reader is not None and reader.cluster is not None:
-                field, text = reader.cluster.field, reader.cluster.text
-                where = text if text.startswith(f'{field}."') else field
-                return f"Or, if {here} belongs to cluster {there.cluster_id} too, say so in its {where}"
-            this = f"`thisCluster: {there.cluster_id}` to CapacityProvider {there.provider}"
-            return f"Or, if cluster {there.cluster_id} is the one that the policies are for, add {this}"
-        return ""
-
     def _useless(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> list[str]:
         """Return the pools that are not spot and still no fallback for this spot pool, each with the reason."""
         said = [
@@ -166,19 +144,6 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             and (why := self.fallbacks.why_not(spot, pool, need.require))
         ]
         return [f"What does not count: {_some(said, '; ')}."] if said else []
-
-    def _type_remedy(self, spot: Pool, unlisted: Sequence[str], pools: Iterable[Pool]) -> str:
-        """Return how to tell spotgate what these instance types of the spot pool are."""
-        if placeholder := placeholder_in([*unlisted]):
-            return f"{placeholder} is a placeholder: {RENDER}"
-        known = {pool.instance_type for pool in pools if pool.gpu in {Gpu.YES, Gpu.NO}}
-        for reader in self.readers:
-            if reader.provider == spot.provider:
-                types = reader.machines.types
-                known.update(each for each in (*types.gpu.patterns, *types.cpu.patterns) if not set("*?[") & set(each))
-        meant = did_you_mean(unlisted[0], filter(None, known)).removeprefix(", ")
-        add = f"add {', '.join(unlisted)} to `instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
-        return f"{meant} Otherwise {add}" if meant else add
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
         """Return a pool that the spot pool needs: as YAML, or in words if no reader knows how to write it."""
@@ -226,10 +191,6 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
         outcome=Outcome.WARN,
         unknown=True,
     )
-
-
-def _of_this_cluster(pool: Pool) -> Pool:
-    return msgspec.structs.replace(pool, cluster="", cluster_path="")
 
 
 def _capacity_remedy(reader: PoolReader) -> str:

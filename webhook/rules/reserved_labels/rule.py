@@ -35,13 +35,14 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
+from webhook.globs import Globs
 from webhook.kube.pod_decoding import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, is_namespace
 from webhook.review import GroupVersionKind, MalformedObjectError
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
-from webhook.rules.reserved_labels.effect import allowed_keys
 from webhook.rules.reserved_labels.namespaces import claims, namespace_concern
 from webhook.rules.reserved_labels.own import (
     PODS,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider, ResourceReader
     from webhook.context import Context
-    from webhook.globs import Globs
     from webhook.kube.templates import Workload
     from webhook.rules.protocol import Facts, Subject
 
@@ -70,12 +70,7 @@ _CLOSE: Final = 0.8
 
 
 class _Found(NamedTuple):
-    """A reserved key that the request adds or changes.
-
-    Attributes:
-        field: the field of its map.
-        resource: the resource that has or gets the label.
-    """
+    """A reserved key that the request adds or changes."""
 
     key: str
     field: str
@@ -89,7 +84,6 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         domains: the reserved domains; ``suffixes`` have a leading dot.
         allowed: plural resource name -> keys that users may set.
         hints: misspelt key -> right key.
-        providers: the capacity providers by name.
         readers: node-pool readers by API group and plural resource name, like ``workloads``.
     """
 
@@ -262,12 +256,35 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
     return ReservedLabels(
         domains=spec.domains,
         suffixes=tuple(f".{domain}" for domain in spec.domains),
-        allowed=allowed_keys(spec, workloads, _rules(facts)),
+        allowed=_allowed_keys(spec, workloads, _rules(facts)),
         hints=spec.hints,
         providers=facts.providers,
         readers=readers,
         workloads=workloads,
     )
+
+
+def _allowed_keys(
+    spec: ReservedLabelsSpec, workloads: Iterable[tuple[str, str]], rules: Iterable[ResourceRule]
+) -> dict[str, Globs]:
+    """Return the keys that users may set, by plural resource name. Raise SpecError for a resource that is not judged.
+
+    ``workloads`` are API group and plural of the kinds with pod templates; ``rules`` the default of
+    ``match.resourceRules``.
+    """
+    declared = (name for rule in spec.match.resource_rules or () for name in rule.resources)
+    judged = {*declared, *(name for rule in rules for name in rule.resources)}
+    allowed: dict[str, tuple[str, ...]] = {}
+    for number, item in enumerate(spec.allow):
+        for index, resource in enumerate(item.resources):
+            if judged.isdisjoint({"*", resource}):
+                text = f"the policy never looks at {resource}{did_you_mean(resource, judged)}"
+                raise SpecError(("allow", number, "resources", index), text)
+            allowed[resource] = (*allowed.get(resource, ()), *item.labels)
+    # A workload usually carries the labels of its Pods.
+    for resource in {resource for _, resource in workloads}:
+        allowed[resource] = (*allowed.get(resource, ()), *allowed.get(PODS, ()))
+    return {resource: Globs(keys) for resource, keys in allowed.items()}
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:

@@ -17,7 +17,6 @@ from webhook.capacity.placement.target import (
     own_choice,
 )
 from webhook.decision import Outcome, Violation
-from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun
@@ -45,14 +44,10 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to make to one Pod.
 
     Attributes:
-        tolerations: the tolerations to add.
         selectors: alternatives of requirements to add, all with operator ``In``. The requirements of a single
             alternative go to the nodeSelector, or to the required affinity if they have several values; several
             alternatives go to the required affinity. If ``preferred``, each alternative is one preference.
         excluded: requirements ``NotIn`` to add to the required affinity.
-        preferred: spot is preferred, not required.
-        because: how the Pod targets spot.
-        violations: what the plan can't do.
     """
 
     tolerations: tuple[Toleration, ...] = ()
@@ -118,14 +113,6 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
 
 def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
     shown = value[:_LONGEST]
-    if placeholder := placeholder_in(value):
-        return finding(
-            "unknown-capacity",
-            f"{whose} {CAPACITY_LABEL} has the placeholder `{placeholder}` in place of a value",
-            field,
-            f"It has no effect as it is. There are: {', '.join(CAPACITIES)}.",
-            RENDER,
-        )
     return finding(
         "unknown-capacity",
         f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",

@@ -34,10 +34,8 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
     """A Pod that targets spot, and its workload.
 
     Attributes:
-        pod: the Pod.
         workload: the kind of its workload; empty for a Pod alone.
         name: the name of the workload, or of the Pod.
-        namespace: the namespace of both.
         replicas: the number of Pods of this template, or None if it does not matter.
         serves: it has replicas that serve, so a reclaim costs more than repeating work.
         labelled: the Pod or its namespace asks for spot with the label.

@@ -44,7 +44,6 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         specs: the sorts of gangs, each with the globs of its kinds.
         leaders: globs for names of parts that lead the others, in small letters.
-        workloads: the kinds of workload by API group and kind.
     """
 
     specs: tuple[tuple[GangSpec, Globs], ...]

@@ -77,7 +77,6 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule.
 
     Attributes:
-        spec: the spec of the policy.
         levels: the greatest outcome of each finding by name, without those that are off.
         told: group and kind of the workloads whose templates are judged, and of their controllers.
         karpenters: names of the providers whose nodes Karpenter creates.

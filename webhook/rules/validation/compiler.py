@@ -27,8 +27,6 @@ class Compiler:
 
     Attributes:
         compiled: the expressions, by their paths below ``spec``.
-        mistakes: the errors of the expressions that could not be compiled.
-        names: the variables that the expressions read.
     """
 
     def __init__(self, spec: ValidationSpec, of: Language) -> None:

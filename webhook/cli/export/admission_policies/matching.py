@@ -48,8 +48,6 @@ class Part:
 
     Attributes:
         name: the suffix of its name: ``pods``, ``templates.deployments.apps``.
-        rules: its ``resourceRules``.
-        outcome: the outcome of a violation.
         conditions: its own conditions, before those of every policy; name -> expression.
         template_labels: the labels of the pod template that it judges; empty: it judges the object itself. None: its
             expressions deal with label selectors.
