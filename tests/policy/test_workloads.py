@@ -93,10 +93,6 @@ def test_a_template_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None
             "group: expected '' for the core group, or a name without version, as apps; got 'ml.acme.example/v1'"),
         ("group: ml.acme.example, kind: tuning, resource: tunings",
             "kind: expected a singular with its capitals, as Deployment; got 'tuning'"),
-        ("group: apps, kind: Deployments, resource: deployments",
-            "kind: 'Deployments.apps' would match nothing; write Kind.group, as Deployment.apps, did you mean `Deployment.apps`?"),
-        ("group: apps, kind: StatefulSet, resource: statefulset",
-            "resource: the resource of kind StatefulSet is `statefulsets`, got 'statefulset'"),
     ],
 )  # fmt: skip
 def test_a_kind_that_nothing_can_be_is_a_mistake(tmp_path: Path, item: str, mistake: str) -> None:

@@ -86,20 +86,6 @@ def loading(folder: Path, **spec: Any) -> list[str]:
             "own.yaml:19:5: spec.variables[1].name: there is another variable 'a'",
         ),
         (
-            {"variables": [{"name": "in", "expression": "1"}]},
-            (
-                "own.yaml:17:5: spec.variables[0].name: `in` is a word of CEL, and can't be the name of a variable, as in "
-                "Kubernetes"
-            ),
-        ),
-        (
-            {"matchConditions": [{"name": name, "expression": "true"} for name in ("a", "b", "a")]},
-            (
-                "own.yaml:16:3: spec.matchConditions: there are two conditions named 'a'; give each a name of its own, "
-                "as in Kubernetes"
-            ),
-        ),
-        (
             {"matchConditions": [{"name": "a", "expression": "object.spec.x"}]},
             (
                 "own.yaml:18:5: spec.matchConditions[0].expression: it must give a bool, and gives anything: compare it, "

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from webhook.kube.layouts import steps_of
-from webhook.kube.resources import resource_of
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import Flag, Model, NonEmpty
-from webhook.policy.fields import ApiGroup, KindName, ResourceName, check_kind
+from webhook.policy.fields import ApiGroup, KindName, ResourceName  # noqa: TC001 - pydantic reads the annotations
 
 
 def _check_template_path(text: str) -> str:
@@ -119,22 +118,6 @@ class WorkloadSpec(Model):
         if not (self.templates or self.pods):
             raise ValueError("say where the Pods are: `templates`, or `pods` where they are no pod templates")
         return self
-
-    @field_validator("kind")
-    @classmethod
-    def _is_there(cls, kind: str, info: ValidationInfo) -> str:
-        group: str | None = info.data.get("group")
-        if group is not None:
-            check_kind(f"{kind}.{group}".rstrip("."))
-        return kind
-
-    @field_validator("resource")
-    @classmethod
-    def _is_of_kind(cls, resource: str, info: ValidationInfo) -> str:
-        known = resource_of(info.data.get("group", "*"), info.data.get("kind", ""))
-        if known is not None and resource != known.plural:
-            raise ValueError(f"the resource of kind {known.kind} is `{known.plural}`, got {resource!r}")
-        return resource
 
 
 class WorkloadTemplatesSpec(Model):

@@ -87,29 +87,6 @@ def test_nothing_is_overwritten_that_is_no_golden_file(run: Run, write: Write, n
     assert {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")} == before
 
 
-@pytest.mark.parametrize("name", ["golden/web.yaml", "tests/web.yaml", "web.golden"])
-def test_a_golden_file_is_not_written_where_it_would_be_read_as_a_policy(run: Run, write: Write, name: str) -> None:
-    write("policies/policy.yaml", POLICY)
-    write("policies/t.yaml", policy_test({"expect": expecting("allowed", golden=name)}))
-    done = run("test", "policies", "--update")
-    golden, written = Path("policies", name), name != "golden/web.yaml"
-    assert (done.code, golden.exists()) == ((0, True) if written else (2, False))
-    text = f"golden: {golden} would be read as a policy, and nothing loads its folder then; write it into a folder `tests`\n"
-    assert done.err.endswith(text) is not written
-    assert run("test", "policies").code == (0 if written else 1)
-
-
-def test_each_case_has_a_golden_file_of_its_own(run: Run, write: Write) -> None:
-    write("policies/policy.yaml", POLICY)
-    expect = expecting("allowed", golden="golden.yaml")
-    cases = {"name": "one", "expect": expect}, {"name": "two", "expect": expect, "operation": "UPDATE", "oldObject": {}}
-    write("policies/tests/t.yaml", policy_test(*cases))
-    done = run("test", "policies", "--update")
-    assert done.code == 2
-    assert "golden.yaml is what comes of another case (" in done.err
-    assert ": one); give this one a file of its own" in done.err
-
-
 KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")))
 """A key that goes over several lines has no way to be written in YAML that every reader takes."""
 

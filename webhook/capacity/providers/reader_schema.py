@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeVar, get_args
+from typing import Annotated, Final, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, StrictInt, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from webhook.capacity.providers.query import problem_with
 from webhook.kube.quantity import amount_of
@@ -14,31 +13,7 @@ from webhook.policy.common import Flag, Model, NonEmpty, Seconds
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.schema_annotations import EnumDescriptions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
-
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
-
-
-def distinct(name: Callable[[T], str] = str) -> AfterValidator:
-    """Return a validator of lists in which no two items have the same name."""
-
-    def check(items: tuple[T, ...]) -> tuple[T, ...]:
-        names = [name(item) for item in items]
-        if twice := next((each for number, each in enumerate(names) if each in names[:number]), None):
-            raise ValueError(f"{twice} is there twice")
-        return items
-
-    return AfterValidator(check)
-
-
-def check_margin(margin: int, budget: int | None) -> int:
-    """Return the safety margin. Raise ValueError if it leaves nothing of the budget."""
-    if budget is not None and margin >= budget:
-        raise ValueError(f"a margin of {margin} s leaves nothing of the budget of {budget} s")
-    return margin
 
 
 def _check_query(text: str) -> str:
@@ -180,11 +155,6 @@ class GraceWindowSpec(Model):
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
     note: str = Field(default="", description="For people: since which version.")
 
-    @field_validator("safety_margin_seconds")
-    @classmethod
-    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
-        return check_margin(margin, info.data.get("budget_seconds"))
-
     @model_validator(mode="after")
     def _says_the_time(self) -> Self:
         if (self.from_ is None) is (self.budget_seconds is None):
@@ -306,7 +276,7 @@ class NodePoolReaderSpec(MachinesSpec):
     grace_period: PoolGraceSpec = Field(
         default=PoolGraceSpec(), description="What it says itself of the time that its Pods have to stop."
     )
-    unusable: Annotated[tuple[UnusableSpec, ...], distinct(attrgetter("when"))] = Field(
+    unusable: tuple[UnusableSpec, ...] = Field(
         default=(), description="Conditions under which it gives no nodes; any of them."
     )
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)

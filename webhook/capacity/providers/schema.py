@@ -5,18 +5,11 @@ A team corrects or adds a provider or a node-pool kind by editing YAML; no Pytho
 
 from __future__ import annotations
 
-from operator import attrgetter, itemgetter
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
 
-from webhook.capacity.providers.reader_schema import (
-    EffectName,
-    NodePoolReaderSpec,
-    check_margin,
-    distinct,
-)
+from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec  # noqa: TC001 - pydantic reads them
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
 from webhook.policy.fields import LabelKey, LabelValue  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.schema_annotations import EnumDescriptions
@@ -38,21 +31,7 @@ def _lower(globs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(each.casefold() for each in globs)
 
 
-def _named(taint: TaintSpec | TaintPatternSpec) -> str:
-    return taint.key + (f"={taint.value}" if taint.value else "") + (f":{taint.effect}" if taint.effect else "")
-
-
-def _read(reader: NodePoolReaderSpec) -> str:
-    return f"{reader.resource} of {reader.group}" + (f" when {reader.when}" if reader.when else "")
-
-
-def _not_gpu(cpu: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    if both := next((each for each in cpu if each in info.data.get("gpu", ())), None):
-        raise ValueError(f"{both} is in `gpu`, too: machines have GPUs, or they have none")
-    return cpu
-
-
-FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower), distinct()]
+FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower)]
 """Globs for which letter case does not matter."""
 
 
@@ -124,7 +103,7 @@ class GpuSpec(Model):
     """Say how GPUs are requested, and guarded."""
 
     resources: tuple[Glob, ...] = Field(default=(), description="Extended resources that are GPUs (globs).")
-    taints: Annotated[tuple[GpuTaintSpec, ...], distinct(_named)] = Field(
+    taints: tuple[GpuTaintSpec, ...] = Field(
         default=(),
         description="Taints that keep other Pods off GPU nodes; tolerated only for Pods that request GPUs.",
     )
@@ -140,9 +119,7 @@ class InstanceTypesSpec(Model):
     """
 
     gpu: FoldedGlobs = Field(default=(), description="Instance types with GPUs (globs).")
-    cpu: Annotated[FoldedGlobs, AfterValidator(_not_gpu)] = Field(
-        default=(), description="Instance types without (globs)."
-    )
+    cpu: FoldedGlobs = Field(default=(), description="Instance types without (globs).")
     never_spot: FoldedGlobs = Field(default=(), description="Instance types that can't be spot (globs).")
     arm: FoldedGlobs = Field(
         default=(),
@@ -161,9 +138,7 @@ class MachineLabelSpec(Model):
 
     key: LabelKey = Field(description="Label key.")
     gpu: FoldedGlobs = Field(default=(), description="Values of machines with GPUs (globs).")
-    cpu: Annotated[FoldedGlobs, AfterValidator(_not_gpu)] = Field(
-        default=(), description="Values of machines without (globs). Neither list: instanceTypes."
-    )
+    cpu: FoldedGlobs = Field(default=(), description="Values of machines without (globs). Neither list: instanceTypes.")
     arm: FoldedGlobs = Field(default=(), description="Values of machines of architecture arm64 (globs).")
 
 
@@ -174,25 +149,12 @@ class TimelineSpec(Model):
     drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
     removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
 
-    @field_validator("drain_seconds", "removal_seconds")
-    @classmethod
-    def _in_order(cls, seconds: int, info: ValidationInfo) -> int:
-        earlier = max(info.data.items(), key=itemgetter(1), default=("", 0))
-        if seconds < earlier[1]:
-            raise ValueError(f"{seconds} s is before {to_camel(earlier[0])}, {earlier[1]} s after the notice")
-        return seconds
-
 
 class NodeWindowSpec(LabelSpec):
     """Say how long an ordinary Pod has to stop on nodes with a label."""
 
     budget_seconds: Seconds = Field(description="Seconds between SIGTERM (or preStop) and removal, at most.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of that.")
-
-    @field_validator("safety_margin_seconds")
-    @classmethod
-    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
-        return check_margin(margin, info.data.get("budget_seconds"))
 
 
 class GracePeriodSpec(Model):
@@ -202,25 +164,18 @@ class GracePeriodSpec(Model):
         examples=[120], description="Seconds between SIGTERM (or preStop) and removal, at most."
     )
     safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
-    by_node_label: Annotated[tuple[NodeWindowSpec, ...], distinct(lambda each: f"{each.key}={each.value}")] = Field(
+    by_node_label: tuple[NodeWindowSpec, ...] = Field(
         default=(),
         description="The same on nodes with a label, where the pool itself does not say it; the first that the nodes "
         "have.",
     )
-
-    @field_validator("safety_margin_seconds")
-    @classmethod
-    def _leaves_time(cls, margin: int, info: ValidationInfo) -> int:
-        return check_margin(margin, info.data.get("budget_seconds"))
 
 
 class SystemNamespacesSpec(Model):
     """Namespaces of the provider's own; spotgate never touches what is in them."""
 
     names: tuple[Glob, ...] = Field(default=(), description="By name (globs).")
-    labels: Annotated[tuple[LabelSpec, ...], distinct(lambda label: f"{label.key}={label.value}")] = Field(
-        default=(), description="By label; any of these."
-    )
+    labels: tuple[LabelSpec, ...] = Field(default=(), description="By label; any of these.")
 
 
 class FallbackSpec(Model):
@@ -235,33 +190,33 @@ class CapacityProviderSpec(Model):
     """The facts about one provider of capacity that can vanish."""
 
     title: NonEmpty = Field(examples=["Example Cloud"], description="Its name for people.")
-    spot_node_labels: Annotated[tuple[SpotLabelSpec, ...], distinct(attrgetter("key"))] = Field(
+    spot_node_labels: tuple[SpotLabelSpec, ...] = Field(
         default=(), description="Labels that every spot node gets from the provider, the preferred one first."
     )
-    spot_node_taints: Annotated[tuple[SpotTaintSpec, ...], distinct(_named)] = Field(
+    spot_node_taints: tuple[SpotTaintSpec, ...] = Field(
         default=(), description="Taints that every spot node gets from the provider."
     )
     pool_name_label: LabelKey = Field(
         examples=["example.com/node-pool"], description="Key of the label that names a node's pool."
     )
-    platform_taints: Annotated[tuple[TaintSpec, ...], distinct(_named)] = Field(
+    platform_taints: tuple[TaintSpec, ...] = Field(
         default=(),
         description="Taints that the provider itself puts on nodes of the architecture or operating system that they "
         "name; tolerated for Pods that say so.",
     )
-    never_tolerate: Annotated[tuple[ForbiddenTaintSpec, ...], distinct(_named)] = Field(
+    never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(
         default=(), description="Taints for which no toleration is ever injected."
     )
     gpu: GpuSpec = Field(default=GpuSpec(), description="How GPUs are requested, and guarded.")
     instance_types: InstanceTypesSpec = Field(
         default=InstanceTypesSpec(), description="Which instance types have GPUs, and which can't be spot."
     )
-    machine_labels: Annotated[tuple[MachineLabelSpec, ...], distinct(attrgetter("key"))] = Field(
+    machine_labels: tuple[MachineLabelSpec, ...] = Field(
         default=(),
         description="Node labels that name the type, family or category of a machine, beside "
         "node.kubernetes.io/instance-type.",
     )
-    other_machine_labels: Annotated[tuple[LabelKey, ...], distinct()] = Field(
+    other_machine_labels: tuple[LabelKey, ...] = Field(
         default=(),
         description="Other node labels that describe machines, in the domains of machineLabels. What is in neither, "
         "nor in gpu.labels, is misspelt, or newer than these. Default: nobody has listed them.",
@@ -278,18 +233,7 @@ class CapacityProviderSpec(Model):
     interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="What an ordinary Pod on a reclaimed node gets to stop.")
 
-    @field_validator("grace_period")
-    @classmethod
-    def _ends_in_time(cls, grace: GracePeriodSpec, info: ValidationInfo) -> GracePeriodSpec:
-        timeline: TimelineSpec | None = info.data.get("interruption")
-        if timeline is None:
-            return grace
-        left = timeline.removal_seconds - timeline.drain_seconds
-        if grace.budget_seconds > left:
-            raise ValueError(f"a budget of {grace.budget_seconds} s is more than the {left} s from drain to removal")
-        return grace
-
-    fallback: Annotated[tuple[FallbackSpec, ...], distinct(attrgetter("require"))] = Field(
+    fallback: tuple[FallbackSpec, ...] = Field(
         default=(),
         description="What its GPU spot pools need beside them, where an OnDemandFallback does not say it for this "
         "provider; default: what that policy requires of all.",
@@ -299,6 +243,4 @@ class CapacityProviderSpec(Model):
         description="Name of the cluster that the policies are for, as node pools name theirs (`cluster`); with its "
         "namespace where several have that name. Pools of other clusters place no Pods here.",
     )
-    node_pools: Annotated[tuple[NodePoolReaderSpec, ...], distinct(_read)] = Field(
-        default=(), description="Readers, one for each kind."
-    )
+    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="Readers, one for each kind.")

@@ -72,8 +72,7 @@ def run(options: Namespace) -> int:
         where = ", ".join(map(str, options.paths))
         text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
         complain(f"{where}: warning: {text}")
-    folders = [path for path in paths if path.is_dir()]
-    runner = Runner(bundle, now=utc_now(), update=options.update, folders=folders)
+    runner = Runner(bundle, now=utc_now(), update=options.update)
     results = [result for test in tests.documents for result in runner.run(test)]
     covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
     tested = ", ".join(map(str, paths)) or "the policies that ship with spotgate"

@@ -23,7 +23,7 @@ from webhook.documents import DocumentError
 from webhook.manifests.objects import read_manifests
 from webhook.manifests.state import view_of
 from webhook.patch import apply_json, pointer
-from webhook.policy.document import is_read, policy_files
+from webhook.policy.document import policy_files
 from webhook.policy.errors import did_you_mean
 from webhook.policy.loader import validate_document
 from webhook.policy.policy_test import KIND, PolicyTestSpec
@@ -114,17 +114,15 @@ def read_tests(paths: Sequence[Path]) -> Tests:
 class Runner:
     """Runs cases. Files that several of them need are read once.
 
-    ``now`` is the time of cases that name no day. ``update`` writes golden files. ``folders`` are read as policies.
+    ``now`` is the time of cases that name no day. ``update`` writes golden files.
     """
 
-    def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False, folders: Sequence[Path] = ()) -> None:
+    def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False) -> None:
         self._bundle = bundle
         self._now = now
         self._update = update
-        self._folders = [folder.resolve() for folder in folders]
         self._watches: dict[tuple[str, ...] | None, Watch] = {}
         self._states: dict[Path, Manifests] = {}
-        self._goldens: dict[Path, str] = {}
 
     def run(self, test: PolicyDocument) -> list[CaseResult]:
         """Run every case of a document."""
@@ -221,17 +219,6 @@ class Runner:
         folder = Path(case.test.document.file).parent
         if self._update and not file.resolve().is_relative_to(folder.resolve()):
             text = f"--update writes only in the folder of the test, {folder}, and below it"
-            raise case.cannot_run(case.at("expect", "golden"), text)
-        of_policies = (each for each in self._folders if file.resolve().is_relative_to(each))
-        if self._update and any(is_read(file.resolve().relative_to(each)) for each in of_policies):
-            text = (
-                f"{file} would be read as a policy, and nothing loads its folder then; write it into a folder `tests`"
-            )
-            raise case.cannot_run(case.at("expect", "golden"), text)
-        own = f"{case.test.name}: {case.spec.name}"
-        whose = self._goldens.setdefault(file.resolve(), own)
-        if self._update and whose != own:
-            text = f"{file} is what comes of another case ({whose}); give this one a file of its own"
             raise case.cannot_run(case.at("expect", "golden"), text)
         try:
             return golden_difference(file, after, update=self._update)

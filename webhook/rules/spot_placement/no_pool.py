@@ -10,7 +10,6 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATI
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
-from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun
 from webhook.rules.spot_placement.findings import (
     LISTED,
@@ -90,9 +89,7 @@ def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, supply: Supply, o
         because = f"There are spot pools of {listed(others)}. {because}"
         reason = "the Pod targets spot, and all spot pools belong to other clusters"
         if given:
-            short = [each.rpartition("/")[2] for each in others]
-            meant = did_you_mean(given, [*others, *short])
-            reason = f"the Pod targets spot, and no spot pool belongs to cluster {given}{meant}"
+            reason = f"the Pod targets spot, and no spot pool belongs to cluster {given}"
             because = f"This cluster is said to be {given} (`--cluster`, or `thisCluster` of the provider). {because}"
             fix = f"if this cluster is among them, write its name instead; else {fix}"
         else:

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from webhook.policy.common import NOT_BLANK, Model, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 
-_RESERVED: Final = frozenset(
-    {
-        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
-        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
-    }
-)
-"""Words reserved in CEL, which Kubernetes rejects as names of variables. Source: CEL's definition, "Syntax"."""
-
 _AT_MOST: Final = 100
 """Validations, and variables, of one policy: all of them are compiled before it is in force."""
-
-
-def _is_no_keyword(name: str) -> str:
-    if name in _RESERVED:
-        raise ValueError(f"`{name}` is a word of CEL, and can't be the name of a variable, as in Kubernetes")
-    return name
 
 
 ExpressionText = Annotated[str, TextPattern(NOT_BLANK, "a CEL expression")]
@@ -72,17 +58,8 @@ class NamedExpression(Model):
 class Variable(Model):
     """A named value."""
 
-    name: Annotated[Identifier, AfterValidator(_is_no_keyword)] = Field(
-        description="What it is called: `variables.<name>` in the expressions after it."
-    )
+    name: Identifier = Field(description="What it is called: `variables.<name>` in the expressions after it.")
     expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")
-
-
-def _have_own_names(conditions: tuple[NamedExpression, ...]) -> tuple[NamedExpression, ...]:
-    names = [each.name for each in conditions]
-    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
-        raise ValueError(f"there are two conditions named {twice[0]!r}; give each a name of its own, as in Kubernetes")
-    return conditions
 
 
 class ValidationSpec(PolicySpec):
@@ -94,7 +71,7 @@ class ValidationSpec(PolicySpec):
     variables: tuple[Variable, ...] = Field(
         default=(), max_length=_AT_MOST, description="Values with names; one may read those before it."
     )
-    match_conditions: Annotated[tuple[NamedExpression, ...], AfterValidator(_have_own_names)] = Field(
+    match_conditions: tuple[NamedExpression, ...] = Field(
         default=(),
         max_length=64,
         description="Conditions under which the policy looks at a request, beside `match`; all must be true.",
