@@ -23,26 +23,26 @@ JSON = dict[str, Any]
 MANIFESTS: Final = Path(__file__).parents[1] / "manifests"
 CHART: Final = MANIFESTS / "chart"
 REPOSITORY, DIGEST = "registry.example.com/spotgate", f"sha256:{64 * 'a'}"
-POOL: Final = [
-    {
-        "target": {"kind": "Deployment", "name": "spotgate"},
-        "patch": "- {op: replace, path: /spec/template/spec/nodeSelector/compute.coreweave.com~1node-pool, value: cpu}",
-    }
-]
 SELF: Final = "certificates.from=self-managed"
 
-# Components of a kustomization, and the values of the chart that mean the same.
-COMBINATIONS: Final[dict[str, tuple[list[str], list[str]]]] = {
-    "any": (["self-managed", "audit", "monitoring"], ["enforcement=deny", "audit=true", "monitoring=true"]),
+# Overlays, with other components for certificates and the mode, and the values of the chart that mean the same.
+COMBINATIONS: Final[dict[str, tuple[str, list[str], list[str]]]] = {
+    "any": ("eks", ["self-managed", "audit", "monitoring"], ["enforcement=deny", "audit=true", "monitoring=true"]),
     "cks": (
-        ["cks", "cert-manager", "audit-only"],
+        "cks",
+        ["cert-manager", "audit-only"],
         ["platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager"],
     ),
-    "gke": (["gke", "provided-certs", "warn-only"], ["platform=gke", "certificates.from=provided", "enforcement=warn"]),
-    "eks": (["self-managed", "strict"], ["platform=eks", "enforcement=deny", "workloadFailurePolicy=Fail"]),
-    "eks-overlay-cni": (["eks-overlay-cni", "self-managed", "audit-only"], ["platform=eks", "hostNetwork=true"]),
+    "gke": (
+        "gke",
+        ["provided-certs", "warn-only"],
+        ["platform=gke", "certificates.from=provided", "enforcement=warn"],
+    ),
+    "eks": ("eks", ["self-managed", "strict"], ["platform=eks", "enforcement=deny", "workloadFailurePolicy=Fail"]),
+    "eks-overlay-cni": ("eks-overlay-cni", ["self-managed", "audit-only"], ["platform=eks", "hostNetwork=true"]),
     "aks": (
-        ["aks", "cert-manager", "warn-only"],
+        "aks",
+        ["cert-manager", "warn-only"],
         ["platform=aks", "certificates.from=cert-manager", "enforcement=warn"],
     ),
 }
@@ -54,13 +54,18 @@ def run(*command: str | Path, succeeds: bool = True) -> str:
     return done.stdout if succeeds else done.stderr
 
 
-def by_kustomize(kustomize: Path, folder: Path, components: list[str]) -> list[JSON]:
-    kustomization = {
-        "resources": [os.path.relpath(MANIFESTS / each, folder.resolve()) for each in ("base", "webhooks")],
-        "components": [os.path.relpath(MANIFESTS / "components" / each, folder.resolve()) for each in components],
-        "images": [{"name": "", "newName": REPOSITORY, "digest": DIGEST}],
-        "patches": POOL if "cks" in components else [],
-    }
+def by_kustomize(kustomize: Path, folder: Path, overlay: str, components: list[str]) -> list[JSON]:
+    shipped = (MANIFESTS / "overlays" / overlay / "kustomization.yaml").read_text()
+    for placeholder, value in (
+        ("../..", os.path.relpath(MANIFESTS, folder.resolve())),
+        ("replace this with your on-demand pool (docs/install.md)", "cpu"),
+        ('newName: ""', f"newName: {REPOSITORY}"),
+        ('digest: ""', f"digest: {DIGEST}"),
+    ):
+        shipped = shipped.replace(placeholder, value)
+    kustomization = yaml.safe_load(shipped)
+    *platform, certificates, _mode = kustomization["components"]
+    kustomization["components"] = [*platform, *(str(Path(certificates).with_name(each)) for each in components)]
     (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
     return list(yaml.safe_load_all(run(kustomize, "build", folder)))
 
@@ -95,22 +100,24 @@ def comparable(things: Iterable[JSON]) -> dict[tuple[str, str], JSON]:
 def test_the_chart_renders_the_objects_of_the_kustomization(
     name: str, helm: Path, kustomize: Path, tmp_path: Path
 ) -> None:
-    components, values = COMBINATIONS[name]
-    ours, theirs = comparable(by_kustomize(kustomize, tmp_path, components)), comparable(by_helm(helm, values))
+    overlay, components, values = COMBINATIONS[name]
+    ours = comparable(by_kustomize(kustomize, tmp_path, overlay, components))
+    theirs = comparable(by_helm(helm, values))
     assert ours.keys() == theirs.keys()
     for key, each in ours.items():
         assert theirs[key] == each
 
 
-@pytest.mark.parametrize("components", [each for each, _ in COMBINATIONS.values()], ids=COMBINATIONS)
+@pytest.mark.parametrize("name", COMBINATIONS)
 def test_the_webhooks_of_a_kustomization_are_those_that_the_program_renders_from_its_policies(
-    components: list[str], kustomize: Path, tmp_path: Path
+    name: str, kustomize: Path, tmp_path: Path
 ) -> None:
-    things = {each["kind"]: each for each in by_kustomize(kustomize, tmp_path, components)}
+    overlay, components, _ = COMBINATIONS[name]
+    things = {each["kind"]: each for each in by_kustomize(kustomize, tmp_path, overlay, components)}
     policies = tmp_path / "policies"
     policies.mkdir()
-    for name, text in things["ConfigMap"]["data"].items():
-        (policies / name).write_text(text)
+    for file, text in things["ConfigMap"]["data"].items():
+        (policies / file).write_text(text)
     service = {"name": "spotgate", "namespace": "spotgate-system", "port": 443}
     rendered = configurations(load_bundle([policies]), {"service": service})
     for each in rendered:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import re
 import shutil
-import subprocess
-import sys
+import socket
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import yaml
@@ -24,10 +21,10 @@ from bench.chaos_cert_manager import cert_manager, mounted_certificate
 from tests.cli.replay import test_replay as recorded_reviews
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import Result, as_list
-from tests.controlplane.populate import populate
+from tests.controlplane.pages import ROOT, Terminal, commands, sections
+from tests.controlplane.populate import populate, wait_for_crds
 from tests.controlplane.tools import find_tools
 from tests.controlplane.webhook import (
-    BASE,
     CERTIFICATES,
     CONFIGURATIONS,
     KINDS,
@@ -35,24 +32,27 @@ from tests.controlplane.webhook import (
     Webhook,
     start_on_free_ports,
 )
+from tests.go_modules import go_module
 from tests.objects import pod, saying
 from tests.programs import without
 from webhook.controlplane.binaries import BinariesError
 from webhook.controlplane.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
 
-ROOT: Final = Path(__file__).parents[2]
-SECTION: Final = re.compile(r"^## (.*?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-PAGE, CERTIFICATES_PAGE, OPERATE = (
-    dict(SECTION.findall((ROOT / "docs" / page).read_text()))
-    for page in ("install.md", "certificates.md", "operate.md")
+PAGE, CERTIFICATES_PAGE, MONITORING, OPERATE = map(
+    sections, ("install.md", "certificates.md", "monitoring.md", "operate.md")
 )
+COPY, BUILD, APPLY, ROLLED_OUT, DOCTOR = commands(PAGE["With kustomize"])
 WEBHOOKS: Final = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 DENIED: Final = "denied the request: [reserved-labels]"
+MANAGED: Final = f"--tls-secret={NAMESPACE}/{CERTIFICATES}"
 RESERVED: Final = saying(pod("labelled"), {"foo.coreweave.cloud/bar": "x"})
+OPERATOR: Final = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
 
 
 @pytest.fixture(scope="module")
@@ -63,78 +63,71 @@ def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def operator_crds(own: Cluster) -> None:
+    """Install the definitions of the Prometheus operator that the component `monitoring` needs."""
+    folder = go_module(*OPERATOR) / "example" / "prometheus-operator-crd"
+    files = [
+        f"--filename={folder / f'monitoring.coreos.com_{each}.yaml'}" for each in ("podmonitors", "prometheusrules")
+    ]
+    own.kubectl("apply", "--server-side", *files)
+    wait_for_crds(own.kubectl)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a checkout, and in it the kustomization that the page shows. There is no registry: `docker` does nothing."""
+    """Return a checkout. There is no registry: `docker` does nothing."""
     for name in ("manifests", "policies"):
         shutil.copytree(ROOT / name, tmp_path / name, symlinks=True)
-    (shown,) = re.findall(r"`my-cluster/kustomization.yaml`\n\n```yaml\n(.*?)```", PAGE["With kustomize"], re.DOTALL)
-    (tmp_path / "my-cluster").mkdir()
-    (tmp_path / "my-cluster" / "kustomization.yaml").write_text(shown)
-    (tmp_path / "recorded").mkdir()
-    reviews = [recorded_reviews.labelled(domain="coreweave.cloud"), recorded_reviews.on_spot()]
-    (tmp_path / "recorded" / "reviews.jsonl").write_bytes(recorded_reviews.record(tmp_path / "policies", reviews))
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
     docker.write_text("#!/bin/sh\n")
     docker.chmod(0o755)
+    (tmp_path / "recorded").mkdir()
+    reviews = [recorded_reviews.labelled(domain="coreweave.cloud"), recorded_reviews.on_spot()]
+    (tmp_path / "recorded" / "reviews.jsonl").write_bytes(recorded_reviews.record(tmp_path / "policies", reviews))
     return tmp_path
-
-
-def commands(section: str) -> list[str]:
-    return re.findall(r"^\$ (.*)$", section, re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a user has: a cluster, a checkout, and programs on the PATH."""
+    """What a user has: a cluster, a checkout, and programs on the PATH; and the port of the replica."""
 
     own: Cluster
     folder: Path
+    port: int
 
-    def carry_out(self, command: str) -> str:
-        """Run a command of a page. Return what it prints; raises AssertionError if it fails."""
-        path = f"{self.folder / 'bin'}:{self.own.kubectl.program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        env = os.environ | {"PATH": path, "KUBECONFIG": str(self.own.kubectl.kubeconfig), "HOME": str(self.folder)}
-        done = subprocess.run(
-            ["/bin/bash", "-o", "pipefail", "-c", command],
-            cwd=self.folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout
+    def run(self, *commands: str) -> str:
+        """Run commands of a page. Return what the last one prints; raise AssertionError if one fails."""
+        return Terminal(self.own.kubectl, self.folder).run(*commands)
 
     @property
     def kustomization(self) -> Path:
-        return self.folder / "my-cluster" / "kustomization.yaml"
+        return self.folder / "manifests" / "overlays" / "my-cluster" / "kustomization.yaml"
 
-    def choose(self, *components: str, **others: object) -> None:
-        """Write other components, and more, into the kustomization of the page."""
-        written = yaml.safe_load(self.kustomization.read_text())
-        written["components"] = [f"../manifests/components/{each}" for each in components]
-        self.kustomization.write_text(yaml.safe_dump(written | others))
+    def copy(self, overlay: str) -> None:
+        """Copy an overlay and name the image in it, as the page says."""
+        self.run(COPY.replace("/gke ", f"/{overlay} "), BUILD)
+        (image,) = re.findall(r"^images:\n.*\n", PAGE["With kustomize"], re.MULTILINE)
+        self.edit(r"^images:\n.*\n", image)
 
-    def call(self, port: int) -> None:
-        """Have the kustomization point the API server at a replica outside of the cluster."""
-        written = yaml.safe_load(self.kustomization.read_text())
-        external = {"op": "replace", "path": "/spec", "value": {"type": "ExternalName", "externalName": "localhost"}}
-        counts = {each["kind"]: len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text())}
-        there = {
-            kind: [
-                {"op": "replace", "path": f"/webhooks/{number}/clientConfig/service/port", "value": port}
-                for number in range(count)
-            ]
-            for kind, count in counts.items()
-        }
-        patches = [
-            {"target": {"kind": kind, "name": "spotgate"}, "patch": yaml.safe_dump(operations)}
-            for kind, operations in {"Service": [external], **there}.items()
-        ]
-        self.kustomization.write_text(yaml.safe_dump(written | {"patches": [*written.get("patches", ()), *patches]}))
+    def call(self) -> None:
+        """Have the kustomization point the API server at the replica outside of the cluster, by a component more."""
+        self.edit(r"^components:\n", "components:\n  - outside\n")
+        outside = self.kustomization.parent / "outside" / "kustomization.yaml"
+        outside.parent.mkdir()
+        outside.write_text(yaml.safe_dump(outside_of_the_cluster(self.port)))
+
+    def edit(self, pattern: str, replacement: str) -> None:
+        """Replace what is in one place of the kustomization."""
+        text, times = re.subn(pattern, replacement, self.kustomization.read_text(), flags=re.MULTILINE)
+        assert times == 1
+        self.kustomization.write_text(text)
+
+    def choose(self, component: str, instead_of: str) -> None:
+        """Replace the line of a component by that of another, or by none."""
+        line = "  - ../../components/"
+        self.edit(rf"^{line}{instead_of}\b.*\n", f"{line}{component}\n" if component else "")
 
     @contextlib.contextmanager
     def replica(self, *certificate: str) -> Iterator[Webhook]:
@@ -150,7 +143,7 @@ class Installation:
             f"--kubeconfig={self.own.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
         ]
         try:
-            port, ops = start_on_free_ports(process, flags)
+            port, ops = start_on_free_ports(process, flags, self.port)
             yield Webhook(self.own, self.folder, process, port, f"127.0.0.1:{ops}")
         finally:
             process.kill()
@@ -195,134 +188,188 @@ class Installation:
 
 
 @pytest.fixture
-def installation(own: Cluster, folder: Path) -> Installation:
-    return Installation(own, folder)
+def installation(own: Cluster, folder: Path) -> Iterator[Installation]:
+    with (
+        socket.socket() as reserved
+    ):  # the server binds it too: neither listens, or gets a port of another, before it does
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield Installation(own, folder, reserved.getsockname()[1])
 
 
-SECRET: Final = f"--tls-secret={NAMESPACE}/{CERTIFICATES}"
+def outside_of_the_cluster(port: int) -> dict[str, Any]:
+    """Return a component that points the API server at a port of this host."""
+    external = {"op": "replace", "path": "/spec", "value": {"type": "ExternalName", "externalName": "localhost"}}
+    operations: dict[str, list[dict[str, Any]]] = {"Service": [external]}
+    for each in yaml.safe_load_all(CONFIGURATIONS.read_text()):
+        paths = [f"/webhooks/{number}/clientConfig/service/port" for number in range(len(each["webhooks"]))]
+        operations[each["kind"]] = [{"op": "replace", "path": path, "value": port} for path in paths]
+    patches = [
+        {"target": {"kind": kind, "name": "spotgate"}, "patch": yaml.safe_dump(patch)}
+        for kind, patch in operations.items()
+    ]
+    return {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches}
 
 
 def remove(installation: Installation) -> None:
     kustomize, _ = OPERATE["Remove"].split("With Helm")
-    for command in commands(kustomize):
-        installation.carry_out(command)
+    installation.run(*commands(kustomize))
     assert installation.is_removed()
 
 
-def test_from_nothing_through_every_mode_to_nothing(installation: Installation) -> None:
-    """GKE, as the page has it, with certificates that the replicas manage."""
-    *build, apply, rolled_out, doctor = commands(PAGE["With kustomize"])
-    for command in (*build, apply, rolled_out):
-        installation.carry_out(command)
+@contextlib.contextmanager
+def self_managed(installation: Installation) -> Iterator[Webhook]:
+    installation.call()
+    installation.run(APPLY)
+    with installation.replica(MANAGED) as replica:
+        yield replica
+
+
+@contextlib.contextmanager
+def provided(installation: Installation) -> Iterator[Webhook]:
+    """Call the replica when the page's commands are done: one of them writes the port of the Service, too."""
+    installation.choose("provided-certs", instead_of="self-managed")
+    issued, applied = CERTIFICATES_PAGE["Provided"].split("The Secret goes")
+    apply, create, *others = commands(applied)
+    installation.run(*commands(issued), apply, create)
+    with installation.replica(*files_in(installation.folder)) as replica:
+        installation.run(*others)
+        installation.call()
+        installation.run(APPLY)
+        yield replica
+
+
+@contextlib.contextmanager
+def from_cert_manager(installation: Installation) -> Iterator[Webhook]:
+    installation.choose("cert-manager", instead_of="self-managed")
+    installation.call()
+    with cert_manager(installation.own):
+        installation.run(*commands(CERTIFICATES_PAGE["cert-manager"]))
+        with (
+            mounted_certificate(installation.own, installation.folder),
+            installation.replica(*files_in(installation.folder)) as replica,
+        ):
+            yield replica
+
+
+def files_in(folder: Path) -> tuple[str, str]:
+    return f"--tls-cert={folder / 'tls.crt'}", f"--tls-key={folder / 'tls.key'}"
+
+
+@pytest.mark.usefixtures("operator_crds")
+def test_gke_from_nothing_through_every_mode_to_nothing(installation: Installation) -> None:
+    """The overlay that the page shows, with certificates that the replicas manage, and with monitoring."""
+    installation.copy("gke")
+    installation.call()
+    installation.run(APPLY, ROLLED_OUT)
     assert installation.ask().returncode == 0  # nobody answers, and nothing is held up
-    with installation.replica(SECRET) as replica:
-        installation.call(replica.port)
-        for command in commands(CERTIFICATES_PAGE["Self-managed"]):
-            installation.carry_out(command)
+    with installation.replica(MANAGED) as replica:
+        apply, *others = commands(CERTIFICATES_PAGE["Self-managed"])
+        installation.run(*others)
+        assert_unchanged(installation.run(apply) for _ in range(2))
         installation.wait_for_audit(replica)
         assert installation.failure_policies() == set()
-        for modes, times, answer in ((["warn-only"], 1, "Warning: [reserved-labels]"), ([], 3, DENIED)):
-            installation.choose("gke", "self-managed", *modes)
-            for _ in range(times):
-                installation.carry_out(apply)
+        steps = (("audit-only", "warn-only", "Warning: [reserved-labels]"), ("warn-only", "", DENIED))
+        for before, mode, answer in steps:
+            installation.choose(mode, instead_of=before)
+            installation.run(APPLY)
             installation.mount_policies()
             installation.wait_for(answer, replica)
         assert installation.failure_policies() == {"node-pools"}
         # The probes and the configurations are fine; the Pods of this cluster answer nothing.
-        checks = installation.carry_out(f"{doctor} | cat").splitlines()
-        assert {line.split()[0] for line in checks if line.split()[1] in {"MutatingWebhookConfiguration", "probe"}} == {
-            "ok"
-        }
-        operate = [
-            command for name in ("Upgrade", "Certificate", "Refused bundle") for command in commands(OPERATE[name])
-        ]
-        for command in operate:
-            if "--secret" not in command:  # that is for other ways of certificates
-                installation.carry_out(command)
-        # On the network of the hosts Pods are not restricted, and have one port on each.
-        installation.choose("eks-overlay-cni", "self-managed", "strict")
-        for command in (apply, rolled_out):
-            installation.carry_out(command)
-    assert installation.failure_policies() == {"node-pools", "namespaces", "workloads", "spot-namespaces"}
-    assert "failed calling webhook" in installation.ask().stderr
-    (stop,) = commands(PAGE["When something is wrong"])
-    installation.carry_out(stop)
-    assert installation.ask().returncode == 0
+        checks = [line.split() for line in installation.run(f"{DOCTOR} | cat").splitlines()]
+        assert {each[0] for each in checks if each[1] in {"MutatingWebhookConfiguration", "probe"}} == {"ok"}
+        component, patches = re.findall(r"```yaml\n(.*?)```", MONITORING["With the Prometheus operator"], re.DOTALL)
+        installation.edit(r"^components:\n", component)
+        installation.edit(r"\Z", patches)
+        for section in ("Upgrade", "Certificate", "Refused bundle"):
+            # With --secret a command is for other ways of certificates.
+            installation.run(*(each for each in commands(OPERATE[section]) if "--secret" not in each))
+        kinds = "podmonitors,prometheusrules"
+        monitored = installation.own.kubectl.get(kinds, f"--namespace={NAMESPACE}", "--selector=release")
+        assert {each["kind"] for each in monitored["items"]} == {"PodMonitor", "PrometheusRule"}
     remove(installation)
 
 
-def test_from_nothing_to_a_denial_with_provided_certificates(installation: Installation) -> None:
-    """CKS, on the on-demand pool that the page names, which has two hosts here."""
-    (pool,) = re.findall(r"```yaml\n(patches:.*?)```", PAGE["With kustomize"], re.DOTALL)
-    two = {"replicas": [{"name": "spotgate", "count": 2}]}
-    installation.choose("cks", "provided-certs", **yaml.safe_load(pool), **two)
-    issued, applied = CERTIFICATES_PAGE["Provided"].split("The Secret goes")
-    for command in commands(issued):
-        installation.carry_out(command)
-    apply, create, *others = commands(applied)
-    installation.carry_out(apply)
-    installation.carry_out(create)
-    with installation.replica(
-        "--tls-cert=" + str(installation.folder / "tls.crt"), f"--tls-key={installation.folder / 'tls.key'}"
-    ) as replica:
-        for command in others:
-            installation.carry_out(command)
-        installation.call(replica.port)
-        authority = base64.b64encode((installation.folder / "ca.crt").read_bytes()).decode()
-        for _ in range(3):
-            installation.carry_out(apply)
-            stored = [hook for each in installation.own.kubectl.get(KINDS)["items"] for hook in each["webhooks"]]
-            assert [each["clientConfig"]["caBundle"] for each in stored] == [authority] * WEBHOOKS
+@contextlib.contextmanager
+def enforced(
+    installation: Installation, certificates: Callable[[Installation], AbstractContextManager[Webhook]], mode: str = ""
+) -> Iterator[Webhook]:
+    """Apply a kustomization three times over, until a Pod is denied; in the end remove it."""
+    installation.choose(mode, instead_of="audit-only")
+    with certificates(installation) as replica:
+        assert_unchanged(installation.run(APPLY) for _ in range(2))
         installation.wait_for(DENIED, replica)
-    hosts = {
-        each["spec"]["nodeName"] for each in installation.own.kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
-    }
-    assert len(hosts) == 2
-    assert all(host.startswith("cpu-control-plane") for host in hosts)
+        yield replica
     remove(installation)
 
 
-def test_from_nothing_to_a_denial_with_cert_manager(installation: Installation) -> None:
-    """AKS, with the annotation that has its admissions enforcer leave the webhooks alone."""
+def assert_unchanged(applied: Iterable[str]) -> None:
+    # Of a PodDisruptionBudget kubectl sends the selector each time, also where it is the same.
+    changed = {line for said in applied for line in said.splitlines() if not line.endswith(" unchanged")}
+    assert changed <= {"poddisruptionbudget.policy/spotgate configured"}
+
+
+def test_cks_with_provided_certificates_from_nothing_to_nothing(installation: Installation) -> None:
+    """On the on-demand pool that is named in the kustomization, which has two hosts here."""
+    installation.copy("cks")
+    installation.edit(r"replace this with your on-demand pool \(docs/install.md\)", "cpu-control-plane")
+    (two_hosts,) = re.findall(r"`(replicas: .*)`", PAGE["With kustomize"])
+    installation.edit(r"^images:\n", rf"{two_hosts}\n\g<0>")
+    with enforced(installation, provided):
+        authority = base64.b64encode((installation.folder / "ca.crt").read_bytes()).decode()
+        stored = [hook for each in installation.own.kubectl.get(KINDS)["items"] for hook in each["webhooks"]]
+        assert [each["clientConfig"]["caBundle"] for each in stored] == [authority] * WEBHOOKS
+        pods = installation.own.kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
+        assert {each["spec"]["nodeName"] for each in pods} == {"cpu-control-plane-0", "cpu-control-plane-1"}
+
+
+def test_aks_with_cert_manager_from_nothing_to_nothing(installation: Installation) -> None:
+    """With the annotation that has its admissions enforcer leave the webhooks alone."""
     try:
         find_tools(["cert-manager"])
     except BinariesError as error:
         raise without(error) from None
-    installation.choose("aks", "cert-manager")
-    with cert_manager(installation.own):
-        apply, *others = commands(CERTIFICATES_PAGE["cert-manager"])
-        for command in (apply, *others):
-            installation.carry_out(command)
-        folder = installation.folder
-        with (
-            mounted_certificate(installation.own, folder),
-            installation.replica(f"--tls-cert={folder / 'tls.crt'}", f"--tls-key={folder / 'tls.key'}") as replica,
-        ):
-            installation.call(replica.port)
-            for _ in range(3):
-                installation.carry_out(apply)
-            installation.wait_for(DENIED, replica)
+    installation.copy("aks")
+    with enforced(installation, from_cert_manager):
         annotations = [each["metadata"]["annotations"] for each in installation.own.kubectl.get(KINDS)["items"]]
         assert [each["admissions.enforcer/disabled"] for each in annotations] == ["true", "true"]
-        remove(installation)
+
+
+def test_eks_in_the_mode_strict_from_nothing_to_nothing(installation: Installation) -> None:
+    installation.copy("eks")
+    with enforced(installation, self_managed, "strict") as replica:
+        assert installation.failure_policies() == {"node-pools", "namespaces", "workloads", "spot-namespaces"}
+        replica.stop()
+        assert "failed calling webhook" in installation.ask().stderr
+        installation.run(*commands(PAGE["When something is wrong"]))
+        assert installation.ask().returncode == 0
+
+
+def test_eks_with_an_overlay_cni_from_nothing_to_nothing(installation: Installation) -> None:
+    """On the network of the hosts, where Pods are not restricted and have one port on each."""
+    installation.copy("eks-overlay-cni")
+    with enforced(installation, self_managed):
+        installation.run(ROLLED_OUT)
+        pods = installation.own.kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
+        assert [each["spec"]["hostNetwork"] for each in pods] == [True] * 3
 
 
 def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Installation, helm: Path) -> None:
     (installation.folder / "bin" / "helm").symlink_to(helm)
     namespace, install, rolled_out = commands(PAGE["With Helm"])
-    for command in (namespace, install, rolled_out):
-        installation.carry_out(command)
-    with installation.replica(SECRET) as replica:
+    installation.run(namespace, install, rolled_out)
+    with installation.replica(MANAGED) as replica:
         kubectl = installation.own.kubectl
         external = '{"spec": {"type": "ExternalName", "externalName": "localhost"}}'
         kubectl("patch", "service", "spotgate", f"--namespace={NAMESPACE}", f"--patch={external}")
         rendered = CONFIGURATIONS.read_text().replace("port: 443", f"port: {replica.port}")
         (installation.folder / "webhooks.yaml").write_text(rendered)
         upgrade = f"helm upgrade spotgate manifests/chart -n {NAMESPACE} --reset-then-reuse-values"
-        installation.carry_out(f"{upgrade} --set-file webhooks=webhooks.yaml")
+        installation.run(f"{upgrade} --set-file webhooks=webhooks.yaml")
         installation.wait_for_audit(replica)
         for command in commands(PAGE["Audit, warn, deny"]):
-            installation.carry_out(command)
+            installation.run(command)
             installation.mount_policies()
         installation.wait_for(DENIED, replica)
         assert installation.failure_policies() == {"node-pools"}
@@ -330,13 +377,10 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
         image = re.findall(r"image\.repository=\S+", install)[0]
         values = f"--set {image},platform=gke,enforcement=deny --set-file webhooks=webhooks.yaml"
         template = f"helm template spotgate manifests/chart -n {NAMESPACE} {values}"
-        changed = installation.carry_out(
-            f"{template} | kubectl diff --server-side --force-conflicts -f - || [ $? = 1 ]"
-        )
+        changed = installation.run(f"{template} | kubectl diff --server-side --force-conflicts -f - || [ $? = 1 ]")
         assert not re.findall(r"^[+-]  (?!  *generation|.*managedFields).*", changed, re.MULTILINE), changed
     uninstall = commands(OPERATE["Remove"].split("With Helm")[1].split("Nothing is left")[0])
-    for command in uninstall:
-        installation.carry_out(command)
+    installation.run(*uninstall)
     assert installation.is_removed()
 
 
@@ -344,20 +388,23 @@ def test_the_gate_of_an_upgrade_stops_policies_that_change_a_verdict(installatio
     gate, *_ = commands(OPERATE["Upgrade"])
     (installation.folder / "policies" / "reserved-labels.yaml").unlink()
     with pytest.raises(AssertionError, match=r"denied -> allowed"):
-        installation.carry_out(gate)
+        installation.run(gate)
 
 
-def test_an_image_or_a_pool_that_nobody_named_is_refused_aloud(installation: Installation) -> None:
+def test_an_image_or_a_pool_that_nobody_named_and_two_modes_are_refused_aloud(installation: Installation) -> None:
     kubectl = installation.own.kubectl
     kubectl("create", "namespace", NAMESPACE)
     try:
-        unnamed = kubectl.run("apply", "--dry-run=server", f"--kustomize={BASE}")
-        assert (
-            'The Deployment "spotgate" is invalid: spec.template.spec.containers[0].image: Required value'
-            in unnamed.stderr
+        unnamed = kubectl.run(
+            "apply", "--dry-run=server", f"--kustomize={installation.folder / 'manifests/overlays/cks'}"
         )
-        installation.choose("cks", "provided-certs")
-        unnamed = kubectl.run("apply", "--dry-run=server", f"--kustomize={installation.kustomization.parent}")
+        assert "spec.template.spec.containers[0].image: Required value" in unnamed.stderr
         assert 'Invalid value: "replace this with your on-demand pool (docs/install.md)"' in unnamed.stderr
     finally:
         kubectl("delete", "namespace", NAMESPACE, "--wait=false")  # the cluster goes with this test
+    installation.copy("gke")
+    installation.choose("audit-only\n  - ../../components/strict", instead_of="audit-only")
+    both = kubectl.run("apply", f"--kustomize={installation.kustomization.parent}")
+    (said,) = re.findall(r"an error: `(.*?)`", PAGE["Audit, warn, deny"])
+    assert both.returncode == 1
+    assert re.search(rf"/components/strict': {said}", both.stderr)

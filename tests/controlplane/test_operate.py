@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.controlplane.cluster import Cluster, start_cluster
+from tests.controlplane.pages import Terminal, commands, sections
 from tests.controlplane.populate import populate
 from tests.controlplane.webhook import Webhook, install_webhook, render_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
-SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+PAGE = sections("operate.md")
 
 CALLS = {
     "apiserver_admission_webhook_rejection_count": r'(?=.*error_type="calling_webhook_error")',
@@ -43,30 +40,14 @@ def spotgate(own: Cluster) -> Iterator[Webhook]:
         yield installed
 
 
-def follow(section: str, webhook: Webhook) -> None:
-    kubectl = webhook.cluster.kubectl
-    path = f"{kubectl.program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "KUBECONFIG": str(kubectl.kubeconfig)}
-    for command in re.findall(r"^\$ (.*)$", SECTIONS[section], re.MULTILINE):
-        done = subprocess.run(
-            ["/bin/bash", "-o", "pipefail", "-c", command],
-            cwd=webhook.directory,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-
-
 def test_the_commands_of_the_page_work_in_the_emergencies_that_they_are_for(spotgate: Webhook) -> None:
     kubectl = spotgate.cluster.kubectl
+    terminal = Terminal(kubectl, spotgate.directory)
     refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100", "--dry-run=server")
     assert "[on-demand-fallback]" in refused.stderr
-    follow("An emergency change while spotgate runs", spotgate)
+    terminal.run(*commands(PAGE["An emergency change while spotgate runs"]))
     spotgate.stop()
-    follow("Cold start", spotgate)
+    terminal.run(*commands(PAGE["Cold start"]))
     refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100-spot")
     assert "failed calling webhook" in refused.stderr
     kubectl("run", "unjudged", "--image=example.com/image", "--dry-run=server")
@@ -74,7 +55,8 @@ def test_the_commands_of_the_page_work_in_the_emergencies_that_they_are_for(spot
     for metric, labels in CALLS.items():
         assert re.search(rf'^{metric}{{(?=.*name="[a-z-]+\.spotgate\.dev"){labels}', counted, re.MULTILINE), metric
     rendered = render_configurations(spotgate.directory / "policies", spotgate.port)
-    (spotgate.directory / "my-cluster").mkdir()
-    (spotgate.directory / "my-cluster" / "kustomization.yaml").write_text("resources: [webhooks.yaml]\n")
-    (spotgate.directory / "my-cluster" / "webhooks.yaml").write_text(rendered)
-    follow("An emergency change while spotgate is down", spotgate)
+    overlay = spotgate.directory / "manifests" / "overlays" / "my-cluster"
+    overlay.mkdir(parents=True)
+    (overlay / "kustomization.yaml").write_text("resources: [webhooks.yaml]\n")
+    (overlay / "webhooks.yaml").write_text(rendered)
+    terminal.run(*commands(PAGE["An emergency change while spotgate is down"]))

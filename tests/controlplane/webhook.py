@@ -243,9 +243,9 @@ def write_policies(cluster: Cluster, directory: Path) -> Path:
     return directory
 
 
-def start_on_free_ports(process: Process, flags: list[str]) -> tuple[int, int]:
+def start_on_free_ports(process: Process, flags: list[str], port: int = 0) -> tuple[int, int]:
     """Start it on free ports, which it keeps when it is started again. Returns the TLS and the operators' port."""
-    process.command = [str(SPOTGATE), "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
+    process.command = [str(SPOTGATE), "serve", *flags, f"--listen=127.0.0.1:{port}", "--ops=127.0.0.1:0"]
     process.start()
     deadline = time.monotonic() + START_SECONDS
     while (ports := ports_in(process.log)) is None:

@@ -75,8 +75,7 @@ def _different(kind: str, wanted: Iterable[JSON], found: JSON) -> Iterator[Diagn
 
 def _defaulted(webhook: JSON) -> JSON:
     """Return a webhook with what the API server fills in."""
-    rules = [{"scope": "*"} | rule for rule in webhook.get("rules", ())]
-    return {"namespaceSelector": {}, "objectSelector": {}} | webhook | {"rules": rules}
+    return {"namespaceSelector": {}, "objectSelector": {}} | webhook
 
 
 def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:

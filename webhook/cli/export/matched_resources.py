@@ -91,7 +91,7 @@ def _versions(policies: Iterable[Policy], operation: str, group: str, path: str)
                 yield from rule.api_versions
 
 
-def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "") -> list[dict[str, Any]]:
+def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "*") -> list[dict[str, Any]]:
     """Return the rules of a webhook for these resources.
 
     Resources of one group with the same operations and versions share a rule, which must not name `pods/exec`
@@ -108,7 +108,7 @@ def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "
             "apiVersions": list(versions),
             "resources": [path for path in paths if not _is_named_by_another(path, paths)],
             "operations": list(operations),
-            **({"scope": scope} if scope else {}),
+            "scope": scope,  # also where it is the default: `kubectl apply` takes a list without it for changed
         }
         for (group, versions, operations), paths in alike.items()
     ]
