@@ -174,7 +174,7 @@ IMAGE: Final = f"image.repository={REPOSITORY}"
         ([IMAGE, "platform=eks", "onDemandPool=cpu"], "onDemandPool selects nodes by a label that only CKS has"),
         ([IMAGE, "port=8080"], "port and opsPort are both 8080: set another one"),
         ([IMAGE, "platform=gke", "hostNetwork=true"], "port 10250 of each host is the kubelet's: set another port"),
-        ([IMAGE, "platform=cks"], "onDemandPool is not set: nothing marks spot nodes on CKS"),
+        ([IMAGE, "platform=cks"], "onDemandPool is not set: CKS does not label spot nodes"),
         ([IMAGE, "platform=azure"], "at '/platform': value must be one of '', 'cks', 'gke', 'eks', 'aks'"),
         ([IMAGE, "replicas=three"], "at '/replicas': got string, want integer"),
         ([IMAGE, "hostNetwork=on"], "at '/hostNetwork': got string, want boolean"),
