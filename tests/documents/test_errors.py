@@ -33,10 +33,6 @@ def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
         ("a: {b: 1, b: 2}\n", '1:11: duplicate key "b", first at f.yaml:1; keep one of the two'),
         ('{"a": {"b": 1,\n "b": 2}}', '2:2: duplicate key "b", first at f.yaml:1; keep one of the two'),
         ("a: 1\n---\nb: 1\nb: 2\n", '4:1: duplicate key "b", first at f.yaml:3; keep one of the two'),
-        *(
-            (text, f"{where}: a byte order mark (U+FEFF) begins the line; remove it: it may stand at the beginning of the file alone, once")
-            for text, where in (("\ufeff\ufeffa: 1\n", "1:1"), ("a: 1\n---\n\ufeffb: 2\n", "3:1"), ("# \u2028\ufeff\n", "1:4"))
-        ),
         ("a: !foo x\n", "1:4: tag '!foo' is not for Kubernetes; remove it"),
         ("a: !!set {x}\n", "1:4: tag 'tag:yaml.org,2002:set' is not for Kubernetes; remove it"),
         ("a: !!str [x]\n", "1:4: tag 'tag:yaml.org,2002:str' is not for Kubernetes; remove it"),

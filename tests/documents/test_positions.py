@@ -102,16 +102,15 @@ def test_documents_that_begin_on_the_line_of_their_separator_have_positions() ->
 @pytest.mark.parametrize(
     ("path", "position"),
     [
-        (("one", "grace"), (2, 3)),
-        (("one", "nested", "a"), (3, 12)),
+        (("base", "nested", "a"), (3, 12)),
+        (("one", "grace"), (4, 1)),
         (("one", "own"), (6, 3)),
-        (("two",), (7, 1)),
-        (("two", "grace"), (2, 3)),
-        (("three", "x"), (9, 9)),
+        (("two", "grace"), (7, 1)),
+        (("three", "x"), (8, 1)),
         (("three", "grace"), (10, 3)),
     ],
 )
-def test_what_an_alias_repeats_is_where_its_anchor_is(path: FieldPath, position: tuple[int, int]) -> None:
+def test_what_an_alias_repeats_or_merges_is_where_the_alias_is(path: FieldPath, position: tuple[int, int]) -> None:
     (document,) = read_documents(MERGED.encode(), "f.yaml")
     assert document.position(path) == position
 

@@ -14,8 +14,6 @@ from webhook.documents.nodes import Member, TextNode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.documents.model import FieldPath
-
 
 def is_json(source: str) -> bool:
     """Return whether a text is one JSON value."""
@@ -30,20 +28,6 @@ def compose_json(source: str) -> TextNode:
     """Return the node of the one value in JSON text."""
     tokens = _TOKEN.finditer(source)
     return _node(next(tokens), tokens)
-
-
-def find_json(root: TextNode, path: FieldPath) -> int:
-    """Return the offset of the key or item at ``path``, or of its deepest ancestor that exists."""
-    at, node = root.start, root
-    for step in path:
-        if node.members is not None and str(step) in node.members:
-            at, node = node.members[str(step)]
-        elif node.items is not None and isinstance(step, int) and step < len(node.items):
-            node = node.items[step]
-            at = node.start
-        else:
-            break
-    return at
 
 
 def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> TextNode:

@@ -12,6 +12,8 @@ from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEv
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from webhook.documents.model import FieldPath
+
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 
 
@@ -94,6 +96,20 @@ def compose(source: str) -> TextNode:
     following()  # the stream's start
     following()  # the document's
     return _node(source, following(), following)
+
+
+def find(root: TextNode, path: FieldPath) -> int:
+    """Return the offset of the key or item at ``path``, or of its deepest ancestor that exists."""
+    at, node = root.start, root
+    for step in path:
+        if node.members is not None and str(step) in node.members:
+            at, node = node.members[str(step)]
+        elif node.items is not None and isinstance(step, int) and step < len(node.items):
+            node = node.items[step]
+            at = node.start
+        else:
+            break
+    return at
 
 
 def _node(source: str, event: _Event, following: Callable[[], _Event]) -> TextNode:

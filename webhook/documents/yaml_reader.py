@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from array import array
 from sys import intern
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import yaml
 from yaml.events import (
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
-Marks: TypeAlias = dict[str | int, int]
-Offsets: TypeAlias = "array[int]"
-"""Offsets in a text, in characters."""
 
 _OPEN: Final = object()
 _TEMPLATE: Final = re.compile(r"""^[^"'#\n]*?(\{[{%]|%\{)""", re.MULTILINE)
@@ -54,43 +50,22 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-class Parsed(NamedTuple):
-    """One document: its value, and its position in the text.
-
-    Attributes:
-        begin, end: offsets of text that can be read alone: from the beginning of a line, directives included.
-        places: ``begin``, ``start``, and the offset of each key and item, in the order of the text. Empty if aliases or
-            merges give values an order that the text has not.
-    """
-
-    value: JSONValue
-    start: int
-    begin: int
-    end: int
-    places: Offsets
-
-
 class YAMLReader:
-    """Reads one file.
-
-    Attributes:
-        marks: of the keys or items of each mapping and sequence of the document read last, by its ``id()``.
-    """
+    """Reads one file."""
 
     def __init__(self, text: str, file: str, limits: DocumentLimits) -> None:
-        self.marks: dict[int, Marks] = {}
         self._text = text
         self._file = file
         self._limits = limits
         self._next: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._anchors: dict[str, Any] = {}
-        self._places: list[int] = []
-        self._is_in_order = True
         self._nodes = 0
         self._aliased = 0
 
-    def read(self) -> Iterator[Parsed]:
-        """Yield the documents, empty ones included.
+    def read(self) -> Iterator[tuple[int, int, JSONValue]]:
+        """Yield the documents, empty ones included: beginning and end of text that can be read alone, and the value.
+
+        The text is from the beginning of a line, directives included.
 
         Raises:
             DocumentError: the file cannot be read.
@@ -98,15 +73,14 @@ class YAMLReader:
         try:
             self._next()  # the stream's start
             while type(opening := self._next()) is DocumentStartEvent:
-                self.marks, self._anchors = {}, {}
+                self._anchors = {}
                 event = self._next()
                 first: Any = opening.start_mark if opening.tags else event.start_mark
-                start, begin = event.start_mark.index, first.index - first.column
-                self._places, self._is_in_order = [begin, start], True
+                begin = first.index - first.column
                 value = self._value(event, 0)
                 self._count(1, event.start_mark)
                 end = self._next().start_mark.index
-                yield Parsed(value, start, begin, end, array("L", self._places if self._is_in_order else ()))
+                yield begin, end, value
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # None only where PyYAML composes
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
@@ -162,13 +136,9 @@ class YAMLReader:
         if start.tag is not None and start.tag != _SEQUENCE:
             raise self._unknown_tag(start)
         items: list[JSONValue] = []
-        marks: Marks = {}
         while type(event := self._next()) is not SequenceEndEvent:
-            at = marks[len(items)] = event.start_mark.index
-            self._places.append(at)
             items.append(self._value(event, depth))
         self._count(len(items), start.start_mark)
-        self.marks[id(items)] = marks
         return items
 
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
@@ -176,9 +146,8 @@ class YAMLReader:
         if start.tag is not None and start.tag != _MAPPING:
             raise self._unknown_tag(start)
         members: dict[str, JSONValue] = {}
-        marks: Marks = {}
-        merged: Marks = {}
-        following, place = self._next, self._places.append
+        places: dict[str, int] = {}  # of its own keys, not of those that are merged in
+        following = self._next
         while type(event := following()) is not MappingEndEvent:
             # Nearly all keys and values are words: they are read here, without a call.
             if (
@@ -189,20 +158,19 @@ class YAMLReader:
                 and event.anchor is None
             ):
                 if text == "<<" and event.implicit[0]:
-                    self._merge(members, merged, depth)
+                    self._merge(members, depth)
                     continue
                 key = intern(text)
             elif type(event) is ScalarEvent and event.tag == _MERGE and event.value == "<<":
-                self._merge(members, merged, depth)
+                self._merge(members, depth)
                 continue
             else:
                 key = self._key(event, depth)
-            if key in marks:
-                first, _ = line_and_column(self._text, marks[key])
+            if key in places:
+                first, _ = line_and_column(self._text, places[key])
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
-            at = marks[key] = event.start_mark.index
-            place(at)
+            places[key] = event.start_mark.index
             event = following()
             if (
                 type(event) is ScalarEvent
@@ -214,8 +182,7 @@ class YAMLReader:
                 members[key] = intern(text)
             else:
                 members[key] = self._value(event, depth)
-        self._count(len(marks), start.start_mark)
-        self.marks[id(members)] = merged | marks if merged else marks
+        self._count(len(places), start.start_mark)
         return members
 
     def _key(self, event: _Event, depth: int) -> str:
@@ -229,9 +196,8 @@ class YAMLReader:
         except ValueError as error:
             raise self._error(event.start_mark, str(error), "quote it") from None
 
-    def _merge(self, members: dict[str, JSONValue], marks: Marks, depth: int) -> None:
+    def _merge(self, members: dict[str, JSONValue], depth: int) -> None:
         """Merge the value of ``<<``: in go-yaml v2 it overrides the keys before it, and those after it override it."""
-        self._is_in_order = False
         event = self._next()
         value = self._value(event, depth)
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
@@ -240,10 +206,8 @@ class YAMLReader:
                 problem = "'<<' takes a map or a list of maps"
                 raise self._error(event.start_mark, problem, "name maps, or quote the key")
             members.update(source)
-            marks.update(self.marks[id(source)])
 
     def _alias(self, event: _Event, depth: int) -> JSONValue:
-        self._is_in_order = False
         if event.anchor not in self._anchors:
             problem = f"no anchor '&{event.anchor}' above"
             raise self._error(event.start_mark, problem, "define it, or quote the text if it is no alias")
@@ -270,7 +234,6 @@ class YAMLReader:
             copy = {key: self._repeat(member, depth + 1, mark) for key, member in value.items()}
         else:
             copy = [self._repeat(item, depth + 1, mark) for item in value]
-        self.marks[id(copy)] = self.marks[id(value)]
         return copy
 
     def _count(self, values: int, mark: yaml.Mark) -> None:

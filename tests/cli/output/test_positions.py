@@ -75,8 +75,8 @@ STYLES = {
     "List in a List": listed(CLEAN, listed(BLOCK)),
     "template": TEMPLATE + indented(BLOCK.partition("kind: Pod\n")[2].replace("  name: web\n", ""), 4),
     "template in a List": listed(CLEAN, TEMPLATE + indented(BLOCK.partition("kind: Pod\n")[2].replace("  name: web\n", ""), 4)),
-    "alias": BLOCK.replace("  labels:\n", "  annotations: &all\n").replace("spec:", "  labels: *all\nspec:"),
-    "merge": BLOCK.replace("metadata:", "x: &all\n  «example.com/team: a\nmetadata:").replace(
+    "alias": BLOCK.replace("«", "").replace("  labels:\n", "  annotations: &all\n").replace("spec:", "  «labels: *all\nspec:"),
+    "merge": BLOCK.replace("metadata:", "x: &all\n  example.com/team: a\nmetadata:").replace("  labels:", "  «labels:").replace(
         "    «example.com/team: a", "    <<: *all"
     ),
     "long": LONG + BLOCK,
