@@ -42,7 +42,7 @@ def provider_table() -> str:
                 for each in spec.spot_node_labels
             ),
         ),
-        ("label that names a node's pool", lambda spec: f"`{spec.pool_name_label}`"),
+        ("label that names a node's pool", lambda spec: _codes([spec.pool_name_label, *spec.other_pool_name_labels])),
         (
             "taints of spot nodes",
             lambda spec: _lines(

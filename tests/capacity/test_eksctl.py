@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.capacity.test_targeting import pod_of
 from tests.rules.conftest import shipped_provider
+from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.manifests.objects import read_manifests
-from webhook.manifests.pool_lists import ListedPool, with_listed_pools
+from webhook.manifests.pool_lists import ListedPool, list_problems, with_listed_pools
 from webhook.manifests.state import view_of
 
 if TYPE_CHECKING:
@@ -69,11 +71,23 @@ def test_a_managed_group_is_read_in_full(tmp_path: Path) -> None:
     assert pool.labels == {
         "tier": "gpu",
         "eks.amazonaws.com/nodegroup": "a",
+        "alpha.eksctl.io/nodegroup-name": "a",
+        "alpha.eksctl.io/cluster-name": "blue",
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
     }
     assert pool.zones == {"us-east-1a"}
     assert (pool.marked, pool.problems) == (True, ())
+
+
+@pytest.mark.parametrize(("group", "chosen"), [("web", ["web"]), ("base", None)])
+def test_pods_may_choose_a_group_by_the_label_that_eksctl_gives_it(
+    tmp_path: Path, group: str, chosen: list[str] | None
+) -> None:
+    groups = [{"name": "base"}, {"name": "web", "spot": True}, {"name": "batch", "spot": True}]
+    view = view_of(read_manifests([config(tmp_path, managedNodeGroups=groups)]).objects, EKS, complete=True)
+    found = target_of(pod_of(selector={"alpha.eksctl.io/nodegroup-name": group}), {}, view, EKS)
+    assert ((isinstance(found, Target) and [each.name for each in found.pools or ()]) or None) == chosen
 
 
 @pytest.mark.parametrize(
@@ -92,7 +106,7 @@ def test_what_a_managed_group_leaves_out_is_as_eksctl_has_it(
     tmp_path: Path, group: dict[str, Any], expected: tuple[object, ...]
 ) -> None:
     pool = managed(tmp_path, **group)
-    assert (pool.capacity, pool.gpu, pool.desired, pool.autoscaling) == expected
+    assert (pool.capacity, pool.gpu, pool.desired, pool.autoscaling, pool.problems) == (*expected, ())
 
 
 @pytest.mark.parametrize(
@@ -139,6 +153,21 @@ def test_fields_are_named_as_the_file_has_them(tmp_path: Path) -> None:
     assert lines[line - 1].strip() == "spot: true"
 
 
-@pytest.mark.parametrize("groups", [None, {}, "a", [None], [[]], [{"name": 1}]])
-def test_groups_that_are_none_are_read_without_raising(tmp_path: Path, groups: object) -> None:
-    assert all(isinstance(each, Pool) for each in pools(config(tmp_path, managedNodeGroups=groups)).values())
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (None, []),
+        ([{"name": 1}], []),
+        ({}, ["managedNodeGroups: expected a list, got a map"]),
+        ("a", ["managedNodeGroups: expected a list, got text"]),
+        (
+            [None, []],
+            ["managedNodeGroups[0]: expected a map, got nothing", "managedNodeGroups[1]: expected a map, got a list"],
+        ),
+    ],
+)
+def test_what_is_no_list_of_groups_is_said(tmp_path: Path, groups: object, said: list[str]) -> None:
+    file = config(tmp_path, managedNodeGroups=groups)
+    assert all(isinstance(each, Pool) for each in pools(file).values())
+    problems = list_problems(read_manifests([file]).objects, EKS.values())
+    assert [f"{each.field}: {each.text}" for each in problems] == said

@@ -533,7 +533,6 @@ def test_a_pool_belongs_to_the_cluster_that_it_names(
             {"instanceTypes": {}, "launchTemplate": {"name": "x"}},
             "spec.instanceTypes names no instance type",
         ),
-        ("Nodegroup", {"launchTemplate": {"name": "x"}}, "spec.instanceTypes is missing"),
         (
             "ManagedClustersAgentPool",
             {"vmSize": "Standard_D2s_v3", "nodeTaints": ["a"]},

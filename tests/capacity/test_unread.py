@@ -103,7 +103,7 @@ def test_a_default_pool_that_is_removed_is_not_spot() -> None:
         ("GCPManagedMachinePool", {"machineType": []}, "spec.machineType names no instance type"),
         ("Nodegroup", {"instanceTypes": ""}, "spec.instanceTypes names no instance type"),
         ("Nodegroup", {"instanceTypes": []}, "spec.instanceTypes names no instance type"),
-        ("Nodegroup", {"launchTemplate": []}, "spec.instanceTypes is missing"),
+        ("Nodegroup", {"launchTemplate": []}, "spec.launchTemplate names no instance type"),
         ("Nodegroup", {"instanceTypes": ["m5.large"], "amiType": {}}, "spec.amiType can't be read as it is"),
         ("AWSManagedMachinePool", {"instanceType": False}, "spec.instanceType names no instance type"),
     ],

@@ -215,6 +215,17 @@ def test_an_instance_type_that_nobody_knows_is_warned_of() -> None:
     assert told([finding]) == [(WARN, "spec.instanceType", "nobody knows instance type turin-gpp: it is in no list")]
     assert finding.detail.startswith("As spot it counts as GPU and needs an on-demand fallback")
     assert finding.fix.startswith("did you mean `turin-gp`? If it is right, add it to the instanceTypes of")
+    for value in (pool(instanceType="${TYPE}"), pool(maxNodes="${TYPE}")):
+        assert judge(CKS, value)[-1].fix.startswith("${TYPE} is a placeholder: fill it in first (")
+
+
+@pytest.mark.parametrize(("machine", "warned"), [({}, False), ({"spotMarketOptions": {}}, True)])
+def test_the_type_of_a_template_counts_if_it_is_spot_as_it_may_be_the_control_planes(
+    machine: JSON, *, warned: bool
+) -> None:
+    templates = ("infrastructure.cluster.x-k8s.io", "awsmachinetemplates")
+    value = {"metadata": {"name": "a"}, "spec": {"template": {"spec": {"instanceType": "${TYPE}", **machine}}}}
+    assert bool(judge(templates, value)) == warned
 
 
 @pytest.mark.parametrize(("size", "target"), [({}, 1), ({"targetNodes": 4}, 4)])

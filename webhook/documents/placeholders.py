@@ -19,3 +19,9 @@ def placeholder_in(value: object) -> str:
         return found[0][:_SHOWN] if found is not None else ""
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return next(filter(None, map(placeholder_in, members)), "")
+
+
+def filling_in(value: object) -> str:
+    """Return what to do about the first placeholder in a value; empty if there is none."""
+    placeholder = placeholder_in(value)
+    return f"{placeholder} is a placeholder: {RENDER}" if placeholder else ""

@@ -165,8 +165,7 @@ def is_chosen(nodes: SpotNodes, terms: tuple[Term, ...], named: str | None) -> b
         return False
     if named is not None:
         return nodes.pool.is_named(named)
-    key = (nodes.provider.pool_label,)
-    return bool(terms) and all(term.demands(key) for term in terms)
+    return bool(terms) and all(term.demands(nodes.provider.pool_labels) for term in terms)
 
 
 def _refusal(
@@ -318,10 +317,10 @@ def _named(
     if named is not None:
         return unsuited
 
-    def selects(nodes: SpotNodes, keys: frozenset[str]) -> bool:
+    def selects(nodes: SpotNodes, keys: Collection[str]) -> bool:
         return any(term.demands(keys) and nodes.admitted((term,), supply.telling) for term in terms)
 
-    by_name = [nodes for nodes in unsuited if selects(nodes, frozenset((nodes.provider.pool_label,)))]
+    by_name = [nodes for nodes in unsuited if selects(nodes, nodes.provider.pool_labels)]
     if by_name or any(selects(nodes, supply.given) for nodes in fit):
         return by_name
     return [nodes for nodes in unsuited if selects(nodes, supply.given)]

@@ -227,7 +227,7 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
 
 def _marks(provider: Provider) -> frozenset[str]:
     """Return the keys of the labels by which a provider names a node's pool and marks it as spot."""
-    return frozenset((provider.pool_label, *(label.key for label in provider.spot_labels)))
+    return frozenset((*provider.pool_labels, *(label.key for label in provider.spot_labels)))
 
 
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:

@@ -292,7 +292,7 @@ def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[st
     if _speaking(terms, providers):
         return "its own nodeSelector or affinity demands a spot label"
     if not supply.known:
-        pool_labels = {each.pool_label for each in providers.values()}
+        pool_labels = {key for each in providers.values() for key in each.pool_labels}
         return _UNKNOWN if terms and all(term.demands(pool_labels) for term in terms) else _SILENT
     if any(nodes.admitted(terms, supply.telling) for nodes in supply.spot) and confined_to(terms, supply.spot, supply):
         return "its own nodeSelector or affinity admits only spot"

@@ -59,6 +59,7 @@ def compile_provider(
         ),
         taints_declared_pools=any(taint.declared_pools for taint in spec.spot_node_taints),
         pool_label=spec.pool_name_label,
+        other_pool_labels=spec.other_pool_name_labels,
         platform_taints=tuple(Taint(each.key, each.value, each.effect) for each in spec.platform_taints),
         forbidden_taints=_patterns([each for each in spec.never_tolerate if not each.passing]),
         passing_taints=_patterns([each for each in spec.never_tolerate if each.passing]),

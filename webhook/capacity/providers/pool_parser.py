@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.requirements import Requirements
 
+ANY_TYPE: Final = "*"
+"""The instance type of a pool that leaves it to something which can't be read, as a launch template."""
+
 _SHOWN: Final = 60
 """Characters of an unexpected value that are repeated in a problem."""
 
@@ -126,6 +129,8 @@ class PoolParser(QueryResults):
         several = found if isinstance(found, list) else [found]
         types = tuple(sorted(each for each in several if isinstance(each, str) and each))
         where = query.place(self._value)
+        if found == ANY_TYPE:
+            return ()
         if not found:
             self._note(f"{where} {'is missing' if at(self._value, where) is None else 'names no instance type'}")
         elif not types:

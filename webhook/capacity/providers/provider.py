@@ -64,6 +64,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         spot_taint_patterns: the taints that mean spot: those, and the ones that the policies name.
         taints_declared_pools: the provider also puts one of them on the spot nodes of pools that users declare.
         pool_label: the key of the label that names a node's pool.
+        other_pool_labels: the keys of others that do; Pods may select by them, and spotgate writes none of them.
         platform_taints: the taints that the provider itself puts on nodes of an architecture or operating system.
         forbidden_taints: the taints that must never be tolerated.
         passing_taints: those of them that are only there while a node begins or ends.
@@ -88,6 +89,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     spot_taint_patterns: tuple[TaintPattern, ...]
     taints_declared_pools: bool
     pool_label: str
+    other_pool_labels: tuple[str, ...]
     platform_taints: tuple[Taint, ...]
     forbidden_taints: tuple[TaintPattern, ...]
     passing_taints: tuple[TaintPattern, ...]
@@ -134,6 +136,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     def is_spot_node(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels is spot."""
         return any(labels.get(each.key) == each.value for each in self.spot_labels)
+
+    @property
+    def pool_labels(self) -> tuple[str, ...]:
+        """The keys of all labels that name a node's pool."""
+        return (self.pool_label, *self.other_pool_labels)
 
     @property
     def pools_are_here(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from webhook.bounds import POOL_ITEMS
+from webhook.documents.placeholders import placeholder_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,5 +76,6 @@ class QueryResults:
         if isinstance(found, int) and not isinstance(found, bool):
             return found
         if query is not None and found is not None:
-            self._note(f"{query.place(self._value)} is not an integer")
+            shown = f"{placeholder}, " if (placeholder := placeholder_in(found)) else ""
+            self._note(f"{query.place(self._value)} is {shown}not an integer")
         return None

@@ -186,7 +186,9 @@ class MachinesSpec(Model):
         description="Where it says whether its nodes are spot.",
     )
     instance_type: QueryText | None = Field(
-        default=None, description="An instance type, or a list of them, of which the provider takes which it likes."
+        default=None,
+        description="An instance type, or a list of them, of which the provider takes which it likes; '*' where "
+        "something says it that can't be read, as a launch template.",
     )
     accelerators: AcceleratorsReaderSpec = Field(
         default=AcceleratorsReaderSpec(),

@@ -199,6 +199,10 @@ class CapacityProviderSpec(Model):
     pool_name_label: LabelKey = Field(
         examples=["example.com/node-pool"], description="Key of the label that names a node's pool."
     )
+    other_pool_name_labels: tuple[LabelKey, ...] = Field(
+        default=(),
+        description="Keys of other labels that name it, by which Pods may select it: of the tool that made the pool.",
+    )
     platform_taints: tuple[TaintSpec, ...] = Field(
         default=(),
         description="Taints that the provider itself puts on nodes of the architecture or operating system that they "

@@ -11,7 +11,7 @@ from webhook.cli.judging.unknown_templates import UnknownTemplates
 from webhook.context import Context, Phase
 from webhook.decision import ENGINE, Finding, Outcome
 from webhook.documents import parse_field_path, parse_pointer
-from webhook.documents.placeholders import RENDER, placeholder_in
+from webhook.documents.placeholders import filling_in
 from webhook.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
@@ -338,6 +338,4 @@ def _malformed(manifest: Manifest, finding: Finding) -> Problem:
     for step in path:
         known = isinstance(value, dict) or (isinstance(value, list) and step in range(len(value)))
         value = (value.get(step) if isinstance(value, dict) else value[step]) if known else None
-    placeholder = placeholder_in(value)
-    fix = f"{placeholder} is a placeholder: {RENDER}" if placeholder else finding.fix
-    return replace(manifest.problem(path, f"{finding.reason}; {fix}"), field=finding.field)
+    return replace(manifest.problem(path, f"{finding.reason}; {filling_in(value) or finding.fix}"), field=finding.field)

@@ -18,6 +18,7 @@ from webhook.cli.options import read_policies
 from webhook.context import Context, Phase, utc_now
 from webhook.kube import disruption
 from webhook.manifests.objects import Unread, read_manifests
+from webhook.manifests.pool_lists import list_problems
 from webhook.manifests.state import view_of
 from webhook.review import UserInfo
 
@@ -129,6 +130,7 @@ class Session:
         options, state = self._options, self._state.objects
         problems = [*self.inputs.problems, *self._state.problems, *found.problems]
         unread = [*(Unread(each.file) for each in self.inputs.problems), *found.unread, *self._state.unread]
+        problems += list_problems([*state, *found.objects], self.bundle.providers.values())
         kinds = ResourceKinds(self.bundle, [*state, *found.objects])
         pool_kinds = {(each.group, each.kind) for each in pool_resources(self.bundle.providers.values())}
         requests = self.inputs.requests(found)

@@ -12,6 +12,7 @@ import msgspec
 
 from webhook.capacity.providers.query import Query
 from webhook.decision import Outcome, Violation
+from webhook.documents.placeholders import filling_in
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             wanted = _NAMES[_TYPES[self.type][0]]
             reason = f"{path} is {_NAMES.get(type(found), 'something else')}, not {wanted}"
             written = json.dumps(shown(found)) if isinstance(found, str) else shown(found)
-            yield self._violation("type", reason, f"It is {written}.", f"write {wanted}{self._example()}")
+            fix = filling_in(found) or f"write {wanted}{self._example()}"
+            yield self._violation("type", reason, f"It is {written}.", fix)
             return
         if self.values and self._spelt(found) not in map(self._spelt, self.values):
             reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(self.values)}"

@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.capacity.providers.pool import Gpu
 from webhook.decision import Outcome, Violation
+from webhook.documents.placeholders import filling_in
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml, some
 
@@ -42,7 +43,7 @@ class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
             yield self._superchip(reader, pool, self.superchip)
         if self.taint is not None and self._untainted(pool) and not (before is not None and self._untainted(before)):
             yield self._taint(reader, pool, self.taint)
-        if self.unknown_type is not None:
+        if self.unknown_type is not None and (pool.spot or not pool.is_template):  # it may be the control plane's
             yield from self._unknown_machines(reader, pool, before, self.unknown_type)
         was = (*(before.problems if before is not None else ()), pool.missing_template)
         new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
@@ -128,7 +129,7 @@ def _unknown(
     several = len(names) > 1
     field = reader.instance_type or reader.requirements
     right = "they are right, add them" if several else "it is right, add it"
-    add = f"If {right} to the {where} of CapacityProvider {pool.provider}"
+    add = filling_in(names) or f"If {right} to the {where} of CapacityProvider {pool.provider}"
     return Violation(
         id="unknown-instance-type",
         reason=f"nobody knows {what} {some(names)}: {'they are' if several else 'it is'} in no list",
@@ -150,6 +151,6 @@ def _unreadable(pool: Pool, problems: list[str], outcome: Outcome) -> Violation:
         reason=f"{pool} can't be read in full",
         field=problems[0].partition(" ")[0],
         detail=f"{'; '.join(problems)}. The rest of it is judged; what depends on these counts as unknown.",
-        fix=f"give the fields the types and values that the schema of {pool.kind} has",
+        fix=filling_in(problems) or f"give the fields the types and values that the schema of {pool.kind} has",
         outcome=outcome,
     )

@@ -87,8 +87,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         elif need.require == "gpu" and unlisted:
             types = f"`instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
             fix = f"add {', '.join(unlisted)} to {types}; if it has GPUs, {fix}"
-        elif spot.gpu is Gpu.UNKNOWN and spot.problems:
-            fix = f"mend what can't be read; if it has GPUs, {fix}"
+        elif spot.gpu is Gpu.UNKNOWN and (remedy := _gpu_remedy(spot)):
+            fix = f"{remedy}; if it has GPUs, {fix}"
         return Violation(
             id="missing",
             reason=f"{_spot_pools([spot])} has no {_named(need)}",
@@ -199,6 +199,15 @@ def _capacity_remedy(reader: PoolReader) -> str:
     if not reader.capacity.query.plain:
         return "mend what can't be read"
     return f"write one of: {', '.join(reader.capacity.words)}"
+
+
+def _gpu_remedy(spot: Pool) -> str:
+    """Return how to make known whether the pool has GPUs. Return an empty string if what it says leaves that open."""
+    if spot.problems:
+        return "mend what can't be read"
+    if spot.requirements is None and not spot.instance_type:
+        return "name its instance types in the pool itself, and not in a launch template or by a selector"
+    return ""
 
 
 def _stem(pool: Pool) -> str:

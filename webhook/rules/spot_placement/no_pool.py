@@ -112,7 +112,7 @@ def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
     for nodes in _of(target.rejected, supply):
-        by_label = any(term.demands((nodes.provider.pool_label,)) and _suits(nodes, term) for term in terms)
+        by_label = any(term.demands(nodes.provider.pool_labels) and _suits(nodes, term) for term in terms)
         if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
 
