@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import gzip
 import json
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from tests.server.harness import FRESH, SHORT, Known, Slow, bundle_of, eventually, review
 from webhook.decision import Violation
+from webhook.review import Request
 from webhook.server.app import Snapshot
 
 if TYPE_CHECKING:
@@ -438,3 +440,15 @@ def test_a_connection_that_breaks_off_in_the_body_is_no_decision(start: Start) -
     eventually(lambda: served.metric("spotgate_rejected_total", reason="broken body") == 1)
     assert not served.log("decision")
     assert served.post().allowed
+
+
+def test_an_idle_connection_holds_nothing_of_its_last_request(start: Start) -> None:
+    def reviews() -> int:
+        return sum(type(each) is Request for each in gc.get_objects())
+
+    served = start()
+    before = reviews()
+    connection = served.connection()
+    assert served.post(over=connection).allowed
+    eventually(lambda: reviews() <= before)
+    connection.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -26,7 +27,10 @@ from webhook.server.rejected import JSON_TYPE, RejectedError, too_busy
 from webhook.server.request_reader import RequestReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http import StreamWriter
 
     from webhook.bundle import Bundle
     from webhook.cluster.protocol import ClusterState, ClusterView
@@ -71,11 +75,16 @@ class Answer(web.StreamResponse):
     """The HTTP response to a review, status 200.
 
     A call takes a tenth more CPU (0.16 ms to 0.18) with aiohttp's own response, which builds headers by name.
+
+    Args:
+        body: the AdmissionReview.
+        then: is called once it is sent, or its client is gone.
     """
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, then: Callable[[], None]) -> None:
         # Nothing of the base class is used but its place in aiohttp: it is prepared, ended, and asked for `keep_alive`.
         self._content = body
+        self._then = then
         self._keep_alive: bool | None = None
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
@@ -83,8 +92,12 @@ class Answer(web.StreamResponse):
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
         ending = b"\r\n\r\n" if self._keep_alive else b"\r\nConnection: close\r\n\r\n"
-        writer = request.writer
-        await writer.write(b"%b%d%b%b" % (_HEAD, len(self._content), ending, self._content))
+        writer = cast("StreamWriter", request.writer)
+        try:
+            await writer.write(b"%b%d%b%b" % (_HEAD, len(self._content), ending, self._content), drain=False)
+        finally:
+            self._then()
+            del self._then  # it holds the request, and the connection holds this answer until the next one
         await writer.drain()
         return writer
 
@@ -204,12 +217,16 @@ class Webhook:
         finally:
             sender.peer.charge(perf_counter() - began - waited)
         seconds = perf_counter() - started
-        outcome = self._metrics.decided(request, target.phase, decision, seconds, authenticated=bool(sender.caller))
+        # The client need not wait for what is written down.
+        return Answer(answer, partial(self._write_down, request, target.phase, decision, seconds, sender))
+
+    def _write_down(self, request: Request, phase: Phase, decision: Decision, seconds: float, sender: Sender) -> None:
+        """Count a decision, remember it and log it."""
+        outcome = self._metrics.decided(request, phase, decision, seconds, authenticated=bool(sender.caller))
         found = tuple(dict.fromkeys([each.id for each in decision.findings]))
         milliseconds = round(seconds * 1000, 3)
-        self.recent.add(request, target.phase, outcome, found, milliseconds)
-        _log(request, target.phase, decision, found, milliseconds, sender)
-        return Answer(answer)
+        self.recent.add(request, phase, outcome, found, milliseconds)
+        _log(request, phase, decision, found, milliseconds, sender)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
         """Read the cluster anew. Return it with unknown pools if that takes longer than the caller can wait."""
@@ -251,7 +268,7 @@ def _log(
     policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
     log_decision(
         uid=request.uid[:TEXT_LENGTH],
-        phase=phase.value,
+        phase=str(phase),  # several times as fast as its `value`
         operation=request.operation,
         resource=request.path[:TEXT_LENGTH],
         namespace=request.namespace[:TEXT_LENGTH],

@@ -55,7 +55,7 @@ class RecentDecisions:
         """Remember a decision."""
         decided = Decided(
             time.time(),
-            phase.value,
+            phase,
             request.operation,
             request.kind.kind[:TEXT_LENGTH],
             request.namespace[:TEXT_LENGTH],
