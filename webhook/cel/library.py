@@ -116,7 +116,7 @@ def _measured_pools(pools: object) -> Measured:
 
 
 class _Values:
-    """The values of variables (the library's activation), their sizes, and the budget that is left."""
+    """Hold the values of variables (the library's activation), their sizes, and the budget that is left."""
 
     __slots__ = ("activation", "budget", "pools", "shown", "unknown")
 
@@ -129,7 +129,7 @@ class _Values:
 
 
 class _Expression:
-    """A compiled expression."""
+    """Describe a compiled expression."""
 
     __slots__ = ("_cost", "_expression", "_hidden", "_type", "names", "paths", "tested")
 
@@ -195,7 +195,7 @@ def _named(request: object) -> Iterator[tuple[str, Any]]:
 
 
 class CelCpp:
-    """The language with Kubernetes' functions, as a `webhook.cel.protocol.Language`."""
+    """Hold the language with Kubernetes' functions, as a `webhook.cel.protocol.Language`."""
 
     functions = (
         *_STANDARD,

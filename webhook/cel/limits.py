@@ -77,7 +77,7 @@ _PATHS_AT_MOST: Final = 16
 
 
 class Budget:
-    """The time that is left for the expressions on one object.
+    """Hold the time that is left for the expressions on one object.
 
     Attributes:
         left: nanoseconds.
@@ -101,7 +101,7 @@ class Budget:
 
 
 class Cost:
-    """The cost of an expression.
+    """Hold the cost of an expression.
 
     Attributes:
         paths: those that it reads.
@@ -135,7 +135,7 @@ class Cost:
 
 
 class _Value(NamedTuple):
-    """The largest value that a node may have, and all its values over all evaluations.
+    """Hold the largest value that a node may have, and all its values over all evaluations.
 
     Attributes:
         values: in the largest: itself and all in it.
@@ -161,12 +161,12 @@ class _Value(NamedTuple):
 
     @property
     def number(self) -> float:
-        """The most items that one value can have."""
+        """Return the most items that one value can have."""
         return min(self.length, self.values)
 
     @property
     def comparing(self) -> float:
-        """The nanoseconds to compare all values."""
+        """Return the nanoseconds to compare all values."""
         return self.all_values * _VALUE + self.all_size * _BYTE
 
     def again(self, times: float) -> _Value:
@@ -200,7 +200,7 @@ def _together(values: Sequence[_Value]) -> _Value:
 
 
 class _Estimate:
-    """Adds up the nanoseconds of the nodes of a tree."""
+    """Add up the nanoseconds of the nodes of a tree."""
 
     def __init__(self, sizes: Callable[[ReadPath], Sizes]) -> None:
         self.nanoseconds = 0.0

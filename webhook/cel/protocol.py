@@ -12,11 +12,11 @@ ReadPath = tuple[str | None, ...]
 
 
 class MissingLibraryError(Exception):
-    """The optional extra is not installed. ``str()`` says how to install it."""
+    """Report that the optional extra is not installed. ``str()`` says how to install it."""
 
 
 class ExpressionError(Exception):
-    """An expression can't be compiled. ``str()`` says what is wrong and how to fix it.
+    """Report an expression that can't be compiled. ``str()`` says what is wrong and how to fix it.
 
     Attributes:
         problem: what is wrong.
@@ -38,7 +38,7 @@ class ExpressionError(Exception):
 
 
 class EvaluationError(Exception):
-    """An expression has no result. ``str()`` is the reason alone, as "no such key: x".
+    """Report an expression without a result. ``str()`` is the reason alone, as "no such key: x".
 
     Attributes:
         unknown: the variable whose value is not known, if that is the reason.
@@ -52,11 +52,11 @@ class EvaluationError(Exception):
 
 
 class Values(Protocol):
-    """The values of variables. Each is converted once, when the first expression reads it."""
+    """Hold the values of variables. Each is converted once, when the first expression reads it."""
 
 
 class Expression(Protocol):
-    """A compiled and type-checked expression.
+    """Describe a compiled and type-checked expression.
 
     Attributes:
         names: the variables that it reads, such as ``pools`` or ``request.userInfo``.
@@ -78,7 +78,7 @@ class Expression(Protocol):
 
 
 class Language(Protocol):
-    """The language with Kubernetes' functions.
+    """Hold the language with Kubernetes' functions.
 
     Attributes:
         functions: the names of all functions, for suggestions where one is misspelt.
@@ -105,11 +105,11 @@ class Language(Protocol):
 
 
 class NotKnown:
-    """Stands for a value that is not known. An expression that depends on it has no result."""
+    """Stand for a value that is not known. An expression that depends on it has no result."""
 
 
 class HasNul:
-    """Stands for a value with a NUL character in a string, which the library would cut there."""
+    """Stand for a value with a NUL character in a string, which the library would cut there."""
 
 
 NOT_KNOWN: Final = NotKnown()

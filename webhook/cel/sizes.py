@@ -18,7 +18,7 @@ _MEASURED_AT_MOST: Final = 1000
 
 
 class Sizes(NamedTuple):
-    """The largest sizes of the values at a path. Numbers are rounded up, because estimates are cached by them.
+    """Hold the largest sizes of the values at a path. Numbers are rounded up, because estimates are cached by them.
 
     Attributes:
         values: in one value: itself and all in it, at any depth.
@@ -38,7 +38,7 @@ class Sizes(NamedTuple):
 
 
 class Measured:
-    """Values whose sizes are measured when an expression first needs them."""
+    """Hold values whose sizes are measured when an expression first needs them."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
@@ -47,12 +47,12 @@ class Measured:
 
     @cached_property
     def values(self) -> int:
-        """The number of values."""
+        """Return the number of values."""
         return _counted(self._values)[0]
 
     @cached_property
     def whole(self) -> Sizes:
-        """Sizes that no value at any path exceeds."""
+        """Return sizes that no value at any path exceeds."""
         values, size = _up(self.values), _up(self.size)
         return Sizes(values, size, size, values, values, size)
 

@@ -23,14 +23,14 @@ _Fields = dict[int, list[int | bytes]]
 
 
 class Const(msgspec.Struct, frozen=True):
-    """A literal: its value if it is a string or an integer, and whether it is ``null``."""
+    """Describe a literal: its value if it is a string or an integer, and whether it is ``null``."""
 
     value: str | int | None
     null: bool = False
 
 
 class Ident(msgspec.Struct, frozen=True):
-    """A name."""
+    """Describe a name."""
 
     name: str
 
@@ -45,20 +45,20 @@ class Select(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A function or operator; ``target`` is the first of ``args`` of a method."""
+    """Describe a function or operator; ``target`` is the first of ``args`` of a method."""
 
     function: str
     args: tuple[ExprNode, ...]
 
 
 class Make(msgspec.Struct, frozen=True):
-    """A list, map or message, made of its parts."""
+    """Describe a list, map or message, made of its parts."""
 
     parts: tuple[ExprNode, ...]
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """A comprehension (``all``, ``map`` ..., also ``cel.bind``, which has an empty range).
+    """Describe a comprehension (``all``, ``map`` ..., also ``cel.bind``, which has an empty range).
 
     Attributes:
         accumulator: what the result is called while it is made.
@@ -74,7 +74,7 @@ class Loop(msgspec.Struct, frozen=True):
 
     @property
     def binds(self) -> bool:
-        """Whether the loop only names a value, as ``cel.bind`` does."""
+        """Return whether the loop only names a value, as ``cel.bind`` does."""
         return isinstance(self.range, Make) and not self.range.parts and self.accumulator == _named(self.step)
 
 
@@ -97,7 +97,7 @@ def read_tree(serialised: bytes) -> ExprNode:
 
 
 class _Reader:
-    """Reads nodes; ``names`` are the full names of variables, by the ids of their nodes."""
+    """Read nodes; ``names`` are the full names of variables, by the ids of their nodes."""
 
     def __init__(self, names: dict[int, str]) -> None:
         self.names = names

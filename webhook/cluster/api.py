@@ -46,7 +46,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class ApiError(Exception):
-    """A request to the API server failed. ``str()`` says why: ``403 Forbidden: nodes is forbidden ...``.
+    """Report a request to the API server that failed. ``str()`` says why: ``403 Forbidden: nodes is forbidden ...``.
 
     Attributes:
         status: of the response; 0 if there was none.
@@ -69,7 +69,7 @@ class ApiError(Exception):
 
 
 class Api:
-    """A connection to an API server. Made by `connect`.
+    """Describe a connection to an API server. Made by `connect`.
 
     Attributes:
         namespace: where objects go that name none, as the kubeconfig's context says; empty: it does not.
@@ -100,7 +100,7 @@ class Api:
 
     @property
     def url(self) -> str:
-        """The URL of the API server."""
+        """Return the URL of the API server."""
         url: str = self._client.configuration.host
         return url
 

@@ -19,7 +19,7 @@ _KIND: Final = "APIGroupDiscoveryList"
 
 
 class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource in the version that the API server prefers.
+    """Describe a resource in the version that the API server prefers.
 
     Attributes:
         verbs: what can be done with it: list, patch and others.
@@ -31,7 +31,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """The path of the resource in all namespaces."""
+        """Return the path of the resource in all namespaces."""
         return self.path_in("")
 
     @property

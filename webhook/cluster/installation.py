@@ -48,7 +48,7 @@ class _ClientConfig(msgspec.Struct):
 
     @property
     def host(self) -> str:
-        """The name that the API server wants a certificate for; empty with a URL, which spotgate never writes."""
+        """Return the name that the API server wants a certificate for; empty with a URL, which we never write."""
         return f"{self.service.name}.{self.service.namespace}.svc" if self.service else ""
 
 

@@ -44,7 +44,7 @@ _COMPANY: Final = 0.005
 
 
 class LiveState:
-    """The `ClusterState` of a live cluster, for one bundle. It is kept up to date while `run` runs."""
+    """Hold the `ClusterState` of a live cluster, for one bundle. It is kept up to date while `run` runs."""
 
     def __init__(
         self, api: Api, providers: Mapping[str, Provider], pace: Pace | None = None, *, budgets: bool = False

@@ -18,14 +18,14 @@ PAGE: Final = 500
 
 
 class ListMeta(msgspec.Struct):
-    """The metadata of a list."""
+    """Hold the metadata of a list."""
 
     resourceVersion: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class ObjectPage(msgspec.Struct):
-    """One response: a part of the objects, as they came."""
+    """Describe one response: a part of the objects, as they came."""
 
     metadata: ListMeta
     items: list[msgspec.Raw]

@@ -15,11 +15,11 @@ from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 
 
 class UnusableCredentialsError(Exception):
-    """The address of a cluster or its credentials can't be read. ``str()`` says why."""
+    """Report that the address of a cluster or its credentials can't be read. ``str()`` says why."""
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """The parts of the cluster's state that a policy needs to judge a request.
+    """Hold the parts of the cluster's state that a policy needs to judge a request.
 
     Attributes:
         namespaces: labels of the request's namespace.
@@ -42,7 +42,7 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
-    """An immutable view of a cluster at one moment.
+    """Describe an immutable view of a cluster at one moment.
 
     Attributes:
         pools: every node pool that any reader reads; None: unknown.
@@ -72,7 +72,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterState(Protocol):
-    """The state of a live cluster, or of files. Built for one bundle, whose providers say how pools are read."""
+    """Hold the state of a live cluster, or of files. Built for one bundle, whose providers say how pools are read."""
 
     def view(self) -> ClusterView:
         """Return the newest view without waiting."""

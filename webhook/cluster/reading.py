@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading a cluster.
+    """Hold the result of reading a cluster.
 
     Attributes:
         problems: what could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``

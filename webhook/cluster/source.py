@@ -32,7 +32,7 @@ ObjectKey: TypeAlias = tuple[str, str]
 
 
 class ListedMetadata(msgspec.Struct):
-    """The fields of an object's ``metadata`` that are used."""
+    """Hold the fields of an object's ``metadata`` that are used."""
 
     name: str = ""
     namespace: str = ""
@@ -41,13 +41,13 @@ class ListedMetadata(msgspec.Struct):
 
     @property
     def key(self) -> ObjectKey:
-        """The namespace and name of the object."""
+        """Return the namespace and name of the object."""
         return self.namespace, self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """All objects of a resource at one moment.
+    """Hold all objects of a resource at one moment.
 
     Attributes:
         version: of the API that they were listed with.
@@ -61,7 +61,7 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedResource(Generic[T]):
-    """A resource, and the part of its objects that is kept.
+    """Describe a resource, and the part of its objects that is kept.
 
     Attributes:
         versions: those that can be read, the preferred one first.

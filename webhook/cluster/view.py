@@ -29,7 +29,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """The facts that a Node tells about its cluster.
+    """Hold the facts that a Node tells about its cluster.
 
     Attributes:
         providers: names of those whose nodes have such labels.

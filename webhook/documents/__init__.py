@@ -56,7 +56,7 @@ __all__ = [
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One document of a file.
+    """Describe one document of a file.
 
     Attributes:
         file: as it was given.

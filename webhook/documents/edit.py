@@ -45,7 +45,7 @@ def edited(source: str, before: JSONValue, after: JSONValue) -> str:
 
 
 class _Style(NamedTuple):
-    """The style in which a document is written.
+    """Hold the style in which a document is written.
 
     Attributes:
         json: every key and text is in double quotes.
@@ -62,7 +62,7 @@ class _Style(NamedTuple):
 
 
 class _Editor:
-    """Finds the edits of one document, beginning at its `root`."""
+    """Find the edits of one document, beginning at its `root`."""
 
     def __init__(self, source: str) -> None:
         written_as_json = is_json(source)

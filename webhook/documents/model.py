@@ -13,7 +13,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
-    """The bounds on one file.
+    """Hold the bounds on one file.
 
     Attributes:
         size: bytes. The API server takes objects of 3 MiB; 64 MiB hold the state of a large cluster.
@@ -32,7 +32,7 @@ DOCUMENT_LIMITS: Final = DocumentLimits()
 
 
 class DocumentError(Exception):
-    """A file that cannot be read: ``file:line:column: problem; fix``. Lines and columns count from 1."""
+    """Report a file that cannot be read: ``file:line:column: problem; fix``. Lines and columns count from 1."""
 
     def __init__(self, file: str, line: int, column: int, problem: str, fix: str) -> None:
         super().__init__(file, line, column, problem, fix)

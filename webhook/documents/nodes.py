@@ -18,7 +18,7 @@ _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of
 
 
 class Edit(NamedTuple):
-    """The replacement of the characters from ``start`` to ``end`` by ``text``."""
+    """Hold the replacement of the characters from ``start`` to ``end`` by ``text``."""
 
     start: int
     end: int
@@ -26,7 +26,7 @@ class Edit(NamedTuple):
 
 
 class EditError(ValueError):
-    """A change can't be made in place. The line counts from 0."""
+    """Report a change that can't be made in place. The line counts from 0."""
 
     def __init__(self, line: int, problem: str, fix: str) -> None:
         super().__init__(line, problem, fix)
@@ -41,14 +41,14 @@ class EditError(ValueError):
 
 
 class Member(NamedTuple):
-    """A member of a mapping: the offset of its key (anchor and tag included), and its value."""
+    """Describe a member of a mapping: the offset of its key (anchor and tag included), and its value."""
 
     start: int
     value: TextNode
 
 
 class TextNode(msgspec.Struct, kw_only=True):
-    """A value and its position: characters of the text from ``start`` (its anchor and tag included) to ``end``.
+    """Place a value: characters of the text from ``start`` (its anchor and tag included) to ``end``.
 
     Attributes:
         column: of the keys or dashes of a block collection, from 0.
@@ -73,12 +73,12 @@ class TextNode(msgspec.Struct, kw_only=True):
 
     @property
     def children(self) -> list[TextNode]:
-        """The values directly below."""
+        """Return the values directly below."""
         return [member.value for member in self.members.values()] if self.members is not None else self.items or []
 
     @property
     def begins(self) -> list[int]:
-        """The offset of each entry."""
+        """Return the offset of each entry."""
         if self.members is not None:
             return [member.start for member in self.members.values()]
         return [item.start for item in self.items or []]

@@ -51,7 +51,7 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 
 
 class YAMLReader:
-    """Reads one file."""
+    """Read one file."""
 
     def __init__(self, text: str, file: str, limits: DocumentLimits) -> None:
         self._text = text

@@ -48,7 +48,7 @@ class ObjectMeta(msgspec.Struct):
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A toleration. Empty operator: ``Equal``; empty effect: all effects; empty key with ``Exists``: all keys."""
+    """Hold a toleration. Empty operator: ``Equal``; empty effect: all effects; empty key with ``Exists``: all keys."""
 
     key: str = ""
     operator: str = ""
@@ -58,7 +58,7 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """A node selector requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """Describe a node selector requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str
     operator: str
@@ -84,7 +84,7 @@ class NodeSelector(msgspec.Struct):
 
 
 class PreferredTerm(msgspec.Struct):
-    """A preference with its weight (1 to 100)."""
+    """Describe a preference with its weight (1 to 100)."""
 
     weight: int
     preference: NodeSelectorTerm
@@ -104,13 +104,13 @@ class Affinity(msgspec.Struct):
 
 
 class Sleep(msgspec.Struct, frozen=True):
-    """The native sleep of a lifecycle handler, in seconds."""
+    """Hold the native sleep of a lifecycle handler, in seconds."""
 
     seconds: int = 0
 
 
 class ExecAction(msgspec.Struct, frozen=True):
-    """A command run in the container."""
+    """Describe a command run in the container."""
 
     command: tuple[str, ...] | None = None
 
@@ -131,7 +131,7 @@ class Lifecycle(msgspec.Struct):
 
 
 class ResourceClaimRef(msgspec.Struct, frozen=True):
-    """A container's use of one of the Pod's resource claims."""
+    """Describe a container's use of one of the Pod's resource claims."""
 
     name: str = ""
 
@@ -145,7 +145,7 @@ class Resources(msgspec.Struct):
 
 
 class ContainerPort(msgspec.Struct, frozen=True):
-    """A declared port."""
+    """Describe a declared port."""
 
     containerPort: int = 0
 
@@ -176,7 +176,7 @@ class Container(msgspec.Struct):
 
 
 class PodOS(msgspec.Struct, frozen=True):
-    """The operating system: linux or windows."""
+    """Hold the operating system: linux or windows."""
 
     name: str = ""
 
@@ -188,21 +188,21 @@ class EmptyDir(msgspec.Struct, frozen=True):
 
 
 class HostPath(msgspec.Struct, frozen=True):
-    """A file or folder of the node."""
+    """Describe a file or folder of the node."""
 
     path: str = ""
     type: str | None = None
 
 
 class ClaimSource(msgspec.Struct, frozen=True):
-    """A volume that outlives the Pod."""
+    """Describe a volume that outlives the Pod."""
 
     claimName: str = ""
     readOnly: bool | None = None
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A volume; its other sources (configMap, projected, csi ...) are not read."""
+    """Describe a volume; its other sources (configMap, projected, csi ...) are not read."""
 
     name: str = ""
     emptyDir: EmptyDir | None = None
@@ -211,7 +211,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PodSpec(msgspec.Struct):
-    """The fields of a Pod's spec that decide where it runs and how it stops."""
+    """Hold the fields of a Pod's spec that decide where it runs and how it stops."""
 
     ordinary: list[Container] | None = msgspec.field(default=None, name="containers")
     initContainers: list[Container] | None = None

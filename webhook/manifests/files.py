@@ -30,7 +30,7 @@ _NEVER: Final = frozenset({"node_modules"})
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """A file to read, or a part of one: whole documents.
+    """Describe a file to read, or a part of one: whole documents.
 
     Attributes:
         file: as it was given; ``-`` is standard input.
@@ -72,7 +72,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 
 class ManifestFiles(msgspec.Struct):
-    """The files that were found below the paths.
+    """Hold the files that were found below the paths.
 
     Attributes:
         files: in the order of the paths, and of their names below a folder.
@@ -88,7 +88,7 @@ class ManifestFiles(msgspec.Struct):
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """The files and folders that the user has excluded.
+    """Hold the files and folders that the user has excluded.
 
     Attributes:
         globs: of names and paths.

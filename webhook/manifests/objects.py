@@ -31,7 +31,7 @@ _NOTHING: Final = Ignored(Globs(()))
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One Kubernetes object of a file.
+    """Describe one Kubernetes object of a file.
 
     Attributes:
         document: the document it is, or is an item of.
@@ -47,17 +47,17 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """The file, as it was given."""
+        """Return the file, as it was given."""
         return self.document.file
 
     @property
     def group(self) -> str:
-        """The API group; empty for the core group."""
+        """Return the API group; empty for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def version(self) -> str:
-        """The API version without its group."""
+        """Return the API version without its group."""
         return self.api_version.rpartition("/")[2]
 
     @property
@@ -68,27 +68,27 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name, empty if the API server generates one."""
+        """Return the name, empty if the API server generates one."""
         return self.metadata.get("name") or ""
 
     @property
     def namespace(self) -> str:
-        """The namespace as it is written, if any."""
+        """Return the namespace as it is written, if any."""
         return self.metadata.get("namespace") or ""
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels. A null is an empty string, as in the API server."""
+        """Return the labels. A null is an empty string, as in the API server."""
         return {key: text or "" for key, text in (self.metadata.get("labels") or {}).items()}
 
     @property
     def shown_name(self) -> str:
-        """The name for people: ``generateName`` if the API server generates it."""
+        """Return the name for people: ``generateName`` if the API server generates it."""
         return self.name or self.metadata.get("generateName") or ""
 
     @property
     def line(self) -> int:
-        """The line where the object begins, from 1."""
+        """Return the line where the object begins, from 1."""
         return self.document.position(self.path)[0] if self.path else self.document.line
 
     def position_of(self, path: FieldPath) -> tuple[int, int]:
@@ -117,7 +117,7 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class Manifests(msgspec.Struct):
-    """The objects that were found in files and folders.
+    """Hold the objects that were found in files and folders.
 
     Attributes:
         objects: in the order of the paths, of the files' names below a folder, and of the file.

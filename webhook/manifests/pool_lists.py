@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ListedPool(Manifest, frozen=True):
-    """A node pool as an object: ``spec`` is the item, and the namespace is the name of the object that lists it."""
+    """Show a node pool as an object: ``spec`` is the item, and the namespace the name of the object that lists it."""
 
     def position_of(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of a field as `written_field` names it."""

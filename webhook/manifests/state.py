@@ -30,7 +30,7 @@ DEFAULT_NAMESPACE: Final = "default"
 
 
 class StateErrors(Exception):  # noqa: N818 - it is several
-    """Manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
+    """Report manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -38,7 +38,7 @@ class StateErrors(Exception):  # noqa: N818 - it is several
 
 
 class FileState:
-    """The `ClusterState` that files describe, read once: the caller watches them.
+    """Hold the `ClusterState` that files describe, read once: the caller watches them.
 
     Everything that is not in the files is not in the cluster.
 

@@ -148,7 +148,7 @@ class Metadata(Model):
 
 
 class ResourceRuleSpec(Model):
-    """Resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
+    """Hold resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
 
     api_groups: ApiGroups = Field(min_length=1, description="API groups; '' is the core group, '*' all.")
     api_versions: ApiVersions = Field(default=("*",), min_length=1, description="API versions.")
@@ -173,14 +173,14 @@ class ResourceRuleSpec(Model):
 
 
 class NamespaceGlobs(Model):
-    """Namespaces by name."""
+    """Hold namespaces by name."""
 
     include: tuple[Glob, ...] = Field(default=(), description="Only these (globs); empty: all.")
     exclude: tuple[Glob, ...] = Field(default=(), description="Not these (globs).")
 
 
 class LabelRequirement(Model):
-    """One requirement of a label selector."""
+    """Describe one requirement of a label selector."""
 
     key: LabelKey = Field(description="Label key.")
     operator: Annotated[
@@ -206,7 +206,7 @@ class LabelRequirement(Model):
 
 
 class LabelSelectorSpec(Model):
-    """A Kubernetes label selector: both parts AND."""
+    """Describe a Kubernetes label selector: both parts AND."""
 
     match_labels: dict[LabelKey, LabelValue] = Field(default={}, description="Labels that must be there: key -> value.")
     match_expressions: tuple[LabelRequirement, ...] = Field(default=(), description="Requirements; all must hold.")
@@ -309,7 +309,7 @@ class BreakGlassSpec(Model):
 
 
 class PolicySpec(Model):
-    """The part of ``spec`` that all policy kinds share."""
+    """Hold the part of ``spec`` that all policy kinds share."""
 
     enforcement: EnforcementWord = Field(
         default=Enforcement.DENY,

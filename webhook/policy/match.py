@@ -251,7 +251,7 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def restricted(self) -> bool:
-        """Whether the rule names only some requests of a kind."""
+        """Return whether the rule names only some requests of a kind."""
         return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
 
     def mismatch(self, asked: RequestAttributes) -> str:

@@ -16,7 +16,7 @@ KIND: Final = "PolicyTest"
 
 
 class _Open(BaseModel):
-    """A part of a Kubernetes object: only what every object has is checked."""
+    """Describe a part of a Kubernetes object: only what every object has is checked."""
 
     model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
 
@@ -43,7 +43,7 @@ class ObjectMetadata(BaseModel):
 
 
 class KubernetesObject(_Open):
-    """A Kubernetes object as it is written in a manifest, or a part of one."""
+    """Describe a Kubernetes object as it is written in a manifest, or a part of one."""
 
     api_version: NonEmpty | None = Field(default=None, description="As in a manifest.")
     kind: NonEmpty | None = Field(default=None, description="As in a manifest.")
@@ -55,7 +55,7 @@ class KubernetesObject(_Open):
 
 
 class StateObject(KubernetesObject):
-    """An object that is in the cluster already."""
+    """Describe an object that is in the cluster already."""
 
     api_version: NonEmpty = Field(description="As in a manifest.")
     kind: NonEmpty = Field(description="As in a manifest.")
@@ -71,7 +71,7 @@ class StateSpec(Model):
 
 
 class NamespaceSpec(Model):
-    """The namespace of the request."""
+    """Hold the namespace of the request."""
 
     name: NonEmpty = Field(description="Its name; where the object goes, if it is namespaced and names none.")
     labels: dict[str, str] | None = Field(default=None, description="Its labels; default: those in the state, if any.")
@@ -148,7 +148,7 @@ class SharedCaseSpec(Model):
 
 
 class CaseSpec(SharedCaseSpec):
-    """One request, and what is to come of it."""
+    """Describe one request, and what is to come of it."""
 
     name: NonEmpty = Field(description="A sentence: what this case shows; different for each case.")
     old_object: KubernetesObject | None = Field(

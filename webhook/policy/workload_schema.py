@@ -24,14 +24,14 @@ TemplatePathText = Annotated[str, AfterValidator(_check_template_path)]
 
 
 class PodOwnerSpec(Model):
-    """The controller that a workload's Pods name as their owner."""
+    """Hold the controller that a workload's Pods name as their owner."""
 
     api_version: NonEmpty = Field(examples=["apps/v1"], description="Its apiVersion.")
     kind: KindName = Field(examples=["ReplicaSet"], description="Its kind.")
 
 
 class CarriedLabelsSpec(Model):
-    """Labels in a workload that end up on what its controller makes, beside those of its pod templates."""
+    """Hold labels in a workload that end up on what its controller makes, beside those of its pod templates."""
 
     path: TemplatePathText = Field(description="Field path of the map of labels, as in `templates`.")
     of: ResourceName = Field(default="pods", description="Plural resource name of what gets them.")

@@ -58,11 +58,11 @@ class Subject(Protocol):
 
     @property
     def pod(self) -> Pod:
-        """The Pod (resource ``pods``, or a template), with the changes of earlier policies."""
+        """Return the Pod (resource ``pods``, or a template), with the changes of earlier policies."""
 
     @property
     def old_pod(self) -> Pod | None:
-        """The Pod before the request."""
+        """Return the Pod before the request."""
 
     def target(
         self, view: ClusterView, providers: Mapping[str, Provider], *, provider: str, tolerating: bool
@@ -71,26 +71,26 @@ class Subject(Protocol):
 
     @property
     def object(self) -> dict[str, Any] | None:
-        """The object as plain JSON, or None on DELETE. Of a template, the workload."""
+        """Return the object as plain JSON, or None on DELETE. Of a template, the workload."""
 
     @property
     def old_object(self) -> dict[str, Any] | None:
-        """The object before the request as plain JSON, or None on CREATE."""
+        """Return the object before the request as plain JSON, or None on CREATE."""
 
     @property
     def workload(self) -> WorkloadFields:
-        """The parts of the workload around its pod templates."""
+        """Return the parts of the workload around its pod templates."""
 
     @property
     def old_workload(self) -> WorkloadFields:
-        """The parts of the workload around its pod templates before the request."""
+        """Return the parts of the workload around its pod templates before the request."""
 
     def field(self, text: str) -> str:
         """Return the field path in the object of the request of a field path in the subject."""
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """The object, or the template as the Pod it will become, with all changes, as plain JSON."""
+        """Return the object, or the template as the Pod it will become, with all changes, as plain JSON."""
 
 
 def pod_noun(subject: Subject) -> str:
@@ -120,7 +120,7 @@ class HasNeeds(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What the rule must know of the cluster, instead of its kind's ``needs``."""
+        """Return what the rule must know of the cluster, instead of its kind's ``needs``."""
 
 
 @runtime_checkable
@@ -129,7 +129,7 @@ class HasParts(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the parts, as in `Violation.part`."""
+        """Return the names of the parts, as in `Violation.part`."""
 
 
 def levels_of(findings: object) -> dict[str, Outcome]:
@@ -228,5 +228,5 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slug(self) -> str:
-        """The name in kebab case: the first part of its findings' ids, and the name of its page."""
+        """Return the name in kebab case: the first part of its findings' ids, and the name of its page."""
         return _CAPITAL.sub("-", self.name).lower()

@@ -67,7 +67,7 @@ def sizes_in(value: Mapping[str, Any], sizers: Iterable[Sizer]) -> tuple[Size, .
 
 
 class Joined(NamedTuple):
-    """The node pools of a cluster, each with what other objects say of it, and the templates of machines."""
+    """Hold the node pools of a cluster, each with what other objects say of it, and the templates of machines."""
 
     pools: tuple[Pool, ...]
     templates: tuple[Pool, ...]

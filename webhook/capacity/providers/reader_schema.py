@@ -136,7 +136,7 @@ class SizeReaderSpec(Model):
 
 
 class UnusableSpec(Model):
-    """A condition under which a pool gives no nodes."""
+    """Describe a condition under which a pool gives no nodes."""
 
     when: QueryText = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
     because: NonEmpty = Field(description="What a person is told.")
@@ -144,7 +144,7 @@ class UnusableSpec(Model):
 
 
 class GraceWindowSpec(Model):
-    """The time that a pool's Pods have to stop, where it is not the provider's."""
+    """Hold the time that a pool's Pods have to stop, where it is not the provider's."""
 
     when: QueryText | None = Field(default=None, description="JMESPath; where it holds.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
@@ -203,13 +203,13 @@ class MachinesSpec(Model):
 
 
 class MachineTemplateSpec(MachinesSpec):
-    """A resource of which other objects make machines. One that none of them uses is no pool."""
+    """Describe a resource of which other objects make machines. One that none of them uses is no pool."""
 
     capacity: CapacityReaderSpec = Field(description="Where it says whether its nodes are spot.")
 
 
 class TemplateSpec(Model):
-    """The object that says which machines a pool's nodes are; it is in the pool's namespace."""
+    """Hold the object that says which machines a pool's nodes are; it is in the pool's namespace."""
 
     from_: QueryText = Field(alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`.")
     kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The kinds that it may be of.")
@@ -220,7 +220,7 @@ class TemplateSpec(Model):
 
 
 class ListedInSpec(Model):
-    """The kind of a file that lists pools, of the same group and versions, which no API server has."""
+    """Hold the kind of a file that lists pools, of the same group and versions, which no API server has."""
 
     kind: KindName = Field(description="Kind. The name of the object is that of the pools' cluster.")
     field: NonEmpty = Field(description="The list.")

@@ -36,14 +36,14 @@ FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower)]
 
 
 class LabelSpec(Model):
-    """A label."""
+    """Describe a label."""
 
     key: LabelKey = Field(description="Label key.")
     value: LabelValue = Field(description="Label value.")
 
 
 class SpotLabelSpec(LabelSpec):
-    """A label that every spot node has."""
+    """Describe a label that every spot node has."""
 
     note: str = Field(default="", description="For people: since which version, and where it does not hold.")
     spot_only: Flag = Field(
@@ -52,7 +52,7 @@ class SpotLabelSpec(LabelSpec):
 
 
 class TaintSpec(Model):
-    """A taint."""
+    """Describe a taint."""
 
     key: LabelKey = Field(description="Taint key.")
     value: LabelValue = Field(default="", description="Taint value.")
@@ -61,7 +61,7 @@ class TaintSpec(Model):
 
 
 class SpotTaintSpec(TaintSpec):
-    """A taint that spot nodes get from the provider."""
+    """Describe a taint that spot nodes get from the provider."""
 
     declared_pools: Flag = Field(
         default=True,
@@ -70,7 +70,7 @@ class SpotTaintSpec(TaintSpec):
 
 
 class TaintPatternSpec(Model):
-    """A pattern for taints: the key, and value and effect where they are given."""
+    """Describe a pattern for taints: the key, and value and effect where they are given."""
 
     key: LabelKey = Field(description="Taint key.")
     value: LabelValue = Field(default="", description="Taint value; default: any.")
@@ -78,7 +78,7 @@ class TaintPatternSpec(Model):
 
 
 class ForbiddenTaintSpec(TaintPatternSpec):
-    """A pattern for taints that must never be tolerated."""
+    """Describe a pattern for taints that must never be tolerated."""
 
     passing: Flag = Field(
         default=False,
@@ -87,7 +87,7 @@ class ForbiddenTaintSpec(TaintPatternSpec):
 
 
 class GpuTaintSpec(TaintPatternSpec):
-    """A taint that keeps other Pods off GPU nodes."""
+    """Describe a taint that keeps other Pods off GPU nodes."""
 
     automatic: Flag = Field(
         default=False,
@@ -134,7 +134,7 @@ class InstanceTypesSpec(Model):
 
 
 class MachineLabelSpec(Model):
-    """A node label that names the type, family or category of a machine; for pools with requirements."""
+    """Describe a node label that names the type, family or category of a machine; for pools with requirements."""
 
     key: LabelKey = Field(description="Label key.")
     gpu: FoldedGlobs = Field(default=(), description="Values of machines with GPUs (globs).")
@@ -172,7 +172,7 @@ class GracePeriodSpec(Model):
 
 
 class SystemNamespacesSpec(Model):
-    """Namespaces of the provider's own; spotgate never touches what is in them."""
+    """Hold namespaces of the provider's own; spotgate never touches what is in them."""
 
     names: tuple[Glob, ...] = Field(default=(), description="By name (globs).")
     labels: tuple[LabelSpec, ...] = Field(default=(), description="By label; any of these.")

@@ -34,7 +34,7 @@ _TOLERATING: Final = "tolerating_is_targeting"
 
 
 class NoTimeline(msgspec.Struct, frozen=True):
-    """A Pod or pod template without a timeline, and why."""
+    """Describe a Pod or pod template without a timeline, and why."""
 
     where: str
     because: str

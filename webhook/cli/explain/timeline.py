@@ -68,7 +68,7 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> int:
-        """The length of the period."""
+        """Return the length of the period."""
         return self.end - self.begin
 
 
@@ -115,22 +115,22 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def margin(self) -> int:
-        """The seconds between the ends of the grace period and of the window; negative if some are cut off."""
+        """Return the seconds between the ends of the grace period and of the window; negative if some are cut off."""
         return self.window - self.drain - self.grace
 
     @property
     def fits(self) -> bool:
-        """Whether the Pod gets its whole grace period."""
+        """Return whether the Pod gets its whole grace period."""
         return self.margin >= 0
 
     @property
     def loses(self) -> bool:
-        """Whether a container is killed before it can shut down."""
+        """Return whether a container is killed before it can shut down."""
         return not self.fits or bool(self.late)
 
     @property
     def verdict(self) -> str:
-        """A sentence that says how the reclaim ends."""
+        """Return a sentence that says how the reclaim ends."""
         if not self.fits:
             return f"does not fit: SIGKILL comes {-self.margin} s early, and what is not saved by then is lost"
         if self.late:

@@ -75,7 +75,7 @@ def _requirement(operator: str, key: str, values: Sequence[str], labels: str) ->
 
 
 class Fields:
-    """The variables of a ValidatingAdmissionPolicy that read fields of an object: any object, of any type.
+    """Hold the variables of a ValidatingAdmissionPolicy that read fields of an object: any object, of any type.
 
     Attributes:
         variables: name -> expression, each after those that it reads.

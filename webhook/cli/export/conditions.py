@@ -80,7 +80,7 @@ def keys_in(found: str, keys: Keys, *, also: str = "", at_most: int = MEMBERS_AT
 
 
 class ConcernExpressions:
-    """Expressions that are true if an object may concern a policy.
+    """Hold expressions that are true if an object may concern a policy.
 
     ``typed``: the API server knows the types of the objects' fields.
     """

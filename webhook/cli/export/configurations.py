@@ -101,7 +101,7 @@ def _configuration(kind: str, webhooks: list[JSON]) -> list[JSON]:
 
 
 class _Configurations:
-    """The webhooks of a bundle."""
+    """Hold the webhooks of a bundle."""
 
     def __init__(self, bundle: Bundle, client_config: JSON) -> None:
         self._bundle = bundle

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class MatchedResource:
-    """A resource that policies match.
+    """Describe a resource that policies match.
 
     Attributes:
         direct: the policies that judge the object itself, by name.

@@ -39,7 +39,7 @@ _NOT_UPDATED: Final = "request.operation != 'UPDATE' || oldObject == null"
 
 
 class ObjectConditions:
-    """The conditions of one phase."""
+    """Hold the conditions of one phase."""
 
     def __init__(
         self, bundle: Bundle, phase: Phase, neutral: list[str], matched: Mapping[ResourceKey, MatchedResource]

@@ -22,7 +22,7 @@ _DEFINITIONS: Final = "#/definitions/"
 
 
 class _Generator(GenerateJsonSchema):
-    """Generates schemas without titles, which repeat the fields' names, and which editors show."""
+    """Generate schemas without titles, which repeat the fields' names, and which editors show."""
 
     def field_title_should_be_set(self, schema: CoreSchema) -> bool:  # noqa: ARG002
         return False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ExcludedField(Enum):
-    """A field whose change is not asked about."""
+    """Describe a field whose change is not asked about."""
 
     SIZE = auto()
     """How many nodes there are to be: not asked about where it grows."""
@@ -123,7 +123,7 @@ def _queries(part: msgspec.Struct | tuple[object, ...] | object) -> Iterator[Que
 
 
 class PoolConditions:
-    """The conditions of both webhooks about node pools."""
+    """Hold the conditions of both webhooks about node pools."""
 
     def __init__(self, providers: Collection[Provider], matched: MatchedResources) -> None:
         unasked = unasked_fields(providers)

@@ -26,7 +26,7 @@ _Parts: TypeAlias = "tuple[Steps | None, Steps | None]"
 
 
 class TemplatePlaces(msgspec.Struct, frozen=True):
-    """The places of maps in an object, as CEL.
+    """Hold the places of maps in an object, as CEL.
 
     Attributes:
         guards: expressions that are true if an object can't be searched there.

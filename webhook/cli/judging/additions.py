@@ -19,7 +19,7 @@ _END: Final = "-"
 
 
 class Addition(msgspec.Struct, frozen=True):
-    """A field that is added.
+    """Describe a field that is added.
 
     Attributes:
         field: its path; ``spec.tolerations[+]`` is a further item of a list.

@@ -29,7 +29,7 @@ Read: TypeAlias = "Callable[[Iterable[ManifestFile], Manifests], None]"
 
 
 class Changes:
-    """The changes of the working tree since its branch left another one. Files that Git does not know are new.
+    """Hold the changes of the working tree since its branch left another one. Files that Git does not know are new.
 
     Raises:
         CannotJudgeError: Git can't tell.

@@ -19,7 +19,7 @@ _LISTED: Final = 5
 
 
 class Places:
-    """The places of all objects of some kinds."""
+    """Hold the places of all objects of some kinds."""
 
     def __init__(
         self, objects: Iterable[Manifest], judged: Iterable[Manifest], kinds: Collection[tuple[str, str]]

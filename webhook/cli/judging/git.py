@@ -25,7 +25,7 @@ _FILES: Final = frozenset({"100644", "100755"})
 
 
 class Base(msgspec.Struct, frozen=True):
-    """The last commit that HEAD and another have in common, and the working tree since then.
+    """Hold the last commit that HEAD and another have in common, and the working tree since then.
 
     Attributes:
         files: path from the root -> id of the content. Neither links nor submodules.
@@ -100,7 +100,7 @@ def _nothing_in_common(ref: str, root: Path, error: GitError) -> str:
 
 
 class GitError(CannotJudgeError):
-    """A Git command that failed, with what it printed."""
+    """Report a Git command that failed, with what it printed."""
 
 
 def _text(folder: Path, *arguments: str) -> str:

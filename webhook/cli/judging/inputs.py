@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Requests(msgspec.Struct, frozen=True):
-    """The requests that the API server would get.
+    """Hold the requests that the API server would get.
 
     Attributes:
         stored: the objects that the cluster has before, as far as Git knows them.
@@ -45,7 +45,7 @@ class Requests(msgspec.Struct, frozen=True):
 
 
 class Inputs:
-    """The manifests that the flags name.
+    """Hold the manifests that the flags name.
 
     Attributes:
         sources: files and rendered documents.

@@ -51,7 +51,7 @@ Identity = tuple[str, str, str, str]
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The judgement of one object.
+    """Hold the judgement of one object.
 
     Attributes:
         namespace: where it would be created; empty for cluster-scoped objects.
@@ -68,7 +68,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests and decisions behind a judgement.
+    """Hold the requests and decisions behind a judgement.
 
     Attributes:
         request: the request that was validated, with what the mutating webhook would inject in its object.
@@ -84,7 +84,7 @@ class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judge:
-    """Judges objects one by one. For DELETE their order counts.
+    """Judge objects one by one. For DELETE their order counts.
 
     ``before`` are the objects that the cluster has already. One that is not among them is judged as new by UPDATE, and
     as stored by DELETE.

@@ -22,7 +22,7 @@ _ALIKE: Final = 0.75
 
 
 class ResourceKinds:
-    """The resources of built-in kinds, node pools, workloads, kinds of CRDs among the manifests, and given ones."""
+    """Hold the resources of built-in kinds, node pools, workloads, CRDs among the manifests, and given ones."""
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest], given: Iterable[Resource] = ()) -> None:
         workloads = bundle.index.workloads.values()

@@ -49,7 +49,7 @@ _AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """The cluster, and the objects as `kubectl` would send them to it.
+    """Hold the cluster, and the objects as `kubectl` would send them to it.
 
     Attributes:
         objects: the given objects, each with its namespace; an object to be deleted as it is in the cluster.

@@ -94,7 +94,7 @@ def _origin(document: Document) -> str:
 
 
 class _FailureError(Exception):
-    """A program that rendered no manifests, and why."""
+    """Report a program that rendered no manifests, and why."""
 
 
 def _run(command: list[str]) -> bytes:

@@ -39,7 +39,7 @@ _AT_ONCE: Final = 500
 
 
 class Judgements(msgspec.Struct, frozen=True):
-    """The judgements of a session.
+    """Hold the judgements of a session.
 
     Attributes:
         objects: each object with its judgement, in the order of the files.
@@ -109,7 +109,7 @@ def judge_each(
 
 
 class Session:
-    """The flags of a command, with the policies, the state and the places of the inputs that they name.
+    """Hold the flags of a command, with the policies, the state and the places of the inputs that they name.
 
     Raises:
         CannotJudgeError: the policies or the flags are wrong.
@@ -189,7 +189,7 @@ class Session:
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects, and what it takes to judge them.
+    """Hold objects, and what it takes to judge them.
 
     Attributes:
         objects: each object with its operation.
@@ -208,7 +208,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def divisible(self) -> bool:
-        """Whether the objects can be judged apart: the order of deletions counts."""
+        """Return whether the objects can be judged apart: the order of deletions counts."""
         return "DELETE" not in self.judges
 
     def judge(self, part: slice | None = None) -> Judgements:

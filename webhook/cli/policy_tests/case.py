@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CannotRunError(Exception):
-    """A case that contradicts itself, or needs a file that can't be read."""
+    """Report a case that contradicts itself, or needs a file that can't be read."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(*problems)
@@ -25,7 +25,7 @@ class CannotRunError(Exception):
 
 
 class PolicyTestCase:
-    """One case of a PolicyTest.
+    """Describe one case of a PolicyTest.
 
     Attributes:
         spec: the case, completed by what the document says for all cases.
@@ -40,7 +40,7 @@ class PolicyTestCase:
 
     @property
     def line(self) -> int:
-        """The line where the case begins."""
+        """Return the line where the case begins."""
         return self.test.document.position(self._path)[0]
 
     def at(self, field: str, *path: str | int) -> FieldPath:
@@ -54,7 +54,7 @@ class PolicyTestCase:
 
     @property
     def operation(self) -> str:
-        """The operation of the request.
+        """Return the operation of the request.
 
         Raises:
             CannotRunError: it does not fit the objects.

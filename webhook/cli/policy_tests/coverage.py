@@ -36,7 +36,7 @@ _CONDITION: Final = "matchConditions["
 
 
 class Reached(msgspec.Struct):
-    """The coverage of one policy by one case.
+    """Hold the coverage of one policy by one case.
 
     Attributes:
         operations: the operations on which the policy judged an object.
@@ -54,12 +54,12 @@ class Reached(msgspec.Struct):
 
     @property
     def passed(self) -> bool:
-        """Whether the policy judged an object without acting on it."""
+        """Return whether the policy judged an object without acting on it."""
         return bool(self.operations or self.exemptions) and not self.acted
 
 
 class _WatchedMutator:
-    """Records whether a mutator changes something."""
+    """Record whether a mutator changes something."""
 
     def __init__(self, rule: Mutator, reached: Reached) -> None:
         self._rule = rule
@@ -73,7 +73,7 @@ class _WatchedMutator:
 
 
 class _WatchedValidator:
-    """Records the findings of a validator."""
+    """Record the findings of a validator."""
 
     def __init__(self, rule: Validator, reached: Reached) -> None:
         self._rule = rule
@@ -88,7 +88,7 @@ class _WatchedValidator:
 
 
 class _WatchedExemption(Exemption):
-    """Records that an exemption applies."""
+    """Record that an exemption applies."""
 
     __slots__ = ("_exemption", "_reached")
 
@@ -111,7 +111,7 @@ class _WatchedExemption(Exemption):
 
 
 class _WatchedGroups(Globs):
-    """Records that break-glass lowers a denial."""
+    """Record that break-glass lowers a denial."""
 
     __slots__ = ("_reached",)
 
@@ -126,7 +126,7 @@ class _WatchedGroups(Globs):
 
 
 class Watch:
-    """Policies of a bundle that record their coverage.
+    """Hold policies of a bundle that record their coverage.
 
     Attributes:
         index: the index of these policies, for a judge.
@@ -162,7 +162,7 @@ def _watched(policy: Policy, reached: Reached) -> Policy:
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """The coverage of a policy by all cases.
+    """Hold the coverage of a policy by all cases.
 
     Attributes:
         acted: number of cases in which it found or changed something.

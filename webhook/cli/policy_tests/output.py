@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PolicyTestReport(msgspec.Struct, frozen=True):
-    """The results of all cases.
+    """Hold the results of all cases.
 
     Attributes:
         policies: the policies that were tested, for people.

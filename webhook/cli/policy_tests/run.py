@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Tests(msgspec.Struct, frozen=True):
-    """The policy tests in some folders.
+    """Hold the policy tests in some folders.
 
     Attributes:
         problems: files and documents that are invalid; everything else was read.
@@ -56,7 +56,7 @@ class Tests(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a case.
+    """Hold the result of a case.
 
     Attributes:
         problems: why the case could not be run; then nothing else counts.
@@ -79,7 +79,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """Whether the case came out as expected."""
+        """Return whether the case came out as expected."""
         return not self.mismatches and not self.problems
 
 
@@ -112,7 +112,7 @@ def read_tests(paths: Sequence[Path]) -> Tests:
 
 
 class Runner:
-    """Runs cases. Files that several of them need are read once.
+    """Run cases. Files that several of them need are read once.
 
     ``now`` is the time of cases that name no day. ``update`` writes golden files.
     """

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class ReplayedAnswer(msgspec.Struct, frozen=True):
-    """The findings and the patch in answer to a review."""
+    """Hold the findings and the patch in answer to a review."""
 
     findings: tuple[Found, ...]
     patch: list[dict[str, Any]]
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the request; outcomes that this version does not know are ignored."""
+        """Return the verdict on the request; outcomes that this version does not know are ignored."""
         found = {each.outcome for each in self.findings}
         return verdict_of(outcome for outcome in Outcome if str(outcome) in found)
 
@@ -52,7 +52,7 @@ class ReplayedAnswer(msgspec.Struct, frozen=True):
 
 
 class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A review that is answered differently.
+    """Describe a review that is answered differently.
 
     Attributes:
         new, gone: findings that only the new or the old answer has.
@@ -70,7 +70,7 @@ class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policies:
-    """A bundle, and the cluster that it judges against.
+    """Describe a bundle, and the cluster that it judges against.
 
     Without ``view`` the cluster is as it was recorded, and ``version`` that of Kubernetes where the view does not say
     it.

@@ -24,7 +24,7 @@ _SUFFIXES: Final = (SUFFIX, ".json")
 
 
 class Review(msgspec.Struct, frozen=True):
-    """One review.
+    """Describe one review.
 
     Attributes:
         line: where it begins.

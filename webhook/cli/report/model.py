@@ -22,7 +22,7 @@ def named(policy: str, id_: str) -> str:
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A finding with its object and place.
+    """Describe a finding with its object and place.
 
     Attributes:
         file, line, column: place of the field.
@@ -51,7 +51,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """The patch that the webhook would make of one object.
+    """Hold the patch that the webhook would make of one object.
 
     Attributes:
         patch: JSONPatch (RFC 6902) for the document as it is in the file.
@@ -66,7 +66,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of objects and findings.
+    """Hold numbers of objects and findings.
 
     Attributes:
         documents: number of objects, each in a List too.
@@ -84,7 +84,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, or an object in it, that could not be judged. Standard error says the same.
+    """Describe a file, or an object in it, that could not be judged. Standard error says the same.
 
     Attributes:
         line, column: 0 where there is none: the file can't be opened.
@@ -98,11 +98,11 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyWarning(Unreadable, frozen=True, kw_only=True):
-    """A part of a policy file that has no effect, or an exemption that ends. Standard error says the same."""
+    """Describe a part of a policy file that has no effect, or an exemption that ends. Standard error says the same."""
 
 
 class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of one object.
+    """Hold the report of one object.
 
     Attributes:
         additions: what the webhook would inject, as fields of the object.
@@ -129,7 +129,7 @@ class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A workload with Pods on spot Nodes.
+    """Describe a workload with Pods on spot Nodes.
 
     Attributes:
         reasons: why it would not survive a reclaim; empty if nothing is known against it.
@@ -145,7 +145,7 @@ class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
-    """The name, kind and purpose of a policy.
+    """Hold the name, kind and purpose of a policy.
 
     Attributes:
         about: what its kind is for.
@@ -157,7 +157,7 @@ class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of one run.
+    """Hold the report of one run.
 
     Attributes:
         objects: all objects that were judged; of a live cluster those with findings.
@@ -182,12 +182,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> set[str]:
-        """The files that are named in the report."""
+        """Return the files that are named in the report."""
         return {each.file for said in (self.results, self.unreadable, self.warnings) for each in said}
 
     @property
     def results(self) -> list[Result]:
-        """All findings, in the order of the objects."""
+        """Return all findings, in the order of the objects."""
         return [result for each in self.objects for result in each.results]
 
     @classmethod

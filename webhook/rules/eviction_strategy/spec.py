@@ -22,7 +22,7 @@ def _taints(*taints: tuple[str, str, str]) -> list[dict[str, Any]]:
 
 
 class EvictionFindingsSpec(Model):
-    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
+    """Hold the greatest outcome of each finding; ``enforcement`` lowers it further."""
 
     contradiction: Level = Field(default="deny", description="Both labels at once.")
     bypassed: Level = Field(default="deny", description="A toleration by which graceful eviction is passed over.")

@@ -30,7 +30,7 @@ _LONGEST_WORD: Final = 40
 
 
 class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes to make to one Pod, and what they are based on.
+    """Hold the changes to make to one Pod, and what they are based on.
 
     Attributes:
         budget: the seconds between reclaim and removal.

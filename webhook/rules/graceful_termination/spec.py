@@ -31,7 +31,7 @@ ClassName = Annotated[
 
 
 class ClassSpec(Model):
-    """The way in which the Pods of one workload class stop."""
+    """Hold the way in which the Pods of one workload class stop."""
 
     grace_seconds: GraceSeconds = Field(
         description="Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."

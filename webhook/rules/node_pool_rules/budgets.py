@@ -115,7 +115,7 @@ _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """A valid disruption budget; without a schedule it is always active. No reasons stand for all reasons."""
+    """Describe a valid disruption budget; without a schedule it is always active. No reasons stand for all reasons."""
 
     index: int
     nodes: int

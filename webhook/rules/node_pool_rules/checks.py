@@ -46,7 +46,7 @@ TYPES: Final = tuple(_TYPES)
 
 
 class MessageTemplate:
-    """A message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
+    """Describe a message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
 
     Raises:
         ValueError: a ``${`` is not closed, or an expression is no valid JMESPath.
@@ -66,7 +66,7 @@ class MessageTemplate:
 
 
 class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
-    """The rule for one field of a resource, from its schema.
+    """Hold the rule for one field of a resource, from its schema.
 
     Attributes:
         part: its place in the policy, and the field's path.
@@ -132,7 +132,7 @@ _NUMBERS: Final = (int, float)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition across fields that must not hold.
+    """Describe a condition across fields that must not hold.
 
     Attributes:
         part: its place in the policy, and the first of its fields.
@@ -184,14 +184,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceChecks(msgspec.Struct, frozen=True):
-    """The fields and checks that a policy declares for one resource."""
+    """Hold the fields and checks that a policy declares for one resource."""
 
     fields: tuple[FieldRule, ...]
     checks: tuple[Check, ...]
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The places of the fields and checks in the policy."""
+        """Return the places of the fields and checks in the policy."""
         return (*(field.part for field in self.fields), *(check.part for check in self.checks))
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, trace: Trace) -> Iterator[Violation]:

@@ -41,7 +41,7 @@ _AWS_TYPE: Final = re.compile(
 
 
 class Diversity(msgspec.Struct, frozen=True):
-    """The number of instance types, generations and zones: at most of a pool (None: unknown), at least of a policy."""
+    """Hold counts of instance types, generations and zones: at most of a pool (None: unknown), at least of a policy."""
 
     types: int | None
     generations: int | None
@@ -49,7 +49,7 @@ class Diversity(msgspec.Struct, frozen=True):
 
 
 class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks of Karpenter's NodePools; each has its greatest outcome, or None if it is off.
+    """Hold the checks of Karpenter's NodePools; each has its greatest outcome, or None if it is off.
 
     Attributes:
         wanted: the least diversity of a spot pool.

@@ -24,7 +24,7 @@ _WILD: Final = frozenset("*?[")
 
 
 class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
-    """The checks of normalised pools; each has its greatest outcome, or None if it is off."""
+    """Hold the checks of normalised pools; each has its greatest outcome, or None if it is off."""
 
     providers: Mapping[str, Provider]
     superchip: Outcome | None

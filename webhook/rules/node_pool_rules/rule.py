@@ -69,7 +69,7 @@ class NodePoolRules(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the fields and checks of all resources."""
+        """Return the names of the fields and checks of all resources."""
         return tuple(part for each in self.checks.values() for part in each.parts)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the object says it

@@ -31,7 +31,7 @@ MessageText = Annotated[str, AfterValidator(_check_text)]
 
 
 class FieldSpec(Model):
-    """One field, as the schema of its resource has it."""
+    """Describe one field, as the schema of its resource has it."""
 
     path: FieldPathText = Field(description="Field path, as spec.targetNodes.")
     type: Literal["string", "integer", "boolean", "object", "array"] | None = Field(

@@ -33,7 +33,7 @@ OWNERS: Final = "metadata.ownerReferences"
 
 
 class PoolChange(msgspec.Struct, frozen=True):
-    """The change of one pool by a request.
+    """Hold the change of one pool by a request.
 
     Attributes:
         field: the field that the request changes; of a new pool, the one that makes it spot; empty on DELETE.
@@ -46,7 +46,7 @@ class PoolChange(msgspec.Struct, frozen=True):
 
 
 class FallbackFindings(msgspec.Struct, frozen=True):
-    """The builder of the violations; ``readers`` know how each kind of pool is written."""
+    """Hold the builder of the violations; ``readers`` know how each kind of pool is written."""
 
     fallbacks: Fallbacks
     readers: Iterable[PoolReader]

@@ -33,7 +33,7 @@ MetadataMember = Literal["labels", "annotations"]
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """The place where a key has an effect: a member of the metadata, on Pods or on the applied object."""
+    """Hold the place where a key has an effect: a member of the metadata, on Pods or on the applied object."""
 
     member: MetadataMember
     on_pods: bool
@@ -50,7 +50,7 @@ _SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotation
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The metadata that carries keys.
+    """Hold the metadata that carries keys.
 
     Attributes:
         name: the object as a phrase: "the Deployment itself".

@@ -70,7 +70,7 @@ _CLOSE: Final = 0.8
 
 
 class _Found(NamedTuple):
-    """A reserved key that the request adds or changes."""
+    """Describe a reserved key that the request adds or changes."""
 
     key: str
     field: str
@@ -78,7 +78,7 @@ class _Found(NamedTuple):
 
 
 class ReservedLabels(msgspec.Struct, frozen=True):
-    """The compiled rule.
+    """Hold the compiled rule.
 
     Attributes:
         domains: the reserved domains; ``suffixes`` have a leading dot.

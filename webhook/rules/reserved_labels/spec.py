@@ -16,7 +16,7 @@ Domain = Annotated[str, TextPattern(_DOMAIN, "a domain alone in lower case, as a
 
 
 class AllowedLabelsSpec(Model):
-    """Labels that users may set although their domain is reserved."""
+    """Hold labels that users may set although their domain is reserved."""
 
     resources: tuple[NonEmpty, ...] = Field(
         min_length=1, description="Plural resource names; 'pods' are pod templates and their workloads, too."

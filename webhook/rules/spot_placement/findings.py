@@ -41,7 +41,7 @@ UNCHANGED: Final = "Nothing was changed about where it may run."
 
 
 class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes to make to one Pod.
+    """Hold the changes to make to one Pod.
 
     Attributes:
         selectors: alternatives of requirements to add, all with operator ``In``. The requirements of a single

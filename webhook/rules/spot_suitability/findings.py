@@ -31,7 +31,7 @@ _SHOWN: Final = 63
 
 
 class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A Pod that targets spot, and its workload.
+    """Describe a Pod that targets spot, and its workload.
 
     Attributes:
         workload: the kind of its workload; empty for a Pod alone.

@@ -74,7 +74,7 @@ _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
 
 
 class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
-    """The compiled rule.
+    """Hold the compiled rule.
 
     Attributes:
         levels: the greatest outcome of each finding by name, without those that are off.
@@ -96,7 +96,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the findings that are not off."""
+        """Return the names of the findings that are not off."""
         return tuple(f"findings.{name}" for name in self.levels)
 
     def concern(self, group: str, resource: str) -> Concern:

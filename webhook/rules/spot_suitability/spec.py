@@ -24,7 +24,7 @@ class FaultToleranceSpec(Model):
 
 
 class DriverSpec(Model):
-    """Pods that lead the work of others, told by a label or by where their template is."""
+    """Hold pods that lead the work of others, told by a label or by where their template is."""
 
     name: NonEmpty = Field(description="For people: Spark driver.")
     label: LabelSpec | None = Field(default=None, description="A label that such Pods carry.")
@@ -62,7 +62,7 @@ DEFAULT_DRIVERS: Final = tuple(
 
 
 class GangSpec(Model):
-    """Pods of one object that work only together, told by its kind or by a key."""
+    """Hold pods of one object that work only together, told by its kind or by a key."""
 
     name: NonEmpty = Field(description="For people: JobSet.")
     kinds: tuple[KindGlob, ...] = Field(default=(), description="Kinds of objects, as Kind.group (globs).")
@@ -93,7 +93,7 @@ DEFAULT_GANGS: Final = (
 
 
 class SuitabilityFindingsSpec(Model):
-    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
+    """Hold the greatest outcome of each finding; ``enforcement`` lowers it further."""
 
     driver: Level = Field(default="deny", description="The driver or head of a cluster of workers is on spot.")
     bare_pod: Level = Field(default="deny", description="No controller makes the Pod again.")

@@ -42,7 +42,7 @@ _MESSAGE_AT_MOST: Final = 5 * 1024
 
 
 class _Condition(msgspec.Struct, frozen=True):
-    """One entry of ``matchConditions``, compiled."""
+    """Describe one entry of ``matchConditions``, compiled."""
 
     where: str
     text: str
@@ -50,7 +50,7 @@ class _Condition(msgspec.Struct, frozen=True):
 
 
 class _Rule(_Condition, frozen=True):
-    """One entry of ``validations``, compiled."""
+    """Describe one entry of ``validations``, compiled."""
 
     message: str
     message_expression: Expression | None
@@ -66,7 +66,7 @@ class Validation(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The places of the validations in the policy."""
+        """Return the places of the validations in the policy."""
         return tuple(rule.where for rule in self.rules)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:

@@ -21,7 +21,7 @@ Identifier = Annotated[
 
 
 class ValidationItem(Model):
-    """One validation: what must be true, and the message if it is false."""
+    """Describe one validation: what must be true, and the message if it is false."""
 
     expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
     message: MessageLine = Field(
@@ -45,7 +45,7 @@ class ValidationItem(Model):
 
 
 class NamedExpression(Model):
-    """A condition with a name."""
+    """Describe a condition with a name."""
 
     name: Annotated[
         str,
@@ -56,7 +56,7 @@ class NamedExpression(Model):
 
 
 class Variable(Model):
-    """A named value."""
+    """Describe a named value."""
 
     name: Identifier = Field(description="What it is called: `variables.<name>` in the expressions after it.")
     expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")

@@ -26,7 +26,7 @@ _OWN_LABELS: Final = "metadata.labels"
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """The field of a map of labels, and the reserved keys that are allowed in it."""
+    """Hold the field of a map of labels, and the reserved keys that are allowed in it."""
 
     field: str
     allowed: tuple[str, ...]

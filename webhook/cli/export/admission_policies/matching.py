@@ -44,7 +44,7 @@ OWN: Final = "spotgate.dev/"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a policy that becomes one ValidatingAdmissionPolicy.
+    """Describe a part of a policy that becomes one ValidatingAdmissionPolicy.
 
     Attributes:
         name: the suffix of its name: ``pods``, ``templates.deployments.apps``.
@@ -65,7 +65,7 @@ class Part:
 
 
 class ExportedPolicy:
-    """A policy that is exported.
+    """Describe a policy that is exported.
 
     Attributes:
         left_out: what Kubernetes can't express of the policy, and why.

@@ -60,7 +60,7 @@ _PLATFORMS: Final = ((OS_LABEL, "linux"), (ARCH_LABEL, "amd64"), (ARCH_LABEL, "a
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
-    """The values by which shapes differ.
+    """Hold the values by which shapes differ.
 
     Attributes:
         selectors: a nodeSelector of one label that may tell spot pools apart, or a platform.
