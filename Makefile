@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := webhook certs tests bench examples image docs/site
 
+# Where it is set, as in many images, each of the hundreds of processes of the tests would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos bench-peers lock
@@ -36,7 +39,7 @@ cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the w
 	$(BIN)/python -m tests.controlplane.run
 
 test: venv ## Run all tests that need no control plane
-	$(BIN)/pytest -n auto --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
+	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
 
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
 	$(BIN)/pytest -n auto tests/controlplane tests/rehearse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 from hypothesis import HealthCheck, settings
@@ -28,3 +29,8 @@ def pytest_configure() -> None:
     """Let programs that tests start be interrupted."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job; what is started inherits it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the thousands of collected tests, which stay until the end, out of every garbage collection."""
+    gc.freeze()
