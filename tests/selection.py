@@ -12,6 +12,7 @@ from unittest import mock
 from tests.objects import BUNDLE
 from webhook.cel import library
 from webhook.cel.library import CelCpp
+from webhook.cel.limits import Budget
 from webhook.cli.export.configurations import configurations
 from webhook.policy.match import resource_matches
 
@@ -50,12 +51,14 @@ def called(request: JSON, namespace_labels: Mapping[str, str] | None = None) -> 
         "namespaceObject": None,
         "pools": [],
     }
-    return [
-        name
-        for name, webhook in WEBHOOKS.items()
-        if _matches(webhook, request, namespace_labels or {})
-        and all(_compiled(each["expression"]).evaluate(_LANGUAGE.values(values)) for each in webhook["matchConditions"])
-    ]
+    ready = _LANGUAGE.values(values)
+    with mock.patch.object(Budget, "spend", return_value=True):  # as above
+        return [
+            name
+            for name, webhook in WEBHOOKS.items()
+            if _matches(webhook, request, namespace_labels or {})
+            and all(_compiled(each["expression"]).evaluate(ready) for each in webhook["matchConditions"])
+        ]
 
 
 def _matches(webhook: JSON, request: JSON, namespace_labels: Mapping[str, str]) -> bool:

@@ -228,6 +228,7 @@ class Index:
         )
         self._routes: dict[RouteKey, Route | None] = {}
         self._of_templates = tuple(policy for policy in self.policies if policy.matches_templates())
+        self._restricted = frozenset((policy.kind, policy.name) for policy in self.policies if policy.restricted)
         for group, path in self._declared():
             self._routes |= self._routes_of(group, path)
 
@@ -311,9 +312,19 @@ class Index:
 
     def _routes_of(self, group: str, path: str) -> dict[RouteKey, Route | None]:
         """Return all routes of one resource."""
-        named = [policy for policy in self.policies if any(is_named(rule, group, path) for rule in policy.rules)]
+        named = [
+            (
+                policy,
+                {operation for rule in policy.rules if is_named(rule, group, path) for operation in rule.operations},
+            )
+            for policy in self.policies
+        ]
         matching = {
-            operation: [policy for policy in named if policy.matches(operation, group, path)]
+            operation: [
+                policy
+                for policy, operations in named
+                if not operations.isdisjoint({operation, "*"}) and not policy.excludes(operation, group, path)
+            ]
             for operation in OPERATIONS
         }
         return {
@@ -352,6 +363,6 @@ class Index:
             workload,
             guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
-            any(policy.restricted for policy in chosen),
+            any((policy.kind, policy.name) in self._restricted for policy in chosen),
             (group, path) in self._pools or any(policy.expressions for policy in chosen),
         )

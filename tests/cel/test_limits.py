@@ -89,7 +89,7 @@ HOSTILE: JSON = {
         "object.text.lowerAscii().split(' ').map(x, x).size() > 0",
         "object.text.findAll('[0-9]').map(x, x).size() > 0",
         "lists.range(size(object.words)).map(i, i).size() > 0",
-        "lists.range(9999).map(i, i).size() > 0",
+        "lists.range(4000).map(i, i).size() > 0",  # the library itself folds it when it compiles
         "[object.words].map(l, l.map(x, x)).size() > 0",
         "(object.words + object.words).map(x, x).size() > 0",
         "{'a': object.words}.a.map(x, x).size() > 0",
@@ -112,7 +112,7 @@ HOSTILE: JSON = {
 def test_it_is_refused_on_an_object_made_for_it_and_not_on_a_small_one(expression: str) -> None:
     assert refused(expression, values(HOSTILE)) == 1
     small = {key: value[:20] if isinstance(value, list | str) else {"a": "b"} for key, value in HOSTILE.items()}
-    if "lists.range(9" not in expression:
+    if not expression.startswith(("lists.range(4000)", "lists.range(9000)")):
         assert refused(expression, values(small), 10) == 0
 
 

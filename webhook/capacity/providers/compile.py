@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,7 @@ def _patterns(specs: Sequence[TaintPatternSpec]) -> tuple[TaintPattern, ...]:
     return tuple(TaintPattern(taint.key, taint.value, taint.effect) for taint in specs)
 
 
+@lru_cache(maxsize=512)  # providers repeat each other, and the next bundle this one
 def _query(text: str | None) -> Query | None:
     return None if text is None else Query(text)
 

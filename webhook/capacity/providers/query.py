@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import jmespath
@@ -189,6 +190,7 @@ def problem_with(text: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=512)  # the schema checks what is compiled next
 def _parse(text: str) -> ParsedResult:
     """Compile the expression, and check its function calls, which the library itself checks only while it searches.
 
