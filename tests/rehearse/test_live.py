@@ -87,12 +87,12 @@ def pods(cluster: Cluster) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Cluster) -> None:
-    before = pods(live)
+def rehearsed(cluster: Cluster, *flags: str) -> list[dict[str, Any]]:
+    """Return what a rehearsal says of the workloads when pool spot goes."""
     done = subprocess.run(
         [
-            *(str(SPOTGATE), "rehearse", f"--kubeconfig={live.credentials.kubeconfig('admin')}"),
-            *("--lose=spot", "--runs=2", "--output=json"),
+            *(str(SPOTGATE), "rehearse", f"--kubeconfig={cluster.credentials.kubeconfig('admin')}"),
+            *("--lose=spot", "--output=json", *flags),
         ],
         capture_output=True,
         text=True,
@@ -100,11 +100,79 @@ def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Clus
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    workloads: list[dict[str, Any]] = json.loads(done.stdout)["workloads"]
+    return workloads
+
+
+def custom_workload(cluster: Cluster) -> list[dict[str, Any]]:
+    """Make a CloneSet, whose controller is not there, with two Pods of which one may be missing. Return all of it."""
+    names = {"kind": "CloneSet", "plural": "clonesets"}
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema, "subresources": {"scale": scale}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "clonesets.acme.example"},
+        "spec": {"group": "acme.example", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    owner = {
+        "apiVersion": "acme.example/v1",
+        "kind": "CloneSet",
+        "metadata": {"name": "custom"},
+        "spec": {"replicas": 2},
+    }
+    cluster.kubectl.apply(definition)
+    cluster.kubectl("wait", "--for=condition=Established", "crd/clonesets.acme.example", "--timeout=30s")
+    cluster.kubectl.apply(owner)
+    uid = cluster.kubectl.get("clonesets", "custom")["metadata"]["uid"]
+    reference = {"apiVersion": "acme.example/v1", "kind": "CloneSet", "name": "custom", "uid": uid, "controller": True}
+    made = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"custom-{number}", "labels": {"app": "custom"}, "ownerReferences": [reference]},
+            "spec": {"nodeName": "spot-0", "containers": [{"name": "main", "image": "acme/main"}]},
+        }
+        for number in range(2)
+    ]
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "custom"},
+        "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "custom"}}},
+    }
+    cluster.kubectl.apply(*made, budget)
+    cluster.kubectl("wait", "--for=condition=Ready", "pods", "-l", "app=custom", "--timeout=60s")
+    return [*made, budget, owner, definition]
+
+
+def test_a_manifest_beside_it_is_rolled_out_before_and_custom_resources_keep_their_budgets(
+    live: Cluster, tmp_path: Path
+) -> None:
+    made = custom_workload(live)
+    changed = deployment("web", 2, "spot")
+    changed["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
+    (tmp_path / "web.json").write_text(json.dumps(changed))
+    two, none = {"min": 2, "max": 2}, {"min": 0, "max": 0}
+    try:
+        said = {each["name"]: each for each in rehearsed(live, "--runs=1", str(tmp_path / "web.json"))}
+    finally:
+        for each in made:
+            live.kubectl("delete", each["kind"], each["metadata"]["name"], "--timeout=30s")
+    figures = {
+        name: [each[key] for key in ("replicas", "lost", "moved", "killedEarly", "secondsBelowBudget")]
+        for name, each in said.items()
+    }
+    assert figures == {"web": [2, 2, two, two, none], "custom": [2, 2, two, none, none]}
+
+
+def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Cluster) -> None:
+    before = pods(live)
+    (web,) = rehearsed(live, "--runs=2")
     assert pods(live) == before
     writes = [each for each in live.audit_events() if each["verb"] not in {"get", "list", "watch"}]
     assert not [each for each in writes if "spotgate" in each.get("userAgent", "")]
-    rehearsed = json.loads(done.stdout)
-    (web,) = rehearsed["workloads"]
     assert web["name"] == "web"
     assert web["lost"] == sum(node == "spot-0" for node, _ in before.values()) == 3
 

@@ -1,5 +1,6 @@
 """Rehearsals by the real scheduler come out as was written down before: `expected.yaml` beside each cluster.
 
+Scenarios that do not get in each other's way are one cluster; `expected.yaml` says above each workload what it shows.
 A figure is a number, or a list of its minimum and maximum over the runs. `reasons` is a part of one of them.
 """
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec import structs
 
 from webhook.bundle import Bundle, load_bundle
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
+from webhook.cli.rehearse.inputs.changes import with_changes
+from webhook.cli.rehearse.inputs.resources import manifest_of
 from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.cli.rehearse.result import Figure, ReclaimEvent, ReclaimWindow, Rehearsal, RehearsalSummary, WorkloadResult
 from webhook.manifests.objects import read_manifests
@@ -191,3 +194,62 @@ def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> N
     assert {"spot-fallback-0", "spot-fallback-1"} <= {name for kind, name in objects if kind == "Node"}
     assert [each.name for each in after.pools if not each.spot] == ["on-demand", "spot-fallback"]
     assert len(after.applied) == len(after.sources) == len(before.applied)
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: web, namespace: shop}
+spec: {backoffLimit: 2, template: {spec: {restartPolicy: %s, containers: [{name: main, image: acme/web}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("restart", "proposed"),
+    [
+        (
+            "Never",
+            {
+                "podFailurePolicy": {
+                    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+                }
+            },
+        ),
+        ("OnFailure", {"backoffLimit": 8}),
+    ],
+)
+def test_a_job_that_fails_is_to_survive(bundle: Bundle, tmp_path: Any, restart: str, proposed: dict[str, Any]) -> None:
+    result = rehearsed(reasons=("the Job has failed: BackoffLimitExceeded: too many",))
+    job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
+    failed = structs.replace(result, workloads=(job,))
+    (fix,) = fixes_of(failed, snapshot(bundle, tmp_path, JOB % restart), bundle, startup=30)
+    assert fix.manifest["spec"] == proposed
+
+
+def test_a_changed_object_keeps_what_the_cluster_knows_of_it(bundle: Bundle, tmp_path: Any) -> None:
+    live = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: default, uid: 22222222-0000-0000-0000-000000000001}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: main, image: acme/db}]}}
+status: {replicas: 2}
+"""
+    before = snapshot(bundle, tmp_path, live)
+    change = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}},
+    }
+    added = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db"}, "spec": {}}
+    changes = [manifest_of("here", change), manifest_of("here", added)]
+    after = with_changes(before, changes, bundle, {}, size=lambda _: 0)
+    (database,) = (each for each in after.stored if each["kind"] == "StatefulSet")
+    assert database["metadata"]["uid"] == "22222222-0000-0000-0000-000000000001"
+    assert (database["spec"]["replicas"], database["status"]) == (2, {"replicas": 2})
+    assert database["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 5
+    assert database["spec"]["updateStrategy"] == {"type": "RollingUpdate"}  # else its Pods would stay as they are
+    assert [each["metadata"] for each in after.applied] == [{"name": "db", "namespace": "default"}]

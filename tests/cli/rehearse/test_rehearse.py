@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from webhook.cli import main
+from webhook.cli.rehearse.inputs.custom_resources import scaled_part
 from webhook.cli.rehearse.inputs.live import without_environment
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
         (TWO_POOLS, ["--lose=spot", "--grow=other=1"], "--grow other: the pool is not there; pools: on-demand, spot"),
         (TWO_POOLS, ["--lose=spot", "--grow=spot=99999999"], "--grow spot: 99999999 nodes are more than a rehearsal"),
         ((pool("spot", targetNodes=10**9),), ["--lose=spot"], "NodePool spot: 1000000000 nodes are more than a"),
+        (
+            TWO_POOLS,
+            ["--lose=spot", "--allocatable=tiny=cpu=1"],
+            "--allocatable tiny: nothing here has that type; types",
+        ),
         (TWO_POOLS, ["--lose=spot", "--binaries=/nowhere"], "--binaries /nowhere: etcd, kube-apiserver"),
         ((deployment("web"),), ["--lose=spot"], "there are no nodes: pass Nodes or node pools"),
         ((pool("spot"), pool("spot", targetNodes=2)), ["--lose=spot"], "NodePool spot is there twice, also at"),
@@ -193,6 +199,46 @@ def test_a_control_plane_that_does_not_start_says_its_last_words(
         program.chmod(0o755)
     assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", f"--binaries={tmp_path}") == 2
     assert capsys.readouterr().err == f"spotgate rehearse: {said}"
+
+
+def test_a_budget_whose_owners_are_not_defined_here_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "1", "controller": True}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web-0", "labels": {"app": "web"}, "ownerReferences": [owner]},
+        "spec": {"nodeName": "spot-0", "containers": [{"name": "main", "image": "acme/web"}]},
+    }
+    budgets = [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name},
+            "spec": {**bound, "selector": {"matchLabels": {"app": "web"}}},
+        }
+        for name, bound in {"counted": {"minAvailable": 1}, "uncounted": {"maxUnavailable": 1}}.items()
+    ]
+    assert rehearsed(tmp_path, (*TWO_POOLS, pod, *budgets), "--lose=spot", "-o", "json") == 0
+    said = [each for each in json.loads(capsys.readouterr().out)["notSimulated"] if "CustomResourceDefinition" in each]
+    assert len(said) == 1
+    assert said[0].startswith("PodDisruptionBudget uncounted: it needs the scale of each CloneSet")
+
+
+def test_of_a_custom_resource_only_its_scale_is_kept() -> None:
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    definition = {"spec": {"versions": [{"name": "v1", "subresources": {"scale": scale}}]}}
+    metadata = {"name": "web", "namespace": "shop", "uid": "1"}
+    value = {
+        "apiVersion": "apps.kruise.io/v1",
+        "kind": "CloneSet",
+        "metadata": {**metadata, "annotations": {"token": "s3cret"}},
+        "spec": {"replicas": 3, "password": "s3cret"},
+        "status": "none yet",
+    }
+    kept = scaled_part(value, definition)
+    assert kept == {**value, "metadata": metadata, "spec": {"replicas": 3}, "status": {}}
 
 
 def test_what_containers_are_told_is_not_kept_of_a_live_cluster() -> None:

@@ -81,6 +81,7 @@ def compile_provider(
             spec.interruption.cordon_seconds,
             spec.interruption.drain_seconds,
             spec.interruption.removal_seconds,
+            evicts=spec.interruption.drained_by == "eviction",
         ),
         grace_budget=spec.grace_period.budget_seconds,
         safety_margin=spec.grace_period.safety_margin_seconds,

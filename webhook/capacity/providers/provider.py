@@ -47,11 +47,17 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """Hold what happens to a reclaimed node, in seconds after the notice."""
+    """Hold what happens to a reclaimed node, in seconds after the notice.
+
+    Attributes:
+        cordon, drain, removal: when it is cordoned, drained and gone.
+        evicts: the drain evicts Pods; else the kubelet stops them, whatever their PodDisruptionBudgets say.
+    """
 
     cordon: int
     drain: int
     removal: int
+    evicts: bool = True
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):

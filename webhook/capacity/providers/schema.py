@@ -148,6 +148,15 @@ class TimelineSpec(Model):
     cordon_seconds: Seconds = Field(description="No new Pods come to the node.")
     drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
     removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
+    drained_by: Annotated[
+        Literal["eviction", "kubelet"],
+        EnumDescriptions(
+            {
+                "eviction": "a drainer asks the Eviction API, which respects PodDisruptionBudgets",
+                "kubelet": "the kubelet shuts the node down gracefully, whatever PodDisruptionBudgets say",
+            }
+        ),
+    ] = Field(default="eviction", description="What stops its Pods.")
 
 
 class NodeWindowSpec(LabelSpec):

@@ -18,6 +18,7 @@ from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
 from webhook.cli.rehearse.inputs.growth import grown_nodes
+from webhook.cli.rehearse.inputs.nodes import expect_known_types
 from webhook.cli.rehearse.inputs.selection import loss_of
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.terminal import complain
@@ -69,8 +70,9 @@ def configure(parser: ArgumentParser) -> None:
         metavar="WHAT",
         action="append",
         default=[],
-        help="a node pool's name; N%%of:POOL, that share of its nodes; provider:NAME, the spot nodes of a provider; "
-        "zone:NAME, the spot nodes of a zone, all of them if none is spot; can be given again",
+        help="a node pool's name; N%%of:POOL, that share of its nodes, rounded up, the first by name; provider:NAME, "
+        "the spot nodes of a provider; zone:NAME, the spot nodes of a zone, all of them if none is spot; can be given "
+        "again",
     )
     parser.add_argument("--runs", metavar="N", type=_positive, default=_RUNS, help="default: %(default)s")
     parser.add_argument(
@@ -171,6 +173,7 @@ def run(options: Namespace) -> int:
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, provider:NAME or zone:NAME")
     bundle = read_policies(options.policies, cluster=options.cluster)
     snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
+    expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
     result = _rehearse(options, bundle, snapshot)
     if options.with_fixes and result.fixes:
         allocatable = dict(options.allocatable)

@@ -80,7 +80,7 @@ def _result(
     if grace > window:
         killed = Figure(lost, lost)
         reasons.append(f"its grace period of {grace} s is longer than the window of {window:g} s")
-    for budget in _blocking(part, snapshot):
+    for budget in _blocking(part, snapshot) if all(each.evicts for each in loss.windows) else ():
         killed = Figure(lost, lost)
         reasons.append(f"PodDisruptionBudget {budget} allows no eviction: its Pods run until they are killed")
     return WorkloadResult(

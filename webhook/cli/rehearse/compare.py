@@ -11,7 +11,7 @@ from webhook.cli.judging.git import base_of
 from webhook.cli.rehearse.result import Figure, FigureChange, RehearsalComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from webhook.cli.rehearse.result import Rehearsal, WorkloadResult
 
@@ -49,13 +49,20 @@ def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparis
                 worse.append(FigureChange(identity, figure, old, new))
             elif _below(new, old):
                 better.append(FigureChange(identity, figure, old, new))
-        if was is not None and now is not None:
-            old, new = was.lowest_ready, now.lowest_ready
+        for figure, old, new in _less_is_worse(was, now):
             if _below(new, old):
-                worse.append(FigureChange(identity, "lowestReady", old, new))
+                worse.append(FigureChange(identity, figure, old, new))
             elif _below(old, new):
-                better.append(FigureChange(identity, "lowestReady", old, new))
+                better.append(FigureChange(identity, figure, old, new))
     return RehearsalComparison(name, tuple(worse), tuple(better))
+
+
+def _less_is_worse(was: WorkloadResult | None, now: WorkloadResult | None) -> Iterator[tuple[str, Figure, Figure]]:
+    if was is None or now is None:
+        return
+    yield "lowestReady", was.lowest_ready, now.lowest_ready
+    if was.failed or now.failed:  # else a Pod that does not move was not lost, or is pending
+        yield "moved", was.moved, now.moved
 
 
 def _below(low: Figure, high: Figure) -> bool:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
-from webhook.cli.rehearse.inputs.nodes import node_of_pool, pool_of_node
-from webhook.cli.rehearse.inputs.resources import BY_NAME, identity_of
-from webhook.cli.rehearse.inputs.snapshot import as_stored
-from webhook.cli.rehearse.result import Fix
+from webhook.capacity.providers.machines import TYPE_LABEL
+from webhook.cli.rehearse.inputs.changes import with_changes
+from webhook.cli.rehearse.inputs.nodes import pool_of_node
+from webhook.cli.rehearse.inputs.resources import identity_of, manifest_of
+from webhook.cli.rehearse.result import NO_SCHEDULER, Fix
 from webhook.cli.terminal import counted
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _WITH_TEMPLATE: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job"})
 _WITH_SELECTOR: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 _AT_LEAST_TWO: Final = 2
+_BACKOFF_LIMIT: Final = 6
+"""What the API server writes into a Job."""
+
+_IGNORE_DISRUPTIONS: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
 def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, startup: float) -> tuple[Fix, ...]:
@@ -43,56 +47,38 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, st
         return ()
     objects = _objects(snapshot)
     seconds = min(window.kill - window.drain for window in result.windows)
+    evicts = all(window.evicts for window in result.windows)
     found: list[Fix] = []
     for workload in result.workloads:
         value = objects.get(workload.identity)
         if value is None or value["kind"] != workload.kind:
             continue
         if workload.kind in _WITH_TEMPLATE:
-            found += _of_template(workload, value, snapshot, _longest_grace(workload, seconds, startup))
-        found += _of_budget(workload, value, objects, seconds, startup)
+            longest = _longest_grace(workload, seconds, startup) if evicts else seconds
+            found += _of_template(workload, value, snapshot, longest)
+        if workload.failed:
+            found.append(_of_failed_job(workload, value))
+        if evicts:
+            found += _of_budget(workload, value, objects, seconds, startup)
     return (*found, *_fallback_pools(result, snapshot, bundle, objects))
 
 
 def with_fixes(
     snapshot: ClusterSnapshot, fixes: Iterable[Fix], bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]
 ) -> ClusterSnapshot:
-    """Return the cluster after these changes. New nodes offer what those of the same instance type do.
+    """Return the cluster with these fixes; a new pool is as large as it may get.
 
     Raises:
         CannotJudgeError: it is unknown what a new node offers.
     """
-    seen = {
-        pool.instance_type: node["status"]["allocatable"]
-        for pool in snapshot.pools
-        for node in snapshot.nodes
-        if pool.instance_type
-        and (of := pool_of_node(node["metadata"]["labels"], bundle.providers))
-        and pool.is_named(of[0])
-    }
-    stored, applied, pools, state = (
-        list(snapshot.stored),
-        list(snapshot.applied),
-        list(snapshot.pools),
-        [*snapshot.state],
+    changes = [manifest_of("the fixes", dict(fix.manifest)) for fix in fixes]
+    return with_changes(
+        snapshot,
+        changes,
+        bundle,
+        allocatable,
+        size=lambda pool: max(pool.desired or 0, pool.maximum or 0 if pool.autoscaling else 0),
     )
-    for fix in fixes:
-        place = identity_of(fix.manifest)
-        for objects in (stored, applied):
-            for number, each in enumerate(objects):
-                if identity_of(each) == place:
-                    objects[number] = _merged(each, fix.manifest)
-        if any(identity_of(each) == place for each in (*stored, *applied)):
-            continue
-        if (fix.manifest["apiVersion"].rpartition("/")[0], fix.manifest["kind"]) in BY_NAME:
-            stored.append(as_stored(dict(fix.manifest)))
-            continue
-        state.append(dict(fix.manifest))
-        for pool in _read_pools(fix.manifest, bundle):
-            pools.append(pool)
-            size = max(pool.desired or 0, pool.maximum or 0 if pool.autoscaling else 0)
-            stored += [node_of_pool(pool, number, bundle.providers, {**seen, **allocatable}) for number in range(size)]
-    return replace(snapshot, stored=stored, applied=applied, pools=pools, state=state)
 
 
 def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
@@ -124,6 +110,24 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
             value,
             {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": int(longest)}}}},
         )
+
+
+def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
+    """Propose a Job that survives the loss of a Pod."""
+    spec = value["spec"]
+    limit = spec.get("backoffLimit", _BACKOFF_LIMIT)
+    if _pod_spec(value).get("restartPolicy") == "Never":
+        rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
+        change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
+        how = "with this rule, which only a new Job can get, disruptions do not count"
+    else:
+        change = {"backoffLimit": limit + max(workload.lost or 0, 1)}
+        how = "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else it needs a higher one"
+    return _change(
+        f"{_named(workload)}: it fails, as lost Pods count against its backoffLimit of {limit}; {how}",
+        value,
+        {"spec": change},
+    )
 
 
 def _longest_grace(workload: WorkloadResult, seconds: float, startup: float) -> float:
@@ -199,15 +203,18 @@ def _fallback_pools(
     needed: dict[str, Counter[str]] = defaultdict(Counter)
     for workload in result.workloads:
         pending = int(workload.pending.max or 0)
-        if pending and workload.identity in was_on:
-            wanted = _requests(objects.get(workload.identity))
+        value = objects.get(workload.identity)
+        # Neither a scheduler nor devices come with a node.
+        helps = not workload.has_reason(NO_SCHEDULER) and not _pod_spec(value).get("resourceClaims")
+        if pending and helps and workload.identity in was_on:
+            wanted = _requests(value)
             needed[was_on[workload.identity]] += Counter(
                 {resource: amount * pending for resource, amount in wanted.items()} | {"pods": pending}
             )
     for name, wanted in needed.items():
-        pool = next((each for each in snapshot.pools if each.is_named(name) and each.spot), None)
+        pool = next((each for each in snapshot.pools if each.is_named(name)), None)
         like = next((node for node in nodes.values() if _is_of(node, name, bundle)), None)
-        if pool is None or like is None:
+        if like is None or (pool is not None and not pool.spot):
             continue
         offered = like["status"]["allocatable"]
         sizes = [
@@ -216,31 +223,31 @@ def _fallback_pools(
             if _amount(offered.get(resource))
         ]
         number = math.ceil(max(sizes, default=1))
-        manifest = _on_demand(pool, number, bundle)
+        manifest = _on_demand(name, pool, like, number, bundle)
         if manifest is not None:
             yield Fix(
-                f"{pool}: nowhere is room for {_pods(wanted['pods'])} of it; {counted(number, 'on-demand node')} "
-                f"of the same type {'has' if number == 1 else 'have'} it",
+                f"{pool or name}: nowhere is room for {_pods(wanted['pods'])} of it; "
+                f"{counted(number, 'on-demand node')} of the same type {'has' if number == 1 else 'have'} it",
                 manifest,
             )
 
 
-def _on_demand(pool: Pool, number: int, bundle: Bundle) -> JSON | None:
-    for reader in bundle.readers:
-        if (reader.provider, reader.kind) == (pool.provider, pool.kind):
-            return reader.on_demand_manifest(
-                name=f"{pool.name}-fallback", namespace=pool.namespace, instance_type=pool.instance_type, maximum=number
-            )
-    return None
-
-
-def _read_pools(manifest: Mapping[str, Any], bundle: Bundle) -> Sequence[Pool]:
-    group = manifest["apiVersion"].rpartition("/")[0]
-    return [
-        reader.read(dict(manifest))
+def _on_demand(name: str, pool: Pool | None, like: JSON, number: int, bundle: Bundle) -> JSON | None:
+    """Return an on-demand pool like a spot pool or, where no object describes that, like its Nodes."""
+    labels = like["metadata"]["labels"]
+    found = pool_of_node(labels, bundle.providers)
+    provider = pool.provider if pool is not None else found[1].name if found is not None else ""
+    manifests = (
+        reader.on_demand_manifest(
+            name=f"{pool.name if pool is not None else name}-fallback",
+            namespace=pool.namespace if pool is not None else "",
+            instance_type=pool.instance_type if pool is not None else labels.get(TYPE_LABEL, ""),
+            maximum=number,
+        )
         for reader in bundle.readers
-        if (reader.group, reader.kind) == (group, manifest["kind"])
-    ]
+        if reader.provider == provider and (pool is None or reader.kind == pool.kind)
+    )
+    return next((each for each in manifests if each is not None), None)
 
 
 def _is_of(node: JSON, pool: str, bundle: Bundle) -> bool:
@@ -250,9 +257,8 @@ def _is_of(node: JSON, pool: str, bundle: Bundle) -> bool:
 
 def _requests(value: JSON | None) -> Counter[str]:
     """Return what one Pod of a workload requests."""
-    spec = ((value or {}).get("spec") or {}) if (value or {}).get("kind") == "Pod" else _pod_spec(value)
     wanted: Counter[str] = Counter()
-    for container in spec.get("containers") or []:
+    for container in _pod_spec(value).get("containers") or []:
         resources = container.get("resources") or {}
         for resource, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
             wanted[resource] += _amount(amount)  # type: ignore[assignment]
@@ -260,8 +266,11 @@ def _requests(value: JSON | None) -> Counter[str]:
 
 
 def _pod_spec(value: JSON | None) -> JSON:
-    template: JSON = ((value or {}).get("spec") or {}).get("template") or {}
-    return template.get("spec") or {}
+    """Return the spec of a Pod, or of a workload's pod template."""
+    spec: JSON = (value or {}).get("spec") or {}
+    if (value or {}).get("kind") == "Pod":
+        return spec
+    return (spec.get("template") or {}).get("spec") or {}
 
 
 def _amount(value: object) -> float:
@@ -279,19 +288,6 @@ def _change(why: str, value: JSON, change: JSON) -> Fix:
     """Return a change of an object, as `kubectl patch --type merge` takes it, and `kubectl apply` for what it owns."""
     metadata = {key: each for key, each in value["metadata"].items() if key in {"name", "namespace"}}
     return Fix(why, {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": metadata, **change})
-
-
-def _merged(value: object, change: object) -> Any:  # noqa: ANN401 - JSON
-    """Return a value with a change to it, as RFC 7386 merges them."""
-    if not isinstance(change, dict):
-        return change
-    merged = dict(value) if isinstance(value, dict) else {}
-    for key, each in change.items():
-        if each is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), each)
-    return merged
 
 
 def _named(workload: WorkloadResult) -> str:

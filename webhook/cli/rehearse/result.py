@@ -6,7 +6,7 @@ Nothing here knows how it came about, and nothing that draws it needs anything e
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -95,6 +95,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
         cordon, drain: when the node is cordoned and drained.
         kill: when what still runs gets SIGKILL.
         removal: when the node is gone.
+        evicts: the drain asks the Eviction API; else the kubelet stops all Pods at once, whatever their budgets.
     """
 
     provider: str
@@ -103,6 +104,12 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
     drain: float
     kill: float
     removal: float
+    evicts: bool = True
+
+
+JOB_FAILED: Final = "the Job has failed"
+NO_SCHEDULER: Final = "no scheduler here is named"
+"""How these reasons of a workload begin."""
 
 
 class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +148,15 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> tuple[str, str, str]:
         """Kind, namespace and name."""
         return (self.kind, self.namespace, self.name)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is a Job that has failed, of which no Pod is pending."""
+        return self.has_reason(JOB_FAILED)
+
+    def has_reason(self, beginning: str) -> bool:
+        """Return whether one of its reasons begins so."""
+        return any(each.startswith(beginning) for each in self.reasons)
 
 
 class Fix(msgspec.Struct, frozen=True):

@@ -15,15 +15,19 @@ if TYPE_CHECKING:
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.inputs.resources import JSON
 
-_LABELS: Final = (
+_MARKS: Final = (
     ("jobset.sigs.k8s.io/jobset-name",),
     ("leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"),
     ("kueue.x-k8s.io/pod-group-name",),
     ("scheduling.x-k8s.io/pod-group",),
     ("pod-group.scheduling.sigs.k8s.io",),
+    ("scheduling.k8s.io/group-name",),  # Volcano's, as an annotation; so are the next three
+    ("scheduling.volcano.sh/group-name",),
+    ("pod-group-name",),
+    ("yunikorn.apache.org/task-group-name",),
     ("training.kubeflow.org/job-name",),
 )
-"""Labels of Pods that tell gangs apart, all of a set."""
+"""Labels or annotations of Pods that tell gangs apart, all of a set."""
 
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _RANK: Final = "batch.kubernetes.io/job-completion-index"
@@ -31,10 +35,11 @@ _RANK: Final = "batch.kubernetes.io/job-completion-index"
 
 def gang_of(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return what the Pods of one gang have in common. Return None if the Pod works alone."""
-    for keys in _LABELS:
-        if all(key in labels for key in keys):
-            return (namespace, *(f"{key}={labels[key]}" for key in keys))
-    if _QUEUE in labels and _RANK in {**labels, **annotations} and (job := labels.get("batch.kubernetes.io/job-name")):
+    marks = {**annotations, **labels}
+    for keys in _MARKS:
+        if all(key in marks for key in keys):
+            return (namespace, *(f"{key}={marks[key]}" for key in keys))
+    if _QUEUE in labels and _RANK in marks and (job := labels.get("batch.kubernetes.io/job-name")):
         return (namespace, f"{_QUEUE}={job}")
     return None
 

@@ -6,19 +6,32 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.connection import connected
-from webhook.cli.rehearse.inputs.nodes import running_node
-from webhook.cli.rehearse.inputs.resources import KINDS, NAMESPACE, NODE, POD
-from webhook.cli.rehearse.inputs.snapshot import as_stored, complete
+from webhook.cli.rehearse.inputs.changes import with_changes
+from webhook.cli.rehearse.inputs.custom_resources import (
+    controllers_of_pods,
+    custom_kinds,
+    scaled_part,
+    served_version,
+)
+from webhook.cli.rehearse.inputs.nodes import size_of
+from webhook.cli.rehearse.inputs.resources import (
+    CUSTOM_RESOURCE_DEFINITION,
+    KINDS,
+    NAMESPACE,
+    NODE,
+    POD,
+    manifest_of,
+)
+from webhook.cli.rehearse.inputs.snapshot import complete, sort_objects
 from webhook.cluster.api import ApiError
 from webhook.cluster.pages import pages
 from webhook.cluster.resources import api_server_version
 from webhook.cluster.view import version_of
 from webhook.controlplane.binaries import KUBERNETES
-from webhook.documents import Document
-from webhook.manifests.objects import Manifest
 from webhook.manifests.state import view_of
 
 if TYPE_CHECKING:
@@ -26,33 +39,40 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.inputs.resources import JSON, RehearsedKind
+    from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cluster.api import Api
+    from webhook.manifests.objects import Manifest
 
 _ANSWER: Final = 30.0
-_BUILT_IN_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_ALIVE: Final = frozenset({"Pending", "Running"})
+_NONE: Final = {"pods": "0"}
+"""What a Node offers that has not yet said it."""
+
 _ENVIRONMENT: Final = ("env", "envFrom", "command", "args")
 """Where containers have what may be secret, and nothing here runs."""
 
 
 def live_snapshot(options: Namespace, changes: Sequence[Manifest], bundle: Bundle) -> ClusterSnapshot:
     """Return the cluster that the options name, with these changes. Raises CannotJudgeError."""
-    objects, pools, notes = connected("rehearse", options, lambda api: _read(api, bundle))
-    stored: list[JSON] = []
-    for value in objects:
-        if value["kind"] == NODE.kind:
-            stored.append(running_node(value, value["status"].get("allocatable", {})))
-        elif value["kind"] != POD.kind or value["status"].get("phase") in {"Pending", "Running"}:
-            stored.append(as_stored(value))
-    view = view_of(map(_manifest, [*pools, *objects]), bundle.providers, complete=True, offline=False)
-    snapshot = complete(stored, [], [], view.pools or (), [*pools, *_namespaces(objects)], notes)
-    return snapshot.with_changes(each.value for each in changes) if changes else snapshot
+    objects, custom, pools, notes = connected("rehearse", options, lambda api: _read(api, bundle))
+    for node in (each for each in objects if each["kind"] == NODE.kind):
+        node["status"] = {**node.get("status", {}), "allocatable": node.get("status", {}).get("allocatable") or _NONE}
+    running = [each for each in objects if each["kind"] != POD.kind or each["status"].get("phase") in _ALIVE]
+    manifests = [manifest_of("the cluster", each) for each in [*pools, *running]]
+    view = view_of(manifests, bundle.providers, complete=True, offline=False)
+    told = [*pools, *(each for each in objects if each["kind"] == NAMESPACE.kind)]
+    sorted_objects = sort_objects(manifests[len(pools) :], bundle)
+    sorted_objects.custom.extend(custom)
+    sorted_objects.notes.extend(notes)
+    snapshot = complete(sorted_objects, view.pools or (), told)
+    stripped = [replace(each, value=without_environment(each.value)) for each in changes]
+    return with_changes(snapshot, stripped, bundle, dict(options.allocatable), size=size_of)
 
 
-async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[str]]:
-    """Return the objects, the node pools, and what could not be read."""
+async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[JSON], list[str]]:
+    """Return the objects, the custom resources that control Pods, the node pools, and what could not be read."""
     objects: list[JSON] = []
     notes: list[str] = []
     there = await api_server_version(api, _ANSWER)
@@ -65,14 +85,32 @@ async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[
             objects += [
                 {"apiVersion": version, "kind": kind.kind, **without_environment(each)}
                 async for each in _list(api, f"{prefix}/{kind.plural}")
-                if not _is_the_api_servers(kind, each)
             ]
         except ApiError as error:
             if not (kind.optional and error.status == HTTPStatus.NOT_FOUND):
                 if kind in {NODE, POD}:
                     raise
                 notes.append(f"{kind.plural} can't be read, and are taken for none: {error}")
-    return objects, await _read_pools(api, bundle), notes
+    return objects, await _read_custom(api, objects, notes), await _read_pools(api, bundle), notes
+
+
+async def _read_custom(api: Api, objects: Sequence[JSON], notes: list[str]) -> list[JSON]:
+    """Return the custom resources that control Pods, as far as their definitions are known. Note what can't be read."""
+    kinds = custom_kinds(objects, controllers_of_pods(objects))
+    found: list[JSON] = []
+    for each in objects:
+        if each["kind"] == CUSTOM_RESOURCE_DEFINITION.kind:
+            kind = kinds.get((each["spec"]["group"], each["spec"]["names"]["kind"]))
+            if kind is not None:
+                version = f"{kind.group}/{served_version(each)}"
+                try:
+                    found += [
+                        scaled_part({"apiVersion": version, "kind": kind.kind, **value}, each)
+                        async for value in _list(api, f"/apis/{version}/{kind.plural}")
+                    ]
+                except ApiError as error:
+                    notes.append(f"{kind.plural} can't be read, so budgets in percent of theirs allow nothing: {error}")
+    return found
 
 
 async def _read_pools(api: Api, bundle: Bundle) -> list[JSON]:
@@ -111,18 +149,3 @@ def without_environment(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 def _without(container: JSON) -> JSON:
     return {key: each for key, each in container.items() if key not in _ENVIRONMENT}
-
-
-def _is_the_api_servers(kind: RehearsedKind, value: JSON) -> bool:
-    """Return whether an API server makes the object itself."""
-    return kind.kind == "PriorityClass" and value["metadata"]["name"] in _BUILT_IN_CLASSES
-
-
-def _namespaces(objects: Sequence[JSON]) -> list[JSON]:
-    return [each for each in objects if each["kind"] == NAMESPACE.kind]
-
-
-def _manifest(value: JSON) -> Manifest:
-    return Manifest(
-        Document(file="the cluster", line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value
-    )

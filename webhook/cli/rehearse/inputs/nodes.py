@@ -80,6 +80,20 @@ def nodes_of_pools(
                 yield node_of_pool(pool, number, providers, allocatable)
 
 
+def expect_known_types(
+    allocatable: Mapping[str, Mapping[str, str]], pools: Iterable[Pool], nodes: Iterable[JSON]
+) -> None:
+    """Raise CannotJudgeError if what a node offers is said of an instance type or pool that nothing has."""
+    known = {each["metadata"]["labels"].get(TYPE_LABEL, "") for each in nodes}
+    for pool in pools:
+        known |= {pool.name, *pool.instance_type.split(", ")}
+    if unknown := sorted(allocatable.keys() - known):
+        there = ", ".join(sorted(known - {""})) or "none is known"
+        raise CannotJudgeError(
+            f"spotgate rehearse: --allocatable {unknown[0]}: nothing here has that type; types and pools: {there}"
+        )
+
+
 def check_number(number: int, whose: str) -> None:
     """Raise CannotJudgeError if these are more nodes of one pool than a rehearsal can take."""
     if number > _MOST_OF_ONE_POOL:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from webhook.documents import Document
+from webhook.manifests.objects import Manifest
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -49,10 +52,18 @@ JOB: Final = RehearsedKind("batch", "Job", "jobs")
 CLAIM: Final = RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUME: Final = RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False)
 STORAGE_CLASS: Final = RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
+CUSTOM_RESOURCE_DEFINITION: Final = RehearsedKind(
+    "apiextensions.k8s.io",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+    stored_as="apiextensions.k8s.io/customresourcedefinitions",
+)
 
 # Those that others refer to come first.
 KINDS: Final = (
     NAMESPACE,
+    CUSTOM_RESOURCE_DEFINITION,
     NODE,
     RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
     RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
@@ -79,6 +90,11 @@ BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
 def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
     """Return the kind of an object. Return None if a rehearsal does not load such objects."""
     return BY_NAME.get((value["apiVersion"].rpartition("/")[0], value["kind"]))
+
+
+def manifest_of(where: str, value: JSON) -> Manifest:
+    """Return an object that no file has as a manifest, with the words for where it is from."""
+    return Manifest(Document(file=where, line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value)
 
 
 def identity_of(value: Mapping[str, Any]) -> tuple[str, str, str]:

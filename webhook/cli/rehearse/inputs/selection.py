@@ -150,11 +150,11 @@ def _windows(
     nodes: Iterable[JSON], pools: Sequence[Pool], providers: Mapping[str, Provider]
 ) -> Iterable[ReclaimWindow]:
     budgets = GraceBudgets(providers)
-    found: dict[tuple[str, int, int, int, int], list[str]] = {}
+    found: dict[tuple[str, int, int, int, int, bool], list[str]] = {}
     for node in nodes:
         named = pool_of_node(node["metadata"]["labels"], providers)
         if named is None:
-            found.setdefault((_NO_PROVIDER, 0, 0, 0, 0), []).append(node["metadata"]["name"])
+            found.setdefault((_NO_PROVIDER, 0, 0, 0, 0, True), []).append(node["metadata"]["name"])
             continue
         provider, timeline = named[1], named[1].timeline
         pool = next((each for each in pools if each.is_named(named[0])), None)
@@ -162,7 +162,7 @@ def _windows(
         limit = budget.limit if budget is not None else provider.grace_budget
         removal = max(timeline.removal, timeline.drain)
         kill = min(timeline.drain + limit, removal)
-        key = (provider.title, timeline.cordon, timeline.drain, kill, removal)
+        key = (provider.title, timeline.cordon, timeline.drain, kill, removal, timeline.evicts)
         found.setdefault(key, []).append(node["metadata"]["name"])
-    for (title, cordon, drain, kill, removal), names in found.items():
-        yield ReclaimWindow(title, tuple(names), cordon, drain, kill, removal)
+    for (title, cordon, drain, kill, removal, evicts), names in found.items():
+        yield ReclaimWindow(title, tuple(names), cordon, drain, kill, removal, evicts)

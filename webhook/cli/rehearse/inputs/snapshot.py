@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.exits import CannotJudgeError
+from webhook.cli.rehearse.inputs.custom_resources import (
+    controllers_of_pods,
+    custom_kinds,
+    established,
+    scaled_part,
+    uncounted_budgets,
+)
 from webhook.cli.rehearse.inputs.gangs import pods_without_controller
 from webhook.cli.rehearse.inputs.nodes import nodes_of_pools, running_node
-from webhook.cli.rehearse.inputs.resources import NAMESPACE, NODE, POD, identity_of, kind_of_object
+from webhook.cli.rehearse.inputs.resources import (
+    CUSTOM_RESOURCE_DEFINITION,
+    NAMESPACE,
+    NODE,
+    POD,
+    kind_of_object,
+)
 from webhook.cli.rehearse.inputs.storage_classes import storage_classes_for
 from webhook.kube.quantity import amount_of
 
@@ -18,14 +31,19 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
-    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON, RehearsedKind
     from webhook.manifests.objects import Manifest
 
 CREATED: Final = "2026-01-01T00:00:00Z"
 """When an object was made that does not say so; nothing depends on it."""
 
+JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+"""The finalizer by which the Job controller counts Pods."""
+
 _SYSTEM_CLASSES: Final = "system-"
 _WITH_REVISIONS: Final = frozenset({"StatefulSet", "DaemonSet"})
+_AT_ONCE: Final = frozenset({NAMESPACE, CUSTOM_RESOURCE_DEFINITION})
+"""Kinds whose objects are there before any other is created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +54,7 @@ class ClusterSnapshot:
         stored: objects that were in a cluster, or are to be there at once, such as Nodes: written as they are.
         applied: objects of manifests, which the API server is to create, and controllers to make Pods of.
         sources: for each of these where it was written, if it was.
+        custom_kinds: the kinds of custom resources among `stored`, by group and kind.
         pools: its node pools, without those of other clusters.
         state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
         not_simulated: what a rehearsal of it leaves out, a sentence each.
@@ -44,6 +63,7 @@ class ClusterSnapshot:
     stored: Sequence[JSON]
     applied: Sequence[JSON] = ()
     sources: Sequence[Manifest | None] = ()
+    custom_kinds: Mapping[tuple[str, str], RehearsedKind] = field(default_factory=dict)
     pools: Sequence[Pool] = ()
     state: Sequence[JSON] = ()
     not_simulated: Sequence[str] = ()
@@ -53,17 +73,26 @@ class ClusterSnapshot:
         """Return its Nodes."""
         return [each for each in self.stored if each["kind"] == NODE.kind]
 
-    def with_changes(self, objects: Iterable[JSON]) -> ClusterSnapshot:
-        """Return the snapshot with these objects instead of those of the same kind, namespace and name."""
-        changed = {identity_of(each): each for each in objects}
-        kept = [each for each in self.applied if identity_of(each) not in changed]
-        sources = [
-            source for each, source in zip(self.applied, self.sources, strict=True) if identity_of(each) not in changed
-        ]
-        stored = [each for each in self.stored if identity_of(each) not in changed]
-        return replace(
-            self, stored=stored, applied=[*kept, *changed.values()], sources=[*sources, *[None] * len(changed)]
-        )
+
+@dataclass(frozen=True, slots=True)
+class SortedObjects:
+    """Hold the objects of a cluster by what becomes of them: `stored`, `applied` and `sources` as in a snapshot.
+
+    Attributes:
+        custom: custom resources that have been in a cluster.
+        notes: what is left out.
+    """
+
+    stored: list[JSON] = field(default_factory=list)
+    applied: list[JSON] = field(default_factory=list)
+    sources: list[Manifest | None] = field(default_factory=list)
+    custom: list[JSON] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def apply(self, value: JSON, source: Manifest | None) -> None:
+        """Add an object that the API server is to create."""
+        self.applied.append(value)
+        self.sources.append(source)
 
 
 def snapshot_of(
@@ -85,47 +114,61 @@ def snapshot_of(
     """
     _expect_no_duplicates(manifests)
     here = [each for each in pools if not each.elsewhere]
-    stored: list[JSON] = []
-    applied: list[JSON] = []
-    sources: list[Manifest | None] = []
-    notes: list[str] = []
+    objects = sort_objects(manifests, bundle)
+    for each in storage_classes_for([*objects.stored, *objects.applied]):
+        objects.apply(each, None)
+    objects.stored.extend(nodes_of_pools(here, objects.stored, bundle.providers, allocatable))
+    objects.notes.extend(_without_requests(objects.applied))
+    return complete(objects, here, [each.value for each in manifests])
+
+
+def sort_objects(manifests: Sequence[Manifest], bundle: Bundle) -> SortedObjects:
+    """Return these objects by what becomes of them. Raises CannotJudgeError."""
+    objects = SortedObjects()
     for manifest in manifests:
-        value = {**manifest.value, "metadata": dict(manifest.metadata)}
-        kind = kind_of_object(value)
-        if kind is None:
-            made, note = pods_without_controller(value, bundle)
-            applied += made
-            sources += [manifest] * len(made)
-            notes += [note] if note else []
+        if (kind := kind_of_object(manifest.value)) is not None:
+            _add(objects, manifest, kind)
+    owners = {
+        (owner["kind"], each["metadata"].get("namespace", ""), owner["name"])
+        for each in (*objects.stored, *objects.applied)
+        for owner in each["metadata"].get("ownerReferences") or ()
+    }
+    for manifest in manifests:
+        if kind_of_object(manifest.value) is not None:
             continue
-        metadata = value["metadata"]
-        if kind.namespaced:
-            metadata.setdefault("namespace", "default")
-        if kind is NODE:
-            stored.append(running_node(value, _expected_allocatable(manifest)))
-        elif metadata.get("uid") or kind is NAMESPACE or (kind is POD and (value.get("spec") or {}).get("nodeName")):
-            if not metadata.get("name", "").startswith(_SYSTEM_CLASSES) or kind.namespaced:
-                stored.append(as_stored(value))
-        else:
-            applied.append(value)
-            sources.append(manifest)
-    classes = list(storage_classes_for([*stored, *applied]))
-    applied += classes
-    sources += [None] * len(classes)
-    stored += list(nodes_of_pools(here, stored, bundle.providers, allocatable))
-    notes += _without_requests(applied)
-    return complete(stored, applied, sources, here, [each.value for each in manifests], notes)
+        if manifest.metadata.get("uid"):
+            objects.custom.append(manifest.value)
+        if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
+            continue  # what its controller has made is here
+        made, note = pods_without_controller({**manifest.value, "metadata": manifest.metadata}, bundle)
+        for each in made:
+            objects.apply(each, manifest)
+        objects.notes.extend([note] if note else [])
+    return objects
 
 
-def complete(
-    stored: list[JSON],
-    applied: list[JSON],
-    sources: list[Manifest | None],
-    pools: Sequence[Pool],
-    state: Sequence[JSON],
-    notes: Sequence[str],
-) -> ClusterSnapshot:
-    """Return the snapshot of these parts, with the Namespaces that they need. Raises CannotJudgeError."""
+def _add(objects: SortedObjects, manifest: Manifest, kind: RehearsedKind) -> None:
+    """Add an object of a kind that is loaded. Raises CannotJudgeError."""
+    value = {**manifest.value, "metadata": dict(manifest.metadata)}
+    if kind.namespaced:
+        value["metadata"].setdefault("namespace", "default")
+    if kind is NODE:
+        objects.stored.append(running_node(value, _expected_allocatable(manifest)))
+    elif not _was_there(kind, value):
+        objects.apply(value, manifest)
+    elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
+        objects.stored.append(as_stored(value))
+
+
+def _was_there(kind: RehearsedKind, value: JSON) -> bool:
+    """Return whether an object is as a cluster had it, or to be there before all that is created."""
+    runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
+    return runs or kind in _AT_ONCE or bool(value["metadata"].get("uid"))
+
+
+def complete(objects: SortedObjects, pools: Sequence[Pool], state: Sequence[JSON]) -> ClusterSnapshot:
+    """Return the snapshot of these objects, with the Namespaces that they need. Raises CannotJudgeError."""
+    stored = objects.stored
     nodes = {each["metadata"]["name"] for each in stored if each["kind"] == NODE.kind}
     if not nodes:
         raise CannotJudgeError(
@@ -138,25 +181,46 @@ def complete(
                 f"spotgate rehearse: Pod {metadata['namespace']}/{metadata['name']} is on Node {node}, which is not "
                 "in the snapshot: take Nodes and Pods at one time, or leave out the Pod"
             )
+    kinds = custom_kinds(stored, controllers_of_pods(stored))
+    notes = [*objects.notes, *uncounted_budgets([*stored, *objects.applied], kinds)]
+    ordered = [*namespaces_for(stored, objects.applied), *_with_custom(stored, objects.custom, kinds)]
+    return ClusterSnapshot(
+        stored=sorted(ordered, key=lambda each: each["kind"] != NAMESPACE.kind),
+        applied=objects.applied,
+        sources=objects.sources,
+        custom_kinds=kinds,
+        pools=pools,
+        state=[*state, *(each for each in stored if each["kind"] == NODE.kind)],
+        not_simulated=notes,
+    )
+
+
+def namespaces_for(stored: Iterable[JSON], applied: Iterable[JSON]) -> Iterator[JSON]:
+    """Yield the Namespaces that objects are in and that are not among them."""
     there = {each["metadata"]["name"] for each in stored if each["kind"] == NAMESPACE.kind}
     needed = {
         each["metadata"]["namespace"]
         for each in (*stored, *applied)
         if (kind := kind_of_object(each)) is not None and kind.namespaced
     }
-    stored += [
-        as_stored({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for name in sorted(needed - there)
-    ]
-    return ClusterSnapshot(
-        stored=[each for each in stored if each["kind"] == NAMESPACE.kind]
-        + [each for each in stored if each["kind"] != NAMESPACE.kind],
-        applied=applied,
-        sources=sources,
-        pools=pools,
-        state=[*state, *(each for each in stored if each["kind"] == NODE.kind)],
-        not_simulated=notes,
-    )
+    for name in sorted(needed - there):
+        yield as_stored({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+def _with_custom(
+    stored: Iterable[JSON], custom: Iterable[JSON], kinds: Mapping[tuple[str, str], RehearsedKind]
+) -> Iterator[JSON]:
+    """Yield the objects with those custom resources, and their definitions, that control Pods; without all others."""
+    definitions = {}
+    for each in stored:
+        if each["kind"] != CUSTOM_RESOURCE_DEFINITION.kind:
+            yield each
+        elif (kind := (each["spec"]["group"], each["spec"]["names"]["kind"])) in kinds:
+            definitions[kind] = each
+            yield established(each)
+    for each in custom:
+        if (definition := definitions.get((each["apiVersion"].rpartition("/")[0], each["kind"]))) is not None:
+            yield scaled_part(each, definition)
 
 
 def as_stored(value: JSON) -> JSON:
@@ -170,12 +234,23 @@ def as_stored(value: JSON) -> JSON:
     if value["kind"] == NAMESPACE.kind:
         metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
         stored = {**stored, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-    elif value["kind"] == POD.kind and not value.get("status") and value["spec"].get("nodeName"):
-        stored["status"] = running_status()
+    elif value["kind"] == POD.kind:
+        # Those who would take other finalizers away are not here, and the Pod would never be gone.
+        metadata["finalizers"] = [each for each in metadata.get("finalizers") or () if each == JOB_TRACKING]
+        if not value.get("status") and value["spec"].get("nodeName"):
+            stored["status"] = running_status()
     elif value["kind"] in _WITH_REVISIONS:
         # Its revisions are not here, and what containers are told may be left out: it would roll its Pods.
         stored["spec"] = {**value["spec"], "updateStrategy": {"type": "OnDelete"}}
     return stored
+
+
+def rolled_out(before: JSON, after: JSON) -> JSON:
+    """Return a changed object; its controller is to roll out another template, also one that else only keeps Pods."""
+    template = (before.get("spec") or {}).get("template")
+    if before["kind"] in _WITH_REVISIONS and (after.get("spec") or {}).get("template") != template:
+        return {**after, "spec": {**after["spec"], "updateStrategy": {"type": "RollingUpdate"}}}
+    return after
 
 
 def running_status() -> JSON:

@@ -1,9 +1,11 @@
-"""A rehearsal as JUnit XML: a test case for each workload, which fails where Pods stay pending."""
+"""A rehearsal as JUnit XML: a test case for each workload, which fails where Pods stay pending or a Job fails."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
+
+from webhook.cli.rehearse.result import JOB_FAILED
 
 if TYPE_CHECKING:
     from webhook.cli.rehearse.result import Rehearsal
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 
 def show(rehearsal: Rehearsal) -> None:
     """Print it."""
-    failed = [each for each in rehearsal.workloads if each.pending.max]
+    failed = [each for each in rehearsal.workloads if each.pending.max or each.failed]
     suite = ET.Element(
         "testsuite",
         name=f"rehearse --lose {', '.join(rehearsal.lost)}",
@@ -22,8 +24,11 @@ def show(rehearsal: Rehearsal) -> None:
     for each in rehearsal.workloads:
         name = f"{each.kind} {each.namespace}/{each.name}"
         case = ET.SubElement(suite, "testcase", classname="spotgate.rehearse", name=name, time="0")
-        if each.pending.max:
-            failure = ET.SubElement(case, "failure", message=f"{each.pending} Pods stay pending", type="pending")
+        if each.pending.max or each.failed:
+            message, sort = (
+                (f"{each.pending} Pods stay pending", "pending") if each.pending.max else (JOB_FAILED, "failed")
+            )
+            failure = ET.SubElement(case, "failure", message=message, type=sort)
             failure.text = "\n".join(each.reasons)
     suites = ET.Element("testsuites")
     suites.append(suite)

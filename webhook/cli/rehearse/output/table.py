@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
+from webhook.cli.rehearse.result import JOB_FAILED
 from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
@@ -33,12 +34,14 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         steps = f"drain after {window.drain:g} s, SIGKILL after {window.kill:g} s, gone after {window.removal:g} s"
         yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {steps}", "dim")]
     summary = rehearsal.summary
+    failed = sum(each.failed for each in rehearsal.workloads)
     yield [
         (f"{_INDENT}moved {summary.moved}, ", ""),
         (f"pending {summary.pending}", _bad(summary.pending)),
         (", ", ""),
         (f"killed early {summary.killed_early}", _bad(summary.killed_early)),
         (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
+        (f", {counted(failed, 'Job')} failed" if failed else "", "red"),
     ]
     for workload in rehearsal.workloads:
         yield from _workload(workload)
@@ -64,16 +67,13 @@ def _workload(result: WorkloadResult) -> Iterator[Line]:
         (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
     ]
     if result.budget:
-        yield [
-            (
-                f"{_INDENT}PodDisruptionBudget {result.budget}: not met for {result.seconds_below_budget} s",
-                _bad(result.seconds_below_budget),
-            )
-        ]
+        seconds = result.seconds_below_budget
+        met = f"not met for {seconds} s" if seconds.max or seconds.max is None else "met all the time"
+        yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {met}", _bad(seconds))]
     if result.work_lost_gpu_hours.max:
         yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
     for reason in result.reasons:
-        yield [(f"{_INDENT}{reason}", "")]
+        yield [(f"{_INDENT}{reason}", "red" if reason.startswith(JOB_FAILED) else "")]
 
 
 def _comparison(comparison: RehearsalComparison) -> Iterator[Line]:

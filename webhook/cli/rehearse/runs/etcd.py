@@ -18,9 +18,9 @@ from webhook.cli.rehearse.inputs.resources import kind_of_object
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.resources import JSON, RehearsedKind
     from webhook.controlplane.control_plane import ControlPlane
 
 Pairs = list[tuple[str, str]]
@@ -33,10 +33,10 @@ _CONNECTIONS: Final = 8
 _PREFIX: Final = b"/registry/"
 
 
-def pairs_of(objects: Iterable[JSON]) -> Iterator[tuple[str, str]]:
-    """Yield the key and value that etcd has of each object."""
+def pairs_of(objects: Iterable[JSON], custom: Mapping[tuple[str, str], RehearsedKind]) -> Iterator[tuple[str, str]]:
+    """Yield the key and value that etcd has of each object, custom resources of these kinds included."""
     for each in objects:
-        kind = kind_of_object(each)
+        kind = kind_of_object(each) or custom.get((each["apiVersion"].rpartition("/")[0], each["kind"]))
         if kind is not None:
             yield _encoded(kind.key(each["metadata"]).encode()), _encoded(msgspec.json.encode(each))
 

@@ -54,7 +54,7 @@ class Quiet:
         self._watches.changed = time.monotonic()
         while True:
             await asyncio.sleep(_POLL)
-            busy = "changes" if time.monotonic() - self._watches.changed < _STILL else next(self._busy(), "")
+            busy = "changes" if time.monotonic() - self._watches.changed < _STILL else self._unexpected()
             if not busy:
                 busy = await self._queued()
                 if not busy and time.monotonic() - self._watches.changed >= _STILL:
@@ -63,6 +63,10 @@ class Quiet:
                 self.impatient.add(busy)
                 return
             self._cluster.plane.expect_running()
+
+    def _unexpected(self) -> str:
+        """Return what has not come to rest, except what was already waited for in vain. Return "" if all has."""
+        return next((each for each in self._busy() if each not in self.impatient), "")
 
     def _busy(self) -> Iterator[str]:
         """Yield what has not come to rest."""
@@ -80,7 +84,7 @@ class Quiet:
                 yield f"Pod {'/'.join(pod.metadata.key)} waits for the scheduler"
             if pod.terminating and _stopped(pod):
                 yield f"Pod {'/'.join(pod.metadata.key)} is being deleted"
-            if pod.node and pod.lives and _made_ready(pod) and not pod.ready:
+            if pod.node and pod.lives and _made_ready(pod) and not (pod.ready or pod.condition("DisruptionTarget")):
                 yield f"Pod {'/'.join(pod.metadata.key)} is getting ready"
 
     def _busy_owners(self, pods: Mapping[str, list[SeenPod]]) -> Iterator[str]:
@@ -121,6 +125,8 @@ class Quiet:
         healthy = Counter(key for pod in self._watches.pods if pod.ready for key in self.covering(pod))
         for seen in self._watches.budgets:
             key = seen.metadata.key
+            if seen.status.uncountable:
+                continue
             if seen.status.observedGeneration < seen.metadata.generation or seen.status.currentHealthy != healthy[key]:
                 yield f"PodDisruptionBudget {key[1]} has not been counted"
 

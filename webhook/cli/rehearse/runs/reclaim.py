@@ -50,6 +50,14 @@ _KILLED: Final = {
         "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
     }
 }
+_SHUTTING_DOWN: Final = {
+    "status": {
+        "conditions": [
+            {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"},
+            {"type": "Ready", "status": "False", "reason": "NodeShutdown"},
+        ]
+    }
+}
 _EVICTION: Final = {"apiVersion": "policy/v1", "kind": "Eviction"}
 
 
@@ -97,15 +105,17 @@ class Reclaim:
         self._gate = asyncio.Semaphore(_TOGETHER)
 
     async def begin(self) -> None:
-        """Bring the cluster to rest before anything is lost: what can run runs, and is ready at once."""
+        """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
         while True:
             await self.quiet.wait()
             bound = [pod for pod in self._watches.pods if self._is_new(pod)]
-            if bound:
-                await self._all(self._make_ready(pod.metadata.uid) for pod in bound)
-                self._starting.update(pod.metadata.uid for pod in bound)
-            else:
+            stopping = [pod for pod in self._watches.pods if pod.terminating and pod.metadata.uid not in self._stopping]
+            if not bound and not stopping:
                 break
+            self._starting.update(pod.metadata.uid for pod in bound)
+            self._stopping.update(pod.metadata.uid for pod in stopping)
+            await self._all(self._make_ready(pod.metadata.uid) for pod in bound)
+            await self._all(self._stop(pod.metadata.uid) for pod in stopping)
         for pod in self._watches.pods:
             known = self.workloads.of(pod)
             self.known[known.uid] = known
@@ -195,6 +205,8 @@ class Reclaim:
                 self._at(self._now + seconds, 3, lambda uid=known.uid: self._make_ready(uid))  # type: ignore[misc]
             elif pod.terminating and known.uid not in self._stopping:
                 self._stopping.add(known.uid)
+                if pod.node and known.uid not in self.evicted:
+                    self._say("evicted", known, text="not by the drain: for its gang, or for a Pod of higher priority")
                 self.evicted.setdefault(known.uid, self._now)
                 self._at(self._now + (known.grace if pod.node else 0), 4, lambda uid=known.uid: self._stop(uid))  # type: ignore[misc]
             elif pod.lives and not pod.node and known.uid not in self._said_pending:
@@ -232,7 +244,30 @@ class Reclaim:
     async def _drain(self, window: ReclaimWindow) -> None:
         for node in window.nodes:
             self._say("drain", node=node)
-            self._draining[node] = window
+        if window.evicts:
+            self._draining |= dict.fromkeys(window.nodes, window)
+        else:
+            pods = [pod for pod in self._watches.pods if pod.node in window.nodes and pod.lives]
+            await self._all(self._shut_down(pod, window) for pod in pods)
+
+    async def _shut_down(self, pod: SeenPod, window: ReclaimWindow) -> None:
+        """Stop a Pod as a kubelet does whose node shuts down: not ready at once, failed when its grace is over."""
+        known = self.workloads.of(pod)
+        if known.leaves:
+            return
+        self.evicted[known.uid] = self._now
+        self._say("evicted", known, text="the kubelet stops it, as its node shuts down")
+        await self._write("PATCH", f"{_path(pod)}/status", _SHUTTING_DOWN, _STATUS)
+        if (end := self._now + known.grace) <= window.kill:
+            self._at(end, 4, lambda uid=known.uid: self._fail(uid))  # type: ignore[misc]
+        await self._break_gang(known)
+
+    async def _fail(self, uid: str) -> None:
+        """Have a Pod end that its kubelet has stopped: its controller sees it only now."""
+        pod = self._pod(uid)
+        if pod is not None and pod.lives:
+            self._say("stopped", self.known[uid])
+            await self._kill_one(pod)
 
     async def _evict(self) -> bool:
         """Evict what budgets allow of the Nodes that are drained. Return whether there was any."""
@@ -280,14 +315,21 @@ class Reclaim:
         return False
 
     async def _break_gang(self, lost: KnownPod) -> None:
-        """Stop the other Pods of a gang: its work is lost, and its controller makes all of them anew."""
+        """Stop the other Pods of a gang: its work is lost, and its controller makes all of them anew.
+
+        Those that are stopping already are of it, too.
+        """
         if lost.gang is None or lost.gang in self.broken:
             return
-        members = [pod for pod in self._watches.pods if self.workloads.of(pod).gang == lost.gang and pod.lives]
+        members = [
+            pod
+            for pod in self._watches.pods
+            if self.workloads.of(pod).gang == lost.gang and pod.status.phase != "Succeeded"
+        ]
         self.broken[lost.gang] = [self.workloads.of(pod) for pod in members if pod.node]
         anew = await originals(self._api, members)
         for pod in members:
-            if pod.metadata.uid != lost.uid:
+            if pod.lives and pod.metadata.uid != lost.uid:
                 await self._write("DELETE", _path(pod), {})
         grace = max((self.workloads.of(pod).grace for pod in members), default=0.0)
         window = self._lost.get(lost.node)
@@ -296,6 +338,7 @@ class Reclaim:
 
     async def _recreate(self, objects: Sequence[JSON]) -> None:
         """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
+        await self.quiet.wait()  # what is still on its way to delete a Pod would delete the new one of that name
         jobs = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in objects if each["kind"] == "Job"}
         before = {key: job.metadata.uid for key, job in self._watches.jobs.items.items() if key in jobs}
         await recreate(self._api, objects)
@@ -318,7 +361,7 @@ class Reclaim:
         pod = self._pod(uid)
         if pod is None or pod.finished:
             return
-        if pod.node:
+        if pod.node and uid in self.known:
             self._say("stopped", self.known[uid])
         await self._write("PATCH", _path(pod), _STOPPED, _MERGE)
 
@@ -338,8 +381,7 @@ class Reclaim:
     async def _kill_one(self, pod: SeenPod) -> None:
         self._stopping.add(pod.metadata.uid)
         await self._write("PATCH", f"{_path(pod)}/status", _KILLED, _STATUS)
-        if pod.terminating:
-            await self._write("PATCH", _path(pod), _STOPPED, _MERGE)
+        await self._write("PATCH", _path(pod), _STOPPED, _MERGE)
 
     async def _remove(self, window: ReclaimWindow) -> None:
         """Delete the Nodes and, as the garbage collector of Pods does, what was on them."""

@@ -41,6 +41,7 @@ _TOGETHER: Final = 16
 
 MODELLED: Final = (
     "seconds: the provider's window, whole grace periods, start-up and growth are computed, not waited for",
+    "restarts: Pods of gangs, and of controllers that are not here, are made anew with their names once they are gone",
     "volumes: a provisioner makes them in the zone of the node that the scheduler chooses",
 )
 
@@ -85,7 +86,7 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         for number in range(options.runs):
             with start_rehearsal_cluster(
                 options.binaries,
-                etcd.pairs_of(snapshot.stored) if contents is None else contents,
+                etcd.pairs_of(snapshot.stored, snapshot.custom_kinds) if contents is None else contents,
                 bundle=options.bundle,
                 serve_flags=options.serve_flags,
                 state=snapshot.state,

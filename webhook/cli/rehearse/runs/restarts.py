@@ -26,7 +26,10 @@ _OWN: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "generat
 _OF_A_NODE: Final = frozenset({"nodeName", "ephemeralContainers"})
 _OF_A_JOB: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 _OURS: Final = "rehearse.spotgate.dev/"
-_CONTROLLED: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
+CONTROLLED_HERE: Final = frozenset(
+    {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "StatefulSet"), ("apps", "DaemonSet")}
+)
+"""Group and kind of the owners whose controllers make a lost Pod again; those of Jobs may give up."""
 
 
 async def originals(api: Api, members: Iterable[SeenPod]) -> list[JSON]:
@@ -34,9 +37,9 @@ async def originals(api: Api, members: Iterable[SeenPod]) -> list[JSON]:
     paths: dict[str, None] = {}
     for pod in members:
         owner, namespace = pod.controller, pod.metadata.namespace
-        if owner is not None and owner.kind == JOB.kind:
+        if owner is not None and owner.group_kind == (JOB.group, JOB.kind):
             paths[f"{JOB.collection('batch/v1', namespace)}/{owner.name}"] = None
-        elif owner is None or owner.kind not in _CONTROLLED:
+        elif owner is None or owner.group_kind not in CONTROLLED_HERE:
             paths[f"{POD.collection('v1', namespace)}/{pod.metadata.name}"] = None
     found = []
     for path in paths:

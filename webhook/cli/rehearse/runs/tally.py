@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.rehearse.inputs.nodes import pool_of_node
 from webhook.cli.rehearse.inputs.selection import is_spot
-from webhook.cli.rehearse.result import Figure, PoolCapacity, RehearsalSummary, WorkloadResult
+from webhook.cli.rehearse.result import (
+    JOB_FAILED,
+    NO_SCHEDULER,
+    Figure,
+    PoolCapacity,
+    RehearsalSummary,
+    WorkloadResult,
+)
 from webhook.cli.rehearse.runs.workloads import requests_of
 from webhook.kube.quantity import amount_of
 
@@ -117,7 +124,7 @@ def _count_pods(before: Before, outcome: RunOutcome, after: Iterable[SeenPod], w
 def _why_pending(pod: SeenPod) -> str:
     scheduled = pod.condition("PodScheduled")
     if scheduled is None or not scheduled.message:
-        return f"no scheduler here is named {pod.spec.schedulerName}" if pod.spec.schedulerName else "not scheduled"
+        return f"{NO_SCHEDULER} {pod.spec.schedulerName}" if pod.spec.schedulerName else "not scheduled"
     return scheduled.message
 
 
@@ -153,11 +160,9 @@ def _say_what_is_not_made_again(
         job = watches.jobs.items.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
         failed = job.condition("Failed") if job is not None else None
         if failed is not None:
-            _add(outcome.reasons[workload], f"the Job has failed: {failed.reason}: {failed.message}")
+            _add(outcome.reasons[workload], f"{JOB_FAILED}: {failed.reason}: {failed.message}")
         elif workload.kind == "Pod":
             _add(outcome.reasons[workload], "nothing makes this Pod again")
-        elif workload.kind not in {"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job"}:
-            _add(outcome.reasons[workload], f"no controller here makes the Pods of a {workload.kind} again")
 
 
 def _add(reasons: list[str], reason: str) -> None:

@@ -41,6 +41,11 @@ class SeenReference(msgspec.Struct):
     uid: str = ""
     controller: bool | None = None
 
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """Group and kind."""
+        return self.apiVersion.rpartition("/")[0], self.kind
+
 
 class SeenMetadata(msgspec.Struct):
     """The metadata that is looked at."""
@@ -160,6 +165,12 @@ class SeenBudgetStatus(msgspec.Struct):
     desiredHealthy: int = 0
     disruptionsAllowed: int = 0
     expectedPods: int = 0
+    conditions: list[SeenCondition] = []
+
+    @property
+    def uncountable(self) -> bool:
+        """Whether the disruption controller can't tell how many Pods there should be."""
+        return any(each.reason == "SyncFailed" for each in self.conditions)
 
 
 class SeenBudget(msgspec.Struct):

@@ -10,6 +10,8 @@ import msgspec
 
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, derive_class
 from webhook.cli.rehearse.inputs.gangs import gang_of
+from webhook.cli.rehearse.inputs.resources import JOB
+from webhook.cli.rehearse.runs.restarts import CONTROLLED_HERE
 from webhook.cli.rehearse.runs.watching import READY
 from webhook.globs import Globs
 from webhook.kube.containers import requested_of
@@ -57,7 +59,7 @@ class KnownPod(msgspec.Struct):
         gpus: that it requests.
         unsaved: seconds of work that are lost when it stops, even in time.
         unsaved_if_killed: the same when it is killed before.
-        gang: what the Pods of its gang have in common, or None.
+        gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
         leaves: it goes with its Node, and nobody moves it: a DaemonSet's or static Pod.
     """
 
@@ -126,7 +128,7 @@ class Workloads:
             gpus=gpus,
             unsaved=0.0 if saves and every is None else killed,
             unsaved_if_killed=killed,
-            gang=gang_of(pod.metadata.namespace, pod.metadata.labels, pod.metadata.annotations),
+            gang=gang_of(pod.metadata.namespace, pod.metadata.labels, pod.metadata.annotations) or _alone(pod),
             leaves=_MIRROR in pod.metadata.annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}),
         )
 
@@ -167,6 +169,14 @@ class Workloads:
             # Nothing took no time, and what took longer became ready again.
             if 0 < took <= _HISTORY_AT_MOST:
                 self._history.setdefault(workload, []).append(took)
+
+
+def _alone(pod: SeenPod) -> tuple[str, ...] | None:
+    """Return the gang of a Pod that only a controller makes again which is not here. Return None for others."""
+    owner = pod.controller
+    if owner is None or owner.kind == "Node" or owner.group_kind in {*CONTROLLED_HERE, (JOB.group, JOB.kind)}:
+        return None
+    return (owner.kind, *pod.metadata.key)
 
 
 def _controller(owners: Iterable[SeenReference]) -> SeenReference | None:

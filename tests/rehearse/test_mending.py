@@ -1,0 +1,99 @@
+"""What is proposed mends it, and what a branch makes worse is told: both rehearsed by the real scheduler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SPOTGATE = Path(sys.executable).with_name("spotgate")
+POOL = "compute.coreweave.com/node-pool"
+CLUSTER = f"""
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: v1
+    kind: Node
+    metadata: {{name: spot-0, labels: {{{POOL}: spot, node.kubernetes.io/instance-type: big}}}}
+    status: {{allocatable: {{cpu: "4", memory: 16Gi}}}}
+  - apiVersion: v1
+    kind: Node
+    metadata: {{name: on-demand-0, labels: {{{POOL}: on-demand}}}}
+    status: {{allocatable: {{cpu: "2", memory: 16Gi}}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: import}}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{{name: main, image: acme/import, resources: {{requests: {{cpu: "1"}}}}}}]
+      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - {{weight: 100, preference: {{matchExpressions: [{{key: {POOL}, operator: In, values: [spot]}}]}}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  replicas: %d
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      containers: [{{name: main, image: acme/web, resources: {{requests: {{cpu: "1"}}}}}}]
+      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - {{weight: 100, preference: {{matchExpressions: [{{key: {POOL}, operator: In, values: [spot]}}]}}}}
+"""
+
+pytestmark = pytest.mark.usefixtures("programs")
+
+
+def rehearsed(folder: Path, *flags: str) -> str:
+    done = subprocess.run(
+        [str(SPOTGATE), "rehearse", "--lose=spot", "--runs=1", "cluster.yaml", *flags],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_with_its_fixes_a_job_survives_and_nothing_is_pending(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER % 3)
+    said = rehearsed(tmp_path, "--with-fixes")
+    for line in (
+        "moved 4, pending 0, killed early 0",
+        "better: Deployment default/web: pending 1 -> 0",
+        "better: Job default/import: moved 0 -> 1",
+        "Fix: spot: nowhere is room for 1 Pod of it; 1 on-demand node of the same type has it",
+        "Fix: Job default/import: it fails, as lost Pods count against its backoffLimit of 0;",
+        "action: Ignore",
+    ):
+        assert line in said
+    assert "worse" not in said
+
+
+def test_what_a_branch_makes_worse_is_said(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: S607
+
+    git("init", "-q", "-b", "main")
+    (tmp_path / "cluster.yaml").write_text(CLUSTER % 2)
+    git("add", ".")
+    git("commit", "-qm", "before")
+    (tmp_path / "cluster.yaml").write_text(CLUSTER % 3)
+    said = rehearsed(tmp_path, "--compare=main")
+    assert "Compared with main:\n    worse: Deployment default/web: pending 0 -> 1\n" in said
+    assert "better" not in said
