@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 EXPECTED: Final = Path(__file__).parent / "expected"
 COMMANDS: Final = {
     "argo-apps.txt": "spotgate check .",
-    "argo-apps.json": "spotgate check -o json .",
-    "argo-apps.github": "spotgate check -o github .",
-    "argo-apps.gitlab.json": "spotgate check -o gitlab .",
-    "argo-apps.junit.xml": "spotgate check -o junit .",
     "argo-apps.diff": "spotgate fix --diff --state cluster ml-platform",
     "helm-chart.txt": "spotgate check .",
     "helm-chart.prod.txt": "helm template media . -f values-prod.yaml | spotgate check --state ../kustomize-overlays/cluster -",
-    "helm-chart.prod.json": "helm template media . -f values-prod.yaml | spotgate check --state ../kustomize-overlays/cluster -o json -",
     "kustomize-overlays.txt": "spotgate check .",
     "kustomize-overlays.staging.txt": "kustomize build overlays/staging | spotgate check --state cluster -",
     "kustomize-overlays.prod.yaml": "kustomize build --enable-alpha-plugins --enable-exec overlays/prod",

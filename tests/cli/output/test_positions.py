@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,6 @@ from tests.cli.conftest import POD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.cli.conftest import Run
 
@@ -93,12 +93,13 @@ def test_a_finding_stands_at_its_field(run: Run, write: Write, policies: Path, s
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     file = write("a.json" if "JSON" in style and "YAML" not in style else "a.yaml", marked.replace(HERE, "").encode())
 
-    def check(form: str) -> str:
-        return run("check", "--policies", policies, "-o", form, file).out
+    forms = ("json", "sarif", "github", "table")
+    run("check", "--policies", policies, *(f"--output={form}={form}" for form in forms), file)
+    report = {form: Path(form).read_text() for form in forms}
 
-    (result,) = json.loads(check("json"))["results"]
+    (result,) = json.loads(report["json"])["results"]
     assert (result["line"], result["field"].endswith('labels["example.com/team"]')) == (line, True)
-    (found,) = json.loads(check("sarif"))["runs"][0]["results"]
+    (found,) = json.loads(report["sarif"])["runs"][0]["results"]
     assert found["locations"][0]["physicalLocation"]["region"] == {"startLine": line, "startColumn": column}
-    assert f"file={file},line={line},col={column}," in check("github")
-    assert f"{file}:{line} " in check("table")
+    assert f"file={file},line={line},col={column}," in report["github"]
+    assert f"{file}:{line} " in report["table"]
