@@ -72,7 +72,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         nodes=summary_of((nodes or {}).values()),
         api_server=version,
         why_unknown=why_unknown,
-        remedy="try again, with a kubeconfig whose user may list them",
+        remedy="let the user list them (the ClusterRole in manifests/base/rbac.yaml), or try again",
         budgets=None if found is None else budgets_by_namespace(found),
     )
     return Reading(view, tuple(sorted(problems)), tuple(sorted(forbidden)))

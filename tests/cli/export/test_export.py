@@ -97,6 +97,7 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
     }
     head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
     assert [": ".join(filter(None, (field, text))) for text, field in head] == said
+    assert "eksctl.io" not in done.out  # its groups are in files, and in no API server
 
 
 def test_the_page_shows_what_is_exported(tmp_path: Path) -> None:

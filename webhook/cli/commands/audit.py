@@ -69,15 +69,16 @@ def configure(parser: ArgumentParser) -> None:
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),
         default="deny",
-        help="lowest outcome that makes the exit code 1, and is written: deny, warn or indeterminate; default: deny",
+        help="lowest outcome that makes the exit code 1, and that --write-reports writes: deny, warn or indeterminate; "
+        "default: deny",
     )
     parser.add_argument("--verbose", action="store_true", help="let the table show every finding by itself")
     parser.add_argument(
         "--resume",
         metavar="FILE",
         type=Path,
-        help="keep there which resources have been read: after an interruption the same command goes on with the "
-        "others, within an hour; removed when all are",
+        help="keep in it what has been read: after an interruption the same command goes on from there, if it began "
+        "less than an hour ago; removed when all is read",
     )
     parser.add_argument(
         "--write-reports",

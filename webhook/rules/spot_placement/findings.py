@@ -207,11 +207,13 @@ def _unseen_pool(name: str, providers: list[Provider], names: list[str]) -> Viol
 def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
     """Return the violation for a Pod that targets spot while the node pools are unknown."""
     why = view.why_unknown.rstrip(".")
+    if "." not in why.partition(" ")[0]:  # else it begins with the name of a resource
+        why = f"{why[:1].upper()}{why[1:]}"
     return Violation(
         id="pools-unknown",
         reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
         field=asked_at(pod),
-        detail=f"{why[:1].upper()}{why[1:]}. {UNCHANGED}",
+        detail=f"{why}. {UNCHANGED}",
         fix=view.remedy,
         outcome=Outcome.WARN,
         unknown=True,

@@ -74,7 +74,8 @@ def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, 
         why = f"{path} of all API groups: where labels are depends on the resource; name the groups"
         exported.leave_out(("match", "resourceRules"), why)
         return
-    if not operations:
+    readers = readers_by_resource(exported.bundle.providers.values()).get((group, resource))
+    if not operations or (readers is not None and readers.any.listed_in is not None):  # no API server has the latter
         return
     places = tuple(_places(exported, group, resource))
     named = ".".join(filter(None, (resource, subresource.replace("*", "all"), group)))
