@@ -28,8 +28,7 @@ NO_BUDGET = """\
     metadata: {{name: web, namespace: {namespace}}}
     spec:
       selector:
-        matchLabels:
-          app: web
+        matchLabels: {{app: web}}
       minAvailable: 50%
 """
 
@@ -42,15 +41,13 @@ CONTRADICTION = """\
 {yaml}"""
 IN_A_POD = """\
     metadata:
-      labels:
-        qos.coreweave.com/graceful-interruptible: "true"
+      labels: {qos.coreweave.com/graceful-interruptible: 'true'}
 """
 IN_A_TEMPLATE = """\
     spec:
       template:
         metadata:
-          labels:
-            qos.coreweave.com/graceful-interruptible: "true"
+          labels: {qos.coreweave.com/graceful-interruptible: 'true'}
 """
 
 

@@ -40,25 +40,22 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def dump(value: object, *, width: int = 80) -> str:
-    """Return a value as YAML without a line end, its members in their order."""
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=width
-    )
+def dump(value: object, *, width: int = 80, short_in_brackets: bool = False) -> str:
+    """Return a JSON value as YAML without a line end, its members in their order.
+
+    With ``short_in_brackets``, lists and mappings of scalars stand on one line.
+    """
+    text: str = yaml.dump(value, Dumper=_Dumper, **_options(width, short_in_brackets=short_in_brackets))
     return text.removesuffix("...\n").rstrip("\n")
 
 
 def dump_documents(values: Iterable[Any], *, width: int, short_in_brackets: bool = False) -> str:
-    """Return YAML documents, each after a ``---``.
+    """Return JSON values as YAML documents, each after a ``---``."""
+    options = _options(width, short_in_brackets=short_in_brackets)
+    text: str = yaml.dump_all(values, Dumper=_Dumper, explicit_start=True, **options)
+    return text
 
-    With ``short_in_brackets``, lists and mappings of scalars stand on one line.
-    """
-    return yaml.dump_all(
-        values,
-        Dumper=_Dumper,
-        explicit_start=True,
-        default_flow_style=None if short_in_brackets else False,
-        sort_keys=False,
-        allow_unicode=True,
-        width=width,
-    )
+
+def _options(width: int, *, short_in_brackets: bool) -> dict[str, Any]:
+    flow = None if short_in_brackets else False
+    return {"default_flow_style": flow, "sort_keys": False, "allow_unicode": True, "width": width}

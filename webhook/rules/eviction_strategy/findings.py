@@ -6,9 +6,12 @@ Each states the risk in its reason, and the remedy as YAML below one line that s
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from webhook.decision import Violation
+from webhook.documents.yaml_writer import UNBROKEN, dump
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +48,13 @@ def bypassed(spec: EvictionStrategySpec, pod: Pod, index: int, taint: TaintPatte
     where = f"tolerating everything includes {taint.key}" if broad else f"it tolerates {taint.key}"
     lead = "name each taint that it is to tolerate" if broad else "tolerate only what is needed"
     if broad:
-        stay.append("{key: KEY, operator: Exists}")
+        stay.append({"key": "KEY", "operator": "Exists"})
     return Violation(
         id="bypassed",
         reason=f"{where}: the Pod may be evicted without its grace period",
         field=f"spec.tolerations[{index}]",
         detail=f"CoreWeave ignores {spec.graceful.key} for Pods that tolerate {_taint(taint)}.",
-        fix=f"{lead}, without `{_toleration(tolerations[index])}`",
+        fix=f"{lead}, without `{_inline(_toleration(tolerations[index]))}`",
         yaml=_tolerations(stay),
     )
 
@@ -149,12 +152,11 @@ def _label(key: str) -> str:
 
 
 def _labels(label: LabelSpec) -> str:
-    return f"metadata:\n  labels:\n    {label.key}: {json.dumps(label.value)}"
+    return _yaml({"metadata": {"labels": {label.key: label.value}}})
 
 
-def _tolerations(items: Sequence[str]) -> str:
-    lines = [f"    - {item}" for item in items]
-    return "\n".join(["spec:", f"  tolerations:{'' if lines else ' []'}", *lines])
+def _tolerations(items: Sequence[dict[str, Any]]) -> str:
+    return _yaml({"spec": {"tolerations": items}})
 
 
 def _taint(taint: TaintPatternSpec | TaintSpec) -> str:
@@ -163,23 +165,19 @@ def _taint(taint: TaintPatternSpec | TaintSpec) -> str:
     return f"{taint.key}{value}{effect}"
 
 
-def _toleration_of(taint: TaintSpec) -> dict[str, str]:
+def _tolerating(taint: TaintSpec) -> dict[str, Any]:
     if taint.value:
         return {"key": taint.key, "operator": "Equal", "value": taint.value}
     return {"key": taint.key, "operator": "Exists"}
 
 
-def _tolerating(taint: TaintSpec) -> str:
-    parts = {**_toleration_of(taint), **({"value": json.dumps(taint.value)} if taint.value else {})}
-    return "{" + ", ".join(f"{name}: {text}" for name, text in parts.items()) + "}"
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(toleration).items() if value not in ("", None)}
 
 
-def _toleration(toleration: Toleration) -> str:
-    parts = {
-        "key": toleration.key,
-        "operator": toleration.operator,
-        "value": json.dumps(toleration.value) if toleration.value else "",
-        "effect": toleration.effect,
-        "tolerationSeconds": "" if toleration.tolerationSeconds is None else str(toleration.tolerationSeconds),
-    }
-    return "{" + ", ".join(f"{name}: {text}" for name, text in parts.items() if text) + "}"
+def _inline(value: dict[str, Any]) -> str:
+    return "{" + ", ".join(f"{name}: {each}" for name, each in value.items()) + "}"
+
+
+def _yaml(value: dict[str, Any]) -> str:
+    return dump(value, width=UNBROKEN, short_in_brackets=True)

@@ -5,17 +5,16 @@ Each states the risk in its reason, and the remedy as YAML below one line that s
 
 from __future__ import annotations
 
-import json
-import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
 from webhook.decision import Outcome, Violation
+from webhook.documents.yaml_writer import UNBROKEN, dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.pod import Pod, Volume
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 _CAPACITY: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ON_DEMAND: Final = f"metadata:\n  labels:\n    {CAPACITY_LABEL}: {ON_DEMAND}"
 _OWN_LABELS: Final = "spotgate.dev/"
-_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
-_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
-"""Words that YAML 1.1 does not read as strings."""
 _SHOWN: Final = 63
 """Characters of a name that a finding repeats: an image may have a kilobyte."""
 
@@ -74,10 +70,12 @@ def bare_pod(case: SuitabilityCase) -> Violation:
         detail="It has no controller. A Job starts work anew that ends by itself, a Deployment what always runs.",
         fix=_fix(
             "let a Job or a Deployment make it, of this Pod's metadata and spec",
-            "apiVersion: batch/v1",
-            "kind: Job",
-            f"metadata: {_metadata(name, case.namespace)}",
-            "spec: {template: {spec: {restartPolicy: Never}}}",
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": _metadata(name, case.namespace),
+                "spec": {"template": {"spec": {"restartPolicy": "Never"}}},
+            },
         ),
     )
 
@@ -109,8 +107,7 @@ def few_replicas(case: SuitabilityCase, minimum: int) -> Violation:
         "keeps more, its minimum belongs there.",
         fix=_fix(
             f"raise them in the {case.workload}, or label its pod template `{CAPACITY_LABEL}: {ON_DEMAND}`",
-            "spec:",
-            f"  replicas: {minimum}",
+            {"spec": {"replicas": minimum}},
         ),
     )
 
@@ -123,21 +120,14 @@ def readiness_probe(pod: Pod) -> Violation:
     )
     name = container.name if container is not None else ""
     port = container.ports[0].containerPort if container is not None and container.ports else 8080
+    probe = {"httpGet": {"path": "/ready", "port": port}, "initialDelaySeconds": 15, "periodSeconds": 5}
     return Violation(
         id="readiness-probe",
         reason="no container has a readiness probe: after a reclaim, Pods get requests before they can answer",
         field=f"spec.containers[{index}].readinessProbe",
         detail="A PodDisruptionBudget counts them as healthy, too, and lets the next node be drained.",
         fix="say when it is ready, and how long a cold start takes",
-        yaml=_lines(
-            "spec:",
-            "  containers:",
-            f"    - name: {_scalar(name)}",
-            "      readinessProbe:",
-            f"        httpGet: {{path: /ready, port: {port}}}",
-            "        initialDelaySeconds: 15",
-            "        periodSeconds: 5",
-        ),
+        yaml=_yaml({"spec": {"containers": [{"name": name, "readinessProbe": probe}]}}),
     )
 
 
@@ -161,11 +151,7 @@ def blocking_budget(case: SuitabilityCase, budget: DisruptionBudget) -> Violatio
         field="metadata.labels",
         detail=f"`{budget.bound}`{of} lets none go. The drain of a reclaimed node is refused until the node is "
         "removed, and neither preStop nor SIGTERM comes.",
-        fix=_fix(
-            f"let {budget.name} allow an eviction, instead of `{budget.bound}`",
-            "spec:",
-            "  maxUnavailable: 1",
-        ),
+        fix=_fix(f"let {budget.name} allow an eviction, instead of `{budget.bound}`", {"spec": {"maxUnavailable": 1}}),
     )
 
 
@@ -178,7 +164,10 @@ def several_budgets(case: SuitabilityCase, budgets: Sequence[DisruptionBudget]) 
         field="metadata.labels",
         detail=f"The API server refuses to evict a Pod that several cover ({names}), so the drain of a reclaimed node "
         "stops none of them in time.",
-        fix=_fix("delete all but one, or narrow their selectors; this one covers these Pods alone", *_selecting(case)),
+        fix=_fix(
+            "delete all but one, or narrow their selectors; this one covers these Pods alone",
+            {"spec": {"selector": _selector(case)}},
+        ),
     )
 
 
@@ -219,13 +208,7 @@ def data_on_node(index: int, volume: Volume, mounts: Sequence[str]) -> Violation
         field=f"spec.volumes[{index}].{kind}",
         detail="A reclaimed node does not come back. The replacement begins with an empty folder on another one.",
         fix="keep it in a PersistentVolumeClaim",
-        yaml=_lines(
-            "spec:",
-            "  volumes:",
-            f"    - name: {_scalar(volume.name)}",
-            "      persistentVolumeClaim:",
-            f"        claimName: {_scalar(volume.name)}",
-        ),
+        yaml=_yaml({"spec": {"volumes": [{"name": volume.name, "persistentVolumeClaim": {"claimName": volume.name}}]}}),
     )
 
 
@@ -239,8 +222,7 @@ def termination_handler(index: int, image: str) -> Violation:
         "with its interruption queue.",
         fix=_fix(
             "remove this workload, and let Karpenter do it, in the values of its Helm chart",
-            "settings:",
-            "  interruptionQueue: QUEUE",
+            {"settings": {"interruptionQueue": "QUEUE"}},
         ),
     )
 
@@ -250,39 +232,28 @@ def _on_demand(case: SuitabilityCase, lead: str) -> str:
 
 
 def _budget(case: SuitabilityCase) -> str:
-    return _fix(
-        "apply one",
-        "apiVersion: policy/v1",
-        "kind: PodDisruptionBudget",
-        f"metadata: {_metadata(case.name, case.namespace)}",
-        *_selecting(case),
-        "  minAvailable: 50%",
-    )
-
-
-def _selecting(case: SuitabilityCase) -> Iterator[str]:
-    labels = case.match_labels or {
-        key: value for key, value in case.pod.labels.items() if not key.startswith(_OWN_LABELS)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(case.name, case.namespace),
+        "spec": {"selector": _selector(case), "minAvailable": "50%"},
     }
-    yield "spec:"
-    yield "  selector:"
-    yield "    matchLabels:"
-    yield from (f"      {_scalar(key)}: {_scalar(value)}" for key, value in sorted(labels.items()))
+    return _fix("apply one", budget)
 
 
-def _metadata(name: str, namespace: str) -> str:
-    return "{" + ", ".join([f"name: {_scalar(name)}", *([f"namespace: {namespace}"] if namespace else [])]) + "}"
+def _selector(case: SuitabilityCase) -> dict[str, Any]:
+    own = {key: value for key, value in case.pod.labels.items() if not key.startswith(_OWN_LABELS)}
+    return {"matchLabels": dict(sorted((case.match_labels or own).items()))}
 
 
-def _fix(lead: str, *lines: str) -> str:
+def _metadata(name: str, namespace: str) -> dict[str, str]:
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
+
+
+def _fix(lead: str, value: dict[str, Any]) -> str:
     """Return the fix with YAML that belongs in another object, or in the workload outside its pod template."""
-    return _lines(f"{lead}:", *lines)
+    return f"{lead}:\n{_yaml(value)}"
 
 
-def _lines(*lines: str) -> str:
-    return "\n".join(lines)
-
-
-def _scalar(text: str) -> str:
-    """Return the text as a YAML scalar, quoted if necessary."""
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else json.dumps(text)
+def _yaml(value: dict[str, Any]) -> str:
+    return dump(value, width=UNBROKEN, short_in_brackets=True)
