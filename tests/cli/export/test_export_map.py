@@ -73,6 +73,12 @@ def test_what_can_t_be_exported_is_a_plain_error(
     assert problem in done.err
 
 
+def test_a_cluster_without_spot_capacity_is_warned_of(run: Run, write: Write) -> None:
+    namespace = write("cluster.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
+    done = run("export", "map", "--state", str(namespace))
+    assert (done.code, done.err.count("warning: no node pool and no Node that was read is spot")) == (0, 1)
+
+
 def test_vap_takes_no_cluster(run: Run) -> None:
     done = run("export", "vap", "--state", "x")
     assert (done.code, done.err) == (2, "error: --state and --kubeconfig are for map: vap needs no look-up\n")

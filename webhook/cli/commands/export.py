@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.bundle import OWN_NAMESPACE
+from webhook.capacity.placement.supply import supply_of
 from webhook.cli.connection import connected, missing_rules
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
@@ -123,6 +124,8 @@ def _print_mutating(options: Namespace, bundle: Bundle) -> None:
     if view.api_server is not None and view.api_server < SINCE:
         version = ".".join(map(str, view.api_server))
         complain(f"warning: the cluster has Kubernetes {version}; v1 of MutatingAdmissionPolicies came with 1.36")
+    if not supply_of(view, bundle.providers).spot:
+        complain("warning: no node pool and no Node that was read is spot: is it the right cluster?")
     exported, left_out, alone = export(bundle, context)
     pools = f" and {len(view.pools or ())} node pools"
     _print(options, bundle, exported, left_out, of=pools, alone=alone)

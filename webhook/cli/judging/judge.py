@@ -42,8 +42,8 @@ _NAMELESS: Final = Finding(
     outcome=Outcome.WARN,
     reason="the object has no name",
     field="metadata.name",
-    detail="The API server refuses it: one of name and generateName is required.",
-    fix="give it a metadata.name",
+    detail="Nothing is created without a name, or an object's `generateName`.",
+    fix="give it a name",
 )
 
 Identity = tuple[str, str, str, str]
