@@ -10,7 +10,7 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.cli.rehearse.inputs.changes import with_changes
 from webhook.cli.rehearse.inputs.nodes import pool_of_node
-from webhook.cli.rehearse.inputs.resources import identity_of, manifest_of
+from webhook.cli.rehearse.inputs.resources import identity_of, manifest_of, pod_spec_of
 from webhook.cli.rehearse.result import NO_SCHEDULER, Fix
 from webhook.cli.terminal import counted
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
@@ -116,7 +116,7 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
     """Propose a Job that survives the loss of a Pod."""
     spec = value["spec"]
     limit = spec.get("backoffLimit", _BACKOFF_LIMIT)
-    if _pod_spec(value).get("restartPolicy") == "Never":
+    if pod_spec_of(value).get("restartPolicy") == "Never":
         rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
         change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
         how = "with this rule, which only a new Job can get, disruptions do not count"
@@ -136,7 +136,7 @@ def _longest_grace(workload: WorkloadResult, seconds: float, startup: float) -> 
 
 
 def _grace_of(value: JSON) -> int:
-    grace = _pod_spec(value).get("terminationGracePeriodSeconds")
+    grace = pod_spec_of(value).get("terminationGracePeriodSeconds")
     return grace if isinstance(grace, int) else DEFAULT_GRACE_SECONDS
 
 
@@ -205,7 +205,7 @@ def _fallback_pools(
         pending = int(workload.pending.max or 0)
         value = objects.get(workload.identity)
         # Neither a scheduler nor devices come with a node.
-        helps = not workload.has_reason(NO_SCHEDULER) and not _pod_spec(value).get("resourceClaims")
+        helps = not workload.has_reason(NO_SCHEDULER) and not pod_spec_of(value).get("resourceClaims")
         if pending and helps and workload.identity in was_on:
             wanted = _requests(value)
             needed[was_on[workload.identity]] += Counter(
@@ -214,7 +214,7 @@ def _fallback_pools(
     for name, wanted in needed.items():
         pool = next((each for each in snapshot.pools if each.is_named(name)), None)
         like = next((node for node in nodes.values() if _is_of(node, name, bundle)), None)
-        if like is None or (pool is not None and not pool.spot):
+        if like is None or not _may_be_spot(pool, like, bundle):
             continue
         offered = like["status"]["allocatable"]
         sizes = [
@@ -230,6 +230,14 @@ def _fallback_pools(
                 f"{counted(number, 'on-demand node')} of the same type {'has' if number == 1 else 'have'} it",
                 manifest,
             )
+
+
+def _may_be_spot(pool: Pool | None, node: JSON, bundle: Bundle) -> bool:
+    if pool is not None:
+        return pool.spot
+    labels = node["metadata"]["labels"]
+    found = pool_of_node(labels, bundle.providers)
+    return found is not None and (not found[1].spot_labels or found[1].is_spot_node(labels))
 
 
 def _on_demand(name: str, pool: Pool | None, like: JSON, number: int, bundle: Bundle) -> JSON | None:
@@ -258,19 +266,11 @@ def _is_of(node: JSON, pool: str, bundle: Bundle) -> bool:
 def _requests(value: JSON | None) -> Counter[str]:
     """Return what one Pod of a workload requests."""
     wanted: Counter[str] = Counter()
-    for container in _pod_spec(value).get("containers") or []:
+    for container in pod_spec_of(value).get("containers") or []:
         resources = container.get("resources") or {}
         for resource, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
             wanted[resource] += _amount(amount)  # type: ignore[assignment]
     return wanted
-
-
-def _pod_spec(value: JSON | None) -> JSON:
-    """Return the spec of a Pod, or of a workload's pod template."""
-    spec: JSON = (value or {}).get("spec") or {}
-    if (value or {}).get("kind") == "Pod":
-        return spec
-    return (spec.get("template") or {}).get("spec") or {}
 
 
 def _amount(value: object) -> float:

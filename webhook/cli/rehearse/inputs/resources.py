@@ -97,6 +97,12 @@ def manifest_of(where: str, value: JSON) -> Manifest:
     return Manifest(Document(file=where, line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value)
 
 
+def pod_spec_of(value: Mapping[str, Any] | None) -> JSON:
+    """Return the spec of a Pod, or of a workload's pod template. Return {} if there is none."""
+    spec: JSON = (value or {}).get("spec") or {}
+    return spec if (value or {}).get("kind") == POD.kind else (spec.get("template") or {}).get("spec") or {}
+
+
 def identity_of(value: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the kind, namespace and name of an object."""
     metadata = value["metadata"]

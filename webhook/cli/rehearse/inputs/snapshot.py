@@ -22,6 +22,7 @@ from webhook.cli.rehearse.inputs.resources import (
     NODE,
     POD,
     kind_of_object,
+    pod_spec_of,
 )
 from webhook.cli.rehearse.inputs.storage_classes import storage_classes_for
 from webhook.kube.quantity import amount_of
@@ -182,6 +183,8 @@ def complete(objects: SortedObjects, pools: Sequence[Pool], state: Sequence[JSON
                 "in the snapshot: take Nodes and Pods at one time, or leave out the Pod"
             )
     kinds = custom_kinds(stored, controllers_of_pods(stored))
+    if any(pod_spec_of(each).get("schedulingGroup") for each in (*stored, *objects.applied)):
+        objects.notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
     notes = [*objects.notes, *uncounted_budgets([*stored, *objects.applied], kinds)]
     ordered = [*namespaces_for(stored, objects.applied), *_with_custom(stored, objects.custom, kinds)]
     return ClusterSnapshot(
@@ -279,9 +282,7 @@ def _expect_no_duplicates(manifests: Iterable[Manifest]) -> None:
 def _without_requests(applied: Iterable[JSON]) -> Iterator[str]:
     """Yield a sentence for each workload with a container that requests nothing."""
     for each in applied:
-        spec = each.get("spec") or {}
-        pod = spec if each["kind"] == POD.kind else (spec.get("template") or {}).get("spec") or {}
-        containers = pod.get("containers") or ()
+        containers = pod_spec_of(each).get("containers") or ()
         if containers and not any(any((one.get("resources") or {}).values()) for one in containers):
             name = f"{each['kind']} {each['metadata'].get('name', '')}"
             yield f"{name} requests no resources: to the scheduler its Pods need no room, and fit anywhere"

@@ -31,7 +31,8 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     )
     yield [(f"{', '.join(rehearsal.lost)} is lost: {counted(nodes, 'node')} ({how})", "bold")]
     for window in rehearsal.windows:
-        steps = f"drain after {window.drain:g} s, SIGKILL after {window.kill:g} s, gone after {window.removal:g} s"
+        drain = "drain" if window.evicts else "shutdown by its kubelet"
+        steps = f"{drain} after {window.drain:g} s, SIGKILL after {window.kill:g} s, gone after {window.removal:g} s"
         yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {steps}", "dim")]
     summary = rehearsal.summary
     failed = sum(each.failed for each in rehearsal.workloads)

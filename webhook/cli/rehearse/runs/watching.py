@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from webhook.cluster.api import ApiError
-from webhook.kube.pod import PodSpec  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.pod import PodSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,11 +84,23 @@ class SeenPodStatus(msgspec.Struct):
     startTime: str | None = None
 
 
+class SeenSchedulingGroup(msgspec.Struct):
+    """The PodGroup that a Pod is scheduled with."""
+
+    podGroupName: str = ""
+
+
+class SeenPodSpec(PodSpec):
+    """The spec of a Pod, with what only a rehearsal reads."""
+
+    schedulingGroup: SeenSchedulingGroup | None = None
+
+
 class SeenPod(msgspec.Struct):
     """A Pod as it is now."""
 
     metadata: SeenMetadata
-    spec: PodSpec
+    spec: SeenPodSpec
     status: SeenPodStatus = msgspec.field(default_factory=SeenPodStatus)
 
     @property

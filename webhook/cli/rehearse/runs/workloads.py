@@ -128,7 +128,7 @@ class Workloads:
             gpus=gpus,
             unsaved=0.0 if saves and every is None else killed,
             unsaved_if_killed=killed,
-            gang=gang_of(pod.metadata.namespace, pod.metadata.labels, pod.metadata.annotations) or _alone(pod),
+            gang=_gang(pod),
             leaves=_MIRROR in pod.metadata.annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}),
         )
 
@@ -171,8 +171,12 @@ class Workloads:
                 self._history.setdefault(workload, []).append(took)
 
 
-def _alone(pod: SeenPod) -> tuple[str, ...] | None:
-    """Return the gang of a Pod that only a controller makes again which is not here. Return None for others."""
+def _gang(pod: SeenPod) -> tuple[str, ...] | None:
+    """Return the gang of a Pod. One that only a controller makes again which is not here is a gang of its own."""
+    if (group := pod.spec.schedulingGroup) is not None:
+        return (pod.metadata.namespace, f"PodGroup={group.podGroupName}")
+    if (found := gang_of(pod.metadata.namespace, pod.metadata.labels, pod.metadata.annotations)) is not None:
+        return found
     owner = pod.controller
     if owner is None or owner.kind == "Node" or owner.group_kind in {*CONTROLLED_HERE, (JOB.group, JOB.kind)}:
         return None
