@@ -4,7 +4,8 @@ kubectl decodes with sigs.k8s.io/yaml: go-yaml v2, then Go's encoding/json. That
 ``on`` are true, ``0777`` is 511, ``08`` is 8, times and dates are strings, ``1.0`` is the integer 1. Stricter here than
 there, where they pass in silence: duplicate keys and unknown tags are errors.
 
-Positions cost nothing until one is asked for: a document keeps its text, which is then read once more.
+A short YAML document keeps the places of its keys and items: to read it once more for the position of a finding takes
+as long as to judge it. JSON, long documents, and those with aliases are read once more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from array import array
 from bisect import bisect_right
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -33,7 +34,7 @@ from webhook.documents.model import (
     parse_pointer,
 )
 from webhook.documents.nodes import compose, find
-from webhook.documents.yaml_reader import YAMLReader
+from webhook.documents.yaml_reader import Offsets, YAMLReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +56,9 @@ __all__ = [
 ]
 
 
+_NOWHERE: Final[Offsets] = array("L")
+
+
 class Document(msgspec.Struct, frozen=True):
     """Describe one document of a file.
 
@@ -65,6 +69,7 @@ class Document(msgspec.Struct, frozen=True):
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
         begin: where ``source`` begins in the text of the file, in characters.
+        places: as in `webhook.documents.yaml_reader.YAMLDocument`; empty for JSON.
     """
 
     file: str
@@ -73,11 +78,15 @@ class Document(msgspec.Struct, frozen=True):
     source: str = ""
     offset: int = 0
     begin: int = 0
+    places: Offsets = _NOWHERE
 
     def position(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
         if not self.source:
             return self.line, 1
+        if self.places:
+            line, column = line_and_column(self.source, self.places[_ordinal(self.value, path)] - self.places[0])
+            return self.line + line - 1, column
         at, starts = find(_root(self.source), path), _line_starts(self.source)
         line = bisect_right(starts, at) - 1
         return self.line + line, at - starts[line] + 1 + (0 if line else self.offset)
@@ -92,7 +101,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, read_json(text, limits))
+            return _placed(text, file, ((*each, _NOWHERE) for each in read_json(text, limits)))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):
@@ -115,20 +124,46 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
-def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue]]) -> list[Document]:
-    """Return the documents of a text, given the beginning, end and value of each."""
+def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue, Offsets]]) -> list[Document]:
+    """Return the documents of a text, given the beginning, end, value and places of each."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
-    for begin, end, value in parts:
+    for begin, end, value, places in parts:
         line += text.count("\n", counted, begin)
         line_start = text.rfind("\n", counted, begin) + 1 or line_start
         counted = begin
         if value is not None:
-            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin))
+            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin, places))
     return documents
 
 
-# The findings of a document come together, and each needs a position.
+def _ordinal(value: JSONValue, path: FieldPath) -> int:
+    """Return the index in a document's places of the key or item at ``path``, or of its deepest ancestor."""
+    found = 1
+    for step in path:
+        if not isinstance(value, (dict, list)):
+            break
+        name = str(step) if isinstance(value, dict) else step
+        place = found + 1
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            if key == name:
+                found, value = place, member
+                break
+            place += 1 + _places_in(member)
+        else:
+            break
+    return found
+
+
+def _places_in(value: JSONValue) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    elif not isinstance(value, list):
+        return 0
+    return len(value) + sum(_places_in(each) for each in value if isinstance(each, (dict, list)))
+
+
+# The findings of a long document come together, and each needs a position.
 
 
 @lru_cache(maxsize=4)

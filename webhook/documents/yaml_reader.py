@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from sys import intern
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import yaml
 from yaml.events import (
@@ -50,6 +51,29 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
+Offsets: TypeAlias = "array[int]"
+"""Offsets in a text, in characters."""
+
+_LONG: Final = 32 * 1024
+"""Characters of a document from which it is faster to read it once more than to count to each of its places."""
+
+
+class YAMLDocument(NamedTuple):
+    """Hold one document.
+
+    Attributes:
+        begin, end: offsets of text that can be read alone: from the beginning of a line, directives included.
+        value: JSON.
+        places: ``begin``, and the offset of the value and of each key and item, in the order of the text. Empty if
+            aliases or merges give values an order that the text has not, or if the document is long.
+    """
+
+    begin: int
+    end: int
+    value: JSONValue
+    places: Offsets
+
+
 class YAMLReader:
     """Read one file."""
 
@@ -59,13 +83,14 @@ class YAMLReader:
         self._limits = limits
         self._next: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._anchors: dict[str, Any] = {}
+        self._places: list[int] = []
+        self._is_in_order = True
+        self._deepest = limits.depth
         self._nodes = 0
         self._aliased = 0
 
-    def read(self) -> Iterator[tuple[int, int, JSONValue]]:
-        """Yield the documents, empty ones included: beginning and end of text that can be read alone, and the value.
-
-        The text is from the beginning of a line, directives included.
+    def read(self) -> Iterator[YAMLDocument]:
+        """Yield the documents, empty ones included.
 
         Raises:
             DocumentError: the file cannot be read.
@@ -77,10 +102,12 @@ class YAMLReader:
                 event = self._next()
                 first: Any = opening.start_mark if opening.tags else event.start_mark
                 begin = first.index - first.column
+                self._places, self._is_in_order = [begin, event.start_mark.index], True
                 value = self._value(event, 0)
                 self._count(1, event.start_mark)
                 end = self._next().start_mark.index
-                yield begin, end, value
+                known = self._is_in_order and end - begin < _LONG
+                yield YAMLDocument(begin, end, value, array("L", self._places if known else ()))
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # None only where PyYAML composes
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
@@ -132,22 +159,25 @@ class YAMLReader:
         return value
 
     def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
-        self._descend(start.start_mark, depth)
+        if depth > self._deepest:
+            raise self._too_deep(start.start_mark)
         if start.tag is not None and start.tag != _SEQUENCE:
             raise self._unknown_tag(start)
         items: list[JSONValue] = []
         while type(event := self._next()) is not SequenceEndEvent:
+            self._places.append(event.start_mark.index)
             items.append(self._value(event, depth))
         self._count(len(items), start.start_mark)
         return items
 
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
-        self._descend(start.start_mark, depth)
+        if depth > self._deepest:
+            raise self._too_deep(start.start_mark)
         if start.tag is not None and start.tag != _MAPPING:
             raise self._unknown_tag(start)
         members: dict[str, JSONValue] = {}
         places: dict[str, int] = {}  # of its own keys, not of those that are merged in
-        following = self._next
+        following, place = self._next, self._places.append
         while type(event := following()) is not MappingEndEvent:
             # Nearly all keys and values are words: they are read here, without a call.
             if (
@@ -170,7 +200,8 @@ class YAMLReader:
                 first, _ = line_and_column(self._text, places[key])
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
-            places[key] = event.start_mark.index
+            at = places[key] = event.start_mark.index
+            place(at)
             event = following()
             if (
                 type(event) is ScalarEvent
@@ -180,6 +211,8 @@ class YAMLReader:
                 and event.anchor is None
             ):
                 members[key] = intern(text)
+            elif type(event) is MappingStartEvent and event.anchor is None:
+                members[key] = self._mapping(event, depth + 1)
             else:
                 members[key] = self._value(event, depth)
         self._count(len(places), start.start_mark)
@@ -198,6 +231,7 @@ class YAMLReader:
 
     def _merge(self, members: dict[str, JSONValue], depth: int) -> None:
         """Merge the value of ``<<``: in go-yaml v2 it overrides the keys before it, and those after it override it."""
+        self._is_in_order = False
         event = self._next()
         value = self._value(event, depth)
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
@@ -208,6 +242,7 @@ class YAMLReader:
             members.update(source)
 
     def _alias(self, event: _Event, depth: int) -> JSONValue:
+        self._is_in_order = False
         if event.anchor not in self._anchors:
             problem = f"no anchor '&{event.anchor}' above"
             raise self._error(event.start_mark, problem, "define it, or quote the text if it is no alias")
@@ -228,7 +263,8 @@ class YAMLReader:
             raise self._error(mark, problem, "write the values out, in several files")
         if not isinstance(value, (dict, list)):
             return value
-        self._descend(mark, depth)
+        if depth > self._deepest:
+            raise self._too_deep(mark)
         copy: JSONValue
         if isinstance(value, dict):
             copy = {key: self._repeat(member, depth + 1, mark) for key, member in value.items()}
@@ -244,10 +280,9 @@ class YAMLReader:
     def _too_many(self, mark: yaml.Mark) -> DocumentError:
         return self._error(mark, f"more than {self._limits.nodes} values", "split the file into several")
 
-    def _descend(self, mark: yaml.Mark, depth: int) -> None:
-        if depth > self._limits.depth:
-            problem = f"nested deeper than {self._limits.depth} levels"
-            raise self._error(mark, problem, "flatten it: no Kubernetes object is so deep")
+    def _too_deep(self, mark: yaml.Mark) -> DocumentError:
+        problem = f"nested deeper than {self._deepest} levels"
+        return self._error(mark, problem, "flatten it: no Kubernetes object is so deep")
 
     def _unknown_tag(self, event: _Event) -> DocumentError:
         fix = self._fix_of_expression(event.start_mark) or "remove it"
