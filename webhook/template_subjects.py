@@ -38,7 +38,7 @@ def template_subjects(
         OverBoundError: there are too many templates, or their Pods are larger than a bound.
     """
     templates = _find_templates(workload, whole.object)
-    there = _find_templates(workload, whole.old_object)
+    there = [] if whole.old_object is None else _find_templates(workload, whole.old_object)
     recounted = recounting and bool(there) and _has_fewer_replicas(whole)
     before = {found.identity: found.value for found in there}
     # Wherever it was: templates without names are numbered, and removing one moves those behind it.

@@ -225,7 +225,8 @@ def _default_pod_spec(spec: AnyJSON) -> None:
 
 
 def _default_container(container: AnyJSON) -> None:
-    fill(container, {**_CONTAINER, "imagePullPolicy": _pull_policy(container.get("image"))})
+    fill(container, _CONTAINER)
+    fill(container, {"imagePullPolicy": _pull_policy(container.get("image"))})
     _default_resources(mapping(container, "resources"))
     for port in items_of(container, "ports"):
         fill(port, {"protocol": "TCP"})
@@ -268,9 +269,10 @@ def _default_claim(claim: AnyJSON) -> None:
 
 def _default_value_source(source: AnyJSON) -> None:
     fill_if_there(source, "fieldRef", {"apiVersion": "v1"})
-    fill_if_there(source, "resourceFieldRef", {"divisor": "0"})
     fill_if_there(source, "fileKeyRef", {"optional": False})
-    canonical(mapping(source, "resourceFieldRef"), ("divisor",))
+    if isinstance(field := source.get("resourceFieldRef"), dict):
+        fill(field, {"divisor": "0"})
+        canonical(field, ("divisor",))
 
 
 def _default_resources(resources: AnyJSON) -> None:

@@ -20,10 +20,11 @@ def fill(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
     """Set members that are missing or an empty string, recursively."""
     for key, default in defaults.items():
         there = target.get(key)
+        nested = isinstance(default, dict)
         if there is None or there == "":
-            target[key] = {} if isinstance(default, dict) else default
-        if isinstance(default, dict) and isinstance(target[key], dict):
-            fill(target[key], default)
+            there = target[key] = {} if nested else default
+        if nested and default and isinstance(there, dict):
+            fill(there, default)
 
 
 def fill_empty(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
@@ -47,4 +48,4 @@ def mapping(value: AnyJSON, *path: str) -> AnyJSON:
 def items_of(parent: AnyJSON, field: str) -> list[AnyJSON]:
     """Return the mappings in a list. Return an empty list if the field is no list."""
     items = parent.get(field)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return [item for item in items if isinstance(item, dict)] if items and isinstance(items, list) else []

@@ -58,7 +58,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
             return self.data
         if self.file == STDIN:
             return sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
-        with Path(self.file).open("rb") as opened:
+        with open(self.file, "rb") as opened:  # noqa: PTH123 - for many files
             begin = opened.read(_PAGE)  # to ask for more than there is costs its memory
             return begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
 

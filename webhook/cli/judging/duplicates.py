@@ -24,16 +24,21 @@ class Places:
     def __init__(
         self, objects: Iterable[Manifest], judged: Iterable[Manifest], kinds: Collection[tuple[str, str]]
     ) -> None:
+        self._kinds = kinds
         self._places: dict[Identity, dict[str, None]] = {}
         self._first: dict[Identity, str] = {}
-        for each in objects:
-            if (each.group, each.kind) in kinds and each.name:
-                self._places.setdefault(written_identity(each), {})[_place(each)] = None
-        for each in judged:
+        for each in filter(self._is_counted, objects):
+            self._places.setdefault(written_identity(each), {})[_place(each)] = None
+        for each in filter(self._is_counted, judged):
             self._first.setdefault(written_identity(each), _place(each))
+
+    def _is_counted(self, manifest: Manifest) -> bool:
+        return (manifest.group, manifest.kind) in self._kinds and bool(manifest.name)
 
     def duplicate(self, manifest: Manifest) -> Finding | None:
         """Return a finding at the first judged place of an object that is at several places, or None."""
+        if not self._is_counted(manifest):
+            return None
         identity, place = written_identity(manifest), _place(manifest)
         others = self._places.get(identity, {}).keys() - {place}
         if not others or self._first[identity] != place:

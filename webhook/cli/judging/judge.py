@@ -107,6 +107,7 @@ class Judge:
         self._operation = operation
         self._user = user
         self._unknown_templates = UnknownTemplates(index)
+        self._passed: dict[Resource, bool] = {}
         self._before = {identity_of(each, self._namespace(each)): each for each in before}
 
     def judge(self, manifest: Manifest) -> Judgement:
@@ -124,8 +125,10 @@ class Judge:
 
     def _judge(self, manifest: Manifest, resource: Resource) -> Judgement:
         namespace = self._namespace(manifest)
+        if self._passes(manifest, resource):
+            return Judgement(namespace=namespace, findings=() if manifest.shown_name else (_NAMELESS,))
         value = defaulted(manifest, namespace)
-        before = self._stored(manifest)
+        before = self._stored(manifest, namespace)
         if before is not None and _is_built_in(manifest):
             value = _unchanged(value, before)
         request = self._request(manifest, resource, value, before)
@@ -151,6 +154,14 @@ class Judge:
             if self._mutate.trace
             else None,
         )
+
+    def _passes(self, manifest: Manifest, resource: Resource) -> bool:
+        """Return whether no policy looks at such an object, and nothing follows from it: most kinds are so."""
+        if resource not in self._passed:
+            request = self._request(manifest, resource, {}, None)
+            unseen = all(self._index.route(phase, request) is None for phase in Phase)
+            self._passed[resource] = unseen and self._operation != "DELETE" and not self._mutate.trace
+        return self._passed[resource]
 
     def _judge_unknown(self, manifest: Manifest) -> Judgement:
         """Judge an object of a kind whose resource is unknown: no policy can look at it."""
@@ -199,9 +210,8 @@ class Judge:
         begin = manifest.shown_name[:_GENERATED_FROM_AT_MOST]
         return f"{begin}xxxxx" if begin else ""
 
-    def _stored(self, manifest: Manifest) -> dict[str, Any] | None:
+    def _stored(self, manifest: Manifest, namespace: str) -> dict[str, Any] | None:
         """Return the object that an UPDATE changes or a DELETE deletes, or None if it is not known."""
-        namespace = self._namespace(manifest)
         stored = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
         return None if stored is None else defaulted(stored, namespace)
 

@@ -91,13 +91,12 @@ def own_keys_of_object(
     """Yield a violation for each key without effect on a node pool or workload, outside its pod templates."""
     metadata, before = mapping(value.get("metadata")), mapping(old.get("metadata"))
     there = {member: mapping(metadata.get(member)) for member in _SINGULAR}
-    pods: tuple[str, ...] = ()
-    on_pods: Collection[str] = ()
     if workload is not None:
         yield from _carried(workload, value, old)
-        pods = tuple(path.metadata for path in workload.paths)
-        if any(key.startswith(PREFIX) for keys in there.values() for key in keys):
-            on_pods = _keys_of_pods(workload, value)
+    if not any(key.startswith(PREFIX) for keys in there.values() for key in keys):
+        return
+    pods = tuple(path.metadata for path in workload.paths) if workload is not None else ()
+    on_pods = _keys_of_pods(workload, value) if workload is not None else ()
     place = _Place(name=f"the {kind} itself", pods=pods, applied=True)
     for member, keys in there.items():
         yield from _without_effect(place, member, keys, mapping(before.get(member)), on_pods=on_pods)
@@ -118,8 +117,8 @@ def mapping(value: object) -> dict[str, Any]:
 
 def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
     """Return the keys in labels that the workload gives to Pods or to other objects it makes."""
-    pods = tuple(path.metadata for path in workload.paths)
     for carried in workload.labels:
+        pods = tuple(path.metadata for path in workload.paths)
         place = _template(*pods) if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)
         before = {each.identity: each.value for each in carried.path.find(old)}
         for found in islice(carried.path.find(value), TEMPLATES_AT_MOST):
