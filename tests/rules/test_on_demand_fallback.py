@@ -199,14 +199,8 @@ def test_blocking_conditions_of_the_fallback_count() -> None:
 def test_superchips_cannot_be_spot_whatever_else_exists(superchip: str, cluster: list[Json | Pool] | None) -> None:
     created = spot_pool("gb", superchip)
     assert judge(created, None, cluster) == judge(created, changed(created, computeClass="default"), cluster)
-    assert judge(created, None, cluster) == [
-        Violation(
-            id="superchip",
-            reason=f"NodePool gb can't be spot: {superchip} is a superchip",
-            field="spec.computeClass",
-            detail="CoreWeave CKS has no spot capacity of this type: the pool would stay empty.",
-            fix="make the pool on-demand, or take another instance type",
-        )
+    assert [(each.id, each.field, each.outcome) for each in judge(created, None, cluster)] == [
+        ("superchip", "spec.computeClass", Outcome.DENY)
     ]
 
 
@@ -332,13 +326,8 @@ def test_an_update_without_the_old_object_is_judged_like_a_new_pool() -> None:
 
 
 def test_the_last_usable_fallback_may_not_be_deleted_before_the_spot_pools() -> None:
-    assert judge(None, ON_DEMAND, [SPOT, CPU_POOL, ON_DEMAND]) == [
-        Violation(
-            id="last-fallback",
-            reason="NodePool h100-od is the last on-demand fallback of GPU spot pool NodePool h100-spot",
-            detail="Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs.",
-            fix="delete the spot pools first, or create another on-demand pool first, for example:\n" + EXAMPLE,
-        )
+    assert [(each.id, each.field, each.outcome) for each in judge(None, ON_DEMAND, [SPOT, CPU_POOL, ON_DEMAND])] == [
+        ("last-fallback", "", Outcome.DENY)
     ]
 
 
@@ -444,14 +433,8 @@ def test_other_subresources_and_other_kinds_say_nothing() -> None:
     [(SPOT, None), (None, ON_DEMAND), (changed(ON_DEMAND, targetNodes=0), ON_DEMAND)],
 )
 def test_unknown_pools_are_no_empty_cluster(new: Json | None, old: Json | None) -> None:
-    assert judge(new, old, None) == [
-        Violation(
-            id="pools-unknown",
-            reason="can't tell whether GPU spot pools have an on-demand fallback: the node pools are unknown",
-            detail="the API server did not answer within 1.0 s",
-            fix="try again later",
-            unknown=True,
-        )
+    assert [(each.id, each.field, each.outcome) for each in judge(new, old, None)] == [
+        ("pools-unknown", "", Outcome.DENY)
     ]
 
 

@@ -40,27 +40,17 @@ NODE_POOL = 'metadata.annotations["spotgate.dev/node-pool"]'
 CAPACITY = 'metadata.labels["spotgate.dev/capacity"]'
 
 
-@pytest.mark.parametrize(
-    ("value", "hint"),
-    [("Spot", ", did you mean `spot`?"), ("ondemand", ", did you mean `on-demand`?"), ("", ""), ("x", "")],
-)
-def test_an_unknown_value_of_the_label_is_said(value: str, hint: str) -> None:
+@pytest.mark.parametrize("value", ["Spot", "ondemand", "", "x"])
+def test_an_unknown_value_of_the_label_is_said(value: str) -> None:
     violation = said(pod_of(labels={"spotgate.dev/capacity": value}))
-
-    assert violation.reason == f"the label spotgate.dev/capacity has the unknown value `{value}`{hint}"
-    assert violation.field == CAPACITY
-    assert "spot, spot-preferred, on-demand" in violation.detail
+    assert (violation.id, violation.field) == ("unknown-capacity", CAPACITY)
 
 
 def test_an_unknown_value_on_the_namespace_is_said_of_pods_that_do_not_say_themselves() -> None:
     view = view_of(*CLUSTER, namespace={"spotgate.dev/capacity": "sopt"})
     violation = said(pod_of(), view)
 
-    assert (
-        violation.reason
-        == "the namespace's label spotgate.dev/capacity has the unknown value `sopt`, did you mean `spot`?"
-    )
-    assert violation.field == ""
+    assert (violation.id, violation.field) == ("unknown-capacity", "")
     assert changes(pod_of(labels=ON_DEMAND), view=view) == {}
 
 
@@ -154,8 +144,7 @@ def test_own_constraints_that_exclude_every_spot_pool_are_said(
 ) -> None:
     violation = said(pod_of(labels=labels, gpu=True, **own), view_of(GPU_SPOT, GPU))
 
-    assert violation.reason == "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool"
-    assert violation.field == field
+    assert (violation.id, violation.field) == ("own-selector-excludes", field)
     assert f"demands `{demand}`" in violation.detail
 
 
@@ -163,14 +152,8 @@ def test_the_field_that_contradicts_is_said_although_other_pools_drop_out_for_an
     pod = pod_of(labels=SPOT, gpu=True, nodeSelector={"example.com/tier": "paid"})
     violation = said(pod, view_of(*CLUSTER, *CLOSED))
 
-    assert violation.reason == (
-        "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool that could take it"
-    )
-    assert violation.field == 'spec.nodeSelector["example.com/tier"]'
-    assert (
-        " The others do not take it either: NodePool cpu-spot: it has no GPUs, and the Pod requests some; "
-        "NodePool h100-leaving: it is being deleted; NodePool h100-reserved: "
-    ) in violation.detail
+    assert (violation.id, violation.field) == ("own-selector-excludes", 'spec.nodeSelector["example.com/tier"]')
+    assert "NodePool cpu-spot: it has no GPUs" in violation.detail
 
 
 def test_a_field_is_not_said_to_contradict_where_no_pool_would_take_the_pod_without_it() -> None:
@@ -184,10 +167,7 @@ def test_a_selector_against_the_pool_that_the_annotation_names_is_said() -> None
     pod = pod_of(annotations={"spotgate.dev/node-pool": "gpu-spot"}, gpu=True, nodeSelector={POOL_LABEL: "gpu"})
     violation = said(pod)
 
-    assert violation.reason == (
-        "the Pod targets spot, and its own nodeSelector or affinity excludes the pool that its annotation names"
-    )
-    assert violation.field == f'spec.nodeSelector["{POOL_LABEL}"]'
+    assert (violation.id, violation.field) == ("own-selector-excludes", f'spec.nodeSelector["{POOL_LABEL}"]')
 
 
 def test_a_selector_of_on_demand_pools_says_which_they_are() -> None:
@@ -205,13 +185,7 @@ def test_a_selector_against_the_providers_label_is_said_where_its_pools_cannot_b
 def test_a_cluster_without_spot_pools_is_said() -> None:
     violation = said(pod_of(labels=SPOT), view_of(CPU, GPU))
 
-    assert violation.id == "no-spot-pool"
-    assert (
-        violation.detail
-        == "It targets spot by label spotgate.dev/capacity: spot. Nothing was changed about where it may run."
-    )
-    assert violation.field == CAPACITY
-    assert violation.fix == "create a spot pool, or label the Pod `spotgate.dev/capacity: on-demand`"
+    assert (violation.id, violation.field) == ("no-spot-pool", CAPACITY)
 
 
 def test_where_no_known_provider_is_seen_the_fix_names_the_ways_to_make_one_known() -> None:
