@@ -192,7 +192,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         for each in documents
         if each.kind == "CapacityProvider"
     }
-    facts = Facts(providers, workloads_in(documents, problems))
+    facts = Facts(providers, workloads_in(documents))
     written = [each for each in documents if each.kind in policy_kinds()]
     exemptions = [each for each in documents if each.kind == EXEMPTION]
     problems += _unmatched_names(exemptions, names)

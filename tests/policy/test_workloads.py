@@ -85,10 +85,6 @@ def test_a_template_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("item", "mistake"),
     [
-        ("group: ray.io, kind: RayCluster, resource: raycluster",
-            "resource: the resource of kind RayCluster in API group ray.io is `rayclusters` in another entry"),
-        ("group: ray.io, kind: RayClusters, resource: rayclusters",
-            "kind: the kind of resource rayclusters in API group ray.io is `RayCluster` in another entry"),
         ("group: ml.acme.example/v1, kind: Training, resource: trainings",
             "group: expected '' for the core group, or a name without version, as apps; got 'ml.acme.example/v1'"),
         ("group: ml.acme.example, kind: tuning, resource: tunings",

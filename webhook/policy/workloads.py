@@ -13,39 +13,22 @@ if TYPE_CHECKING:
 
     from webhook.kube.layouts import Steps
     from webhook.policy.document import PolicyDocument
-    from webhook.policy.errors import Problem
     from webhook.policy.workload_schema import InheritedSpec, PodPlaceSpec, WorkloadSpec
 
 WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
 
 
-def workloads_in(documents: Iterable[PolicyDocument], problems: list[Problem]) -> tuple[Workload, ...]:
+def workloads_in(documents: Iterable[PolicyDocument]) -> tuple[Workload, ...]:
     """Return the kinds of workload in all documents. A kind in several documents gets the templates of all."""
     found: dict[tuple[str, str], Workload] = {}
     for document in documents:
         if document.kind != WORKLOAD_TEMPLATES:
             continue
-        for number, item in enumerate(document.spec.workloads):
+        for item in document.spec.workloads:
             workload = _workload(item)
-            if (mistake := _contradicting(workload, found.values())) is not None:
-                field, why = mistake
-                problems.append(document.problem(("spec", "workloads", number, field), why))
-                continue
             known = found.get((item.group, item.kind))
             found[item.group, item.kind] = workload if known is None else known.and_also(workload)
     return tuple(found.values())
-
-
-def _contradicting(workload: Workload, others: Iterable[Workload]) -> tuple[str, str] | None:
-    """Return the field, and the reason, where an entry contradicts another on a kind and its resource."""
-    for other in others:
-        if other.group != workload.group or (other.kind == workload.kind) == (other.resource == workload.resource):
-            continue
-        group = f"API group {other.group}" if other.group else "the core group"
-        if other.kind == workload.kind:
-            return "resource", f"the resource of kind {other.kind} in {group} is `{other.resource}` in another entry"
-        return "kind", f"the kind of resource {other.resource} in {group} is `{other.kind}` in another entry"
-    return None
 
 
 def _workload(item: WorkloadSpec) -> Workload:

@@ -340,20 +340,12 @@ def test_labels_of_the_namespace_are_known(tested: Callable[..., Any]) -> None:
     [
         ({"operation": "CREATE", "oldObject": {}}, "there is none before a CREATE; remove it, or write UPDATE"),
         ({"operation": "UPDATE"}, "UPDATE needs `oldObject`"),
-        (
-            {"oldObject": {"metadata": {"name": "x"}}},
-            "is another object: its name is 'x', and that of `object` is 'web'",
-        ),
         ({"object": {"kind": None}}, "is no Kubernetes object: it has no `kind`"),
         ({"object": {"kind": "Pdo"}}, "nothing says which resource kind Pdo of v1 is"),
         ({"object": {"kind": "Deployment"}}, "v1 has no kind Deployment; did you mean apiVersion: apps/..."),
         ({"object": {"spec": {"containers": "x"}}}, "the object can't be read"),
         ({"policies": ["lables"]}, "there is no policy 'lables', or it is off, did you mean `labels`?"),
         ({"policies": ["eviction"]}, "there is no policy 'eviction', or it is off"),
-        (
-            {"namespace": {"name": "a"}, "object": {"metadata": {"namespace": "b"}}},
-            "the object is in namespace 'b', and the request in 'a'",
-        ),
     ],
 )
 def test_a_case_that_makes_no_sense_is_not_judged(
@@ -405,10 +397,6 @@ spec:
         ("case 1", "case 0", "2 cases are named 'case 0'; give each a name of its own"),
         ("kubernetesVersion: '1.30'", "kubernetesVersion: 1.30", 'write it in quotes, as "1.34": YAML reads 1.3'),
         ("kubernetesVersion: '1.30'", "kubernetesVersion: 1", 'expected a version in quotes, as "1.34"; got 1'),
-        ("'1.30'", "1.3O", "kubernetesVersion: '1.3O' is not a Kubernetes version; write it as 1.34"),
-        ("'1.30'", f"v1.{'9' * 5000}", "t.yaml:17:3: spec.kubernetesVersion: 'v1.99"),
-        ("labels:", "label:", "unknown field `label`, did you mean `labels`?"),
-        ("team: a", "team: 1", "must be text, got 1; put it in quotes"),
     ],
 )
 def test_a_document_that_is_almost_a_test_is_no_pass(run: Run, write: Write, old: str, new: str, problem: str) -> None:

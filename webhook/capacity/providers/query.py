@@ -11,7 +11,6 @@ from jmespath import functions, visitor
 from jmespath.exceptions import (
     ArityError,
     JMESPathError,
-    ParseError,
     UnknownFunctionError,
     VariadictArityError,
 )
@@ -47,10 +46,6 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
 
 _ERRORS: Final = (JMESPathError, TypeError, ValueError)
 """Exceptions of the library's search; the latter two for values of mixed types (``[?size > `1`]``)."""
-
-
-_NUMBER: Final = "NUMBER"
-"""The parser's token type for a number where none may be."""
 
 
 class _TooManyStepsError(Exception):
@@ -183,10 +178,7 @@ def problem_with(text: str) -> str:
     try:
         _parse(text)
     except JMESPathError as error:
-        said = " ".join(str(error).split())
-        if isinstance(error, ParseError) and not isinstance(error, ArityError) and error.token_type == _NUMBER:
-            return f"{said}; numbers are written in backticks, `{error.token_value}`"
-        return said
+        return " ".join(str(error).split())
     return ""
 
 
