@@ -347,9 +347,8 @@ class _Evaluation:
         for exemption in policy.exemptions:
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:
-                said = f"exempt: {exemption}, by {exemption.name} at {exemption.place}"
-                self.trace.say("%s", said)
-                self._record(policy.name, said)
+                self.trace.say("%s", exemption.said)
+                self._record(policy.name, exemption.said)
                 return True
             self.trace.say('not exempt by %s "%s": its part %s does not hold', exemption.name, exemption, failing)
         return False

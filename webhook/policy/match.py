@@ -146,6 +146,11 @@ class Exemption:
     def __str__(self) -> str:
         return f"{self.reason} (until {self.expires})" if self.expires is not None else self.reason
 
+    @property
+    def said(self) -> str:
+        """Return what the trace and the audit annotations say where the exemption applies."""
+        return f"exempt: {self}, by {self.name} at {self.place}"
+
     def is_for(self, namespace: str) -> bool:
         """Return whether the exemption can apply in a namespace of this name."""
         return not self._namespaces or self._namespaces.match(namespace)

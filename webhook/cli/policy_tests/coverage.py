@@ -9,30 +9,29 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.bundle import OWN_NAMESPACE
-from webhook.globs import Globs
+from webhook.enforcement import BY_BREAK_GLASS, NOT_DENIED
 from webhook.index import Index
-from webhook.policy.match import Exemption
+from webhook.policy.match import Exemption  # noqa: TC001 - msgspec reads the annotations
 from webhook.policy.terms import Enforcement
 from webhook.review import OPERATIONS
 from webhook.rules.protocol import HasParts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import date
+    from collections.abc import Iterator
 
     from webhook.bundle import Bundle
     from webhook.cli.judging.judge import PhaseDecisions
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
-    from webhook.kube.edit import PodEditor
     from webhook.policy.document import PolicyDocument
-    from webhook.review import Request
-    from webhook.rules.protocol import Mutator, Subject, Validator
+    from webhook.rules.protocol import Subject, Validator
 
 
 _CONDITION: Final = "matchConditions["
 """How a step of a trace begins that names a false condition."""
+_OVERRULED: Final = f"{NOT_DENIED}{BY_BREAK_GLASS}"
+"""What the detail of a finding says whose denial ``breakGlass`` lowers to a warning."""
 
 
 class Reached(msgspec.Struct):
@@ -58,20 +57,6 @@ class Reached(msgspec.Struct):
         return bool(self.operations or self.exemptions) and not self.acted
 
 
-class _WatchedMutator:
-    """Record whether a mutator changes something."""
-
-    def __init__(self, rule: Mutator, reached: Reached) -> None:
-        self._rule = rule
-        self._reached = reached
-
-    def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
-        self._reached.operations.add(subject.operation)
-        before = msgspec.json.encode(editor.pod)
-        self._rule.mutate(subject, editor, context)
-        self._reached.acted |= msgspec.json.encode(editor.pod) != before
-
-
 class _WatchedValidator:
     """Record the findings of a validator."""
 
@@ -87,44 +72,6 @@ class _WatchedValidator:
             yield violation
 
 
-class _WatchedExemption(Exemption):
-    """Record that an exemption applies."""
-
-    __slots__ = ("_exemption", "_reached")
-
-    def __init__(self, exemption: Exemption, reached: Reached) -> None:
-        self._exemption = exemption
-        self._reached = reached
-        self.reason = exemption.reason
-        self.expires = exemption.expires
-        self.name = exemption.name
-        self.place = exemption.place
-
-    def is_for(self, namespace: str) -> bool:
-        return self._exemption.is_for(namespace)
-
-    def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:
-        failing = self._exemption.failing(request, labels, today)
-        if not failing:
-            self._reached.exemptions.add(self._exemption)
-        return failing
-
-
-class _WatchedGroups(Globs):
-    """Record that break-glass lowers a denial."""
-
-    __slots__ = ("_reached",)
-
-    def __init__(self, groups: Globs, reached: Reached) -> None:
-        super().__init__(groups.patterns)
-        self._reached = reached
-
-    def match(self, text: str) -> bool:
-        matches = super().match(text)
-        self._reached.overruled |= matches
-        return matches
-
-
 class Watch:
     """Hold policies of a bundle that record their coverage.
 
@@ -133,32 +80,37 @@ class Watch:
     """
 
     def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
-        chosen = [policy for policy in bundle.policies if names is None or policy.name in names]
-        self._reached = {policy.name: Reached() for policy in chosen}
-        watched = [_watched(policy, self._reached[policy.name]) for policy in chosen]
+        self._policies = [policy for policy in bundle.policies if names is None or policy.name in names]
+        self._reached = {policy.name: Reached() for policy in self._policies}
+        watched = [_watched(policy, self._reached[policy.name]) for policy in self._policies]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
     def taken(self, trace: PhaseDecisions | None) -> dict[str, Reached]:
         """Return the coverage of one case, with the trace of its judgement, and begin anew."""
-        for name, _, text in trace.validation.steps if trace is not None else ():
-            if text.startswith(_CONDITION) and name in self._reached:
-                self._reached[name].parts.add(text.removesuffix(" is false"))
-        taken = {}
-        for name, reached in self._reached.items():
-            taken[name] = replace(reached)
-            reached.operations, reached.acted, reached.exemptions = set(), False, set()
-            reached.parts, reached.overruled = set(), False
+        taken = {policy.name: _completed(policy, self._reached[policy.name], trace) for policy in self._policies}
+        for reached in self._reached.values():
+            reached.operations, reached.parts, reached.acted = set(), set(), False
         return taken
 
 
-def _watched(policy: Policy, reached: Reached) -> Policy:
+def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -> Reached:
+    """Return what the validator recorded with what the trace says of the policy."""
+    if trace is None:
+        return replace(reached)
+    steps = {text for name, _, text in trace.validation.steps if name == policy.name}
+    conditions = {text.removesuffix(" is false") for text in steps if text.startswith(_CONDITION)}
+    findings = [each for each in trace.validation.findings if each.policy == policy.name]
     return replace(
-        policy,
-        mutator=None if policy.mutator is None else _WatchedMutator(policy.mutator, reached),
-        validator=None if policy.validator is None else _WatchedValidator(policy.validator, reached),
-        exemptions=tuple(_WatchedExemption(each, reached) for each in policy.exemptions),
-        break_glass=_WatchedGroups(policy.break_glass, reached),
+        reached,
+        acted=reached.acted or any(each.policy == policy.name for each in trace.mutation.patch),
+        parts=reached.parts | conditions,
+        exemptions={each for each in policy.exemptions if each.said in steps},
+        overruled=any(_OVERRULED in each.detail for each in findings),
     )
+
+
+def _watched(policy: Policy, reached: Reached) -> Policy:
+    return replace(policy, validator=None if policy.validator is None else _WatchedValidator(policy.validator, reached))
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
