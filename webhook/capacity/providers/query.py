@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import jmespath
 from jmespath import functions, visitor
 from jmespath.exceptions import (
-    ArityError,
     JMESPathError,
     UnknownFunctionError,
-    VariadictArityError,
 )
 
 from webhook.bounds import QUERY_STEPS, OverBoundError
@@ -184,31 +182,23 @@ def problem_with(text: str) -> str:
 
 @lru_cache(maxsize=512)  # the schema checks what is compiled next
 def _parse(text: str) -> ParsedResult:
-    """Compile the expression, and check its function calls, which the library itself checks only while it searches.
+    """Compile the expression. Raise JMESPathError if the text is none, or calls a function that there is not.
 
-    Raises:
-        JMESPathError: the text is no expression, or calls an unknown function, or one with too few or many arguments.
+    The library itself looks for functions only while it searches.
     """
     parsed = jmespath.compile(text)
-    known = _FUNCTIONS.FUNCTION_TABLE
-    for name, given in _called(parsed.parsed):
-        if name not in known:
-            raise UnknownFunctionError(f"there is no function `{name}`{did_you_mean(name, known)}")
-        signature = known[name]["signature"]
-        wanted = len(signature)
-        if signature[-1].get("variadic"):
-            if given < wanted:
-                raise VariadictArityError(wanted, given, name)
-        elif given != wanted:
-            raise ArityError(wanted, given, name)
+    for name in _called(parsed.parsed):
+        if name not in _FUNCTIONS.FUNCTION_TABLE:
+            hint = did_you_mean(name, _FUNCTIONS.FUNCTION_TABLE)
+            raise UnknownFunctionError(f"there is no function `{name}`{hint}")
     return parsed
 
 
-def _called(node: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401 - the library's own tree
-    """Yield the functions that the expression calls, each with the number of its arguments."""
+def _called(node: Any) -> Iterator[str]:  # noqa: ANN401 - the library's own tree
+    """Yield the functions that the expression calls."""
     if not isinstance(node, dict):  # a bound of a slice
         return
     if node["type"] == "function_expression":
-        yield node["value"], len(node["children"])
+        yield node["value"]
     for child in node["children"]:
         yield from _called(child)
