@@ -191,3 +191,11 @@ def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
             if (cover := fallbacks.coverage(spot, after, need.require)) > was:
                 expected.append(LostCoverage(spot, need, cover))
     assert fallbacks.lost_coverage(before, after) == expected
+
+
+@given(there=clusters.filter(bool), require=st.sampled_from(REQUIRES))
+def test_a_pool_that_is_added_takes_nothing_from_another(there: list[Pool], require: FallbackKind) -> None:
+    fallbacks, (added, *others) = Fallbacks(require, {}, ALL), there
+    worse = fallbacks.lost_coverage(others, there)
+    assert all(each.spot is added for each in worse)
+    assert fallbacks.lost_coverage(others, there, [added]) == worse

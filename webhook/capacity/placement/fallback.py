@@ -174,15 +174,25 @@ class Fallbacks(msgspec.Struct, frozen=True):
         elsewhere = spot.zones and all(pool.zones and not pool.zones & spot.zones for pool in fallbacks)
         return Coverage.ELSEWHERE if elsewhere else Coverage.HERE
 
-    def lost_coverage(self, before: Sequence[Pool], after: Sequence[Pool]) -> list[LostCoverage]:
+    def lost_coverage(
+        self, before: Sequence[Pool], after: Sequence[Pool], among: Sequence[Pool] | None = None
+    ) -> list[LostCoverage]:
         """Return the spot pools with a worse fallback after a request than before it, sorted by name.
 
         A demand that is new with the request counts as covered before.
+
+        Args:
+            before: all pools before the request.
+            after: all pools after it.
+            among: those pools of ``after`` that may have lost something; default: all.
         """
-        earlier = {demand: pool for pool in before if (demand := self.demand_of(pool)) is not None}
+        among = after if among is None else among
+        asked = {pool.identity for pool in among}
+        same_pools = (pool for pool in before if pool.identity in asked)
+        earlier = {demand: pool for pool in same_pools if (demand := self.demand_of(pool)) is not None}
         covered_before, covered_after = self._covers(before), self._covers(after)
         found: list[LostCoverage] = []
-        for pool in sorted(after, key=str):
+        for pool in sorted(among, key=str):
             if (demand := self.demand_of(pool)) is None:
                 continue
             for need in self.needs(pool):

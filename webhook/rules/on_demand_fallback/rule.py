@@ -223,7 +223,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             reviewed = {pool.identity for pool in (before, after) if pool is not None}
             others = [pool for pool in view.pools if pool.identity not in reviewed]
             pools = [*others, after] if after is not None else others
-            worse = self.fallbacks.lost_coverage([*others, before] if before is not None else others, pools)
+            # What gives no less takes nothing from another pool: of 1,000 new pools each is asked about itself.
+            among = pools if gives_less or after is None else [after]
+            worse = self.fallbacks.lost_coverage([*others, before] if before is not None else others, pools, among)
             if not worse:
                 subject.trace.say("no GPU spot pool is left with less to fall back on")
             for need in dict.fromkeys(each.need for each in worse):
