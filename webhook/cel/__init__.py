@@ -33,11 +33,7 @@ __all__ = [
 
 @cache
 def language() -> Language:
-    """Return the language.
-
-    Raises:
-        MissingLibraryError: its library is not installed.
-    """
+    """Return the language. Raise MissingLibraryError if its library is not installed."""
     try:
         from webhook.cel.library import CelCpp  # noqa: PLC0415 - 50 ms, and optional
     except ImportError as error:

@@ -19,11 +19,7 @@ _PREFIX_LENGTH: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 
 
 def address_of(text: str) -> Address:
-    """Parse an IP address.
-
-    Raises:
-        ValueError: it is no address, has a zone, or is an IPv4-mapped IPv6 address.
-    """
+    """Parse an IP address. Raise ValueError if it is no address, has a zone, or is an IPv4-mapped IPv6 address."""
     address = ip_address(text)
     if isinstance(address, IPv6Address) and (address.ipv4_mapped is not None or address.scope_id is not None):
         raise ValueError(f"IPv4-mapped addresses and zones are not allowed: {text[:80]!r}")
@@ -33,8 +29,7 @@ def address_of(text: str) -> Address:
 def network_of(text: str) -> Network:
     """Parse an address with the length of its prefix; bits after the prefix may be set, as in Kubernetes.
 
-    Raises:
-        ValueError: it is no CIDR.
+    Raise ValueError if it is no CIDR.
     """
     address, slash, length = text.rpartition("/")
     if not slash or not _PREFIX_LENGTH.fullmatch(length):

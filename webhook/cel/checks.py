@@ -37,8 +37,7 @@ _SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", 
 def check(node: ExprNode, read: Mapping[ReadPath, str], text: str) -> None:
     """Check the names of items and the fields in an expression.
 
-    Raises:
-        ExpressionError: an item has the name of a variable, or a field does not exist.
+    Raise ExpressionError if an item has the name of a variable, or a field does not exist.
     """
     _names_of_items(node, text)
     _fields(read, text)

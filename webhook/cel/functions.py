@@ -137,11 +137,7 @@ def _of_url(text: str) -> dict[int, list[str]]:
 
 @cache
 def pattern_of(pattern: str) -> Any:  # noqa: ANN401 - the library has no types
-    """Compile a regular expression, once.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+    """Compile a regular expression, once. Raise ValueError if it is malformed."""
     options = re2.Options()
     options.log_errors = False
     try:

@@ -111,11 +111,7 @@ class Cost:
     __slots__ = ("of", "paths")
 
     def __init__(self, tree: ExprNode) -> None:
-        """Collect the paths of an expression.
-
-        Raises:
-            ExpressionError: its cost has no bound.
-        """
+        """Collect the paths of an expression. Raise ExpressionError if its cost has no bound."""
         paths: dict[ReadPath, None] = {}
 
         def read(path: ReadPath) -> Sizes:

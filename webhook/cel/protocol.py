@@ -72,8 +72,7 @@ class Expression(Protocol):
     def evaluate(self, values: Values) -> bool | str:
         """Return the result, of the type that the expression was compiled for.
 
-        Raises:
-            EvaluationError: it has no result. Never read that as true.
+        Raise EvaluationError if it has no result. Never read that as true.
         """
 
 
@@ -90,10 +89,7 @@ class Language(Protocol):
         """Compile an expression.
 
         ``result`` None admits any type. ``bound`` maps further names to expressions, which may name those before them;
-        each is evaluated where the name is first read.
-
-        Raises:
-            ExpressionError: it can't be compiled.
+        each is evaluated where the name is first read. Raise ExpressionError if it can't be compiled.
         """
 
     def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> Values:

@@ -53,11 +53,7 @@ class Text:
     __slots__ = ("_end", "bound", "text", "variables", "words")
 
     def __init__(self, expression: str) -> None:
-        """Read an expression.
-
-        Raises:
-            ExpressionError: it uses a name that Kubernetes does not have.
-        """
+        """Read an expression. Raise ExpressionError if it uses a name that Kubernetes does not have."""
         self.variables: dict[str, None] = {}
         self.bound: dict[str, str] = {}
         self.words: set[str] = set()

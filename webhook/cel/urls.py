@@ -37,11 +37,7 @@ class Url(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """Parse an absolute URI or an absolute path.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Parse an absolute URI or an absolute path. Raise ValueError if it is neither."""
     found = _URI.fullmatch(text) or _PATH.fullmatch(text)
     if found is None or not text or _CONTROL.search(text) or _NO_ESCAPE.search(text.partition("?")[0]):
         raise ValueError(f"{text[:80]!r} is no URL")

@@ -90,10 +90,7 @@ class Api:
         No request is sent yet.
 
         Of several files, as $KUBECONFIG lists them, the first that has something counts. Without ``context`` it is the
-        current one.
-
-        Raises:
-            UnusableCredentialsError: the credentials can't be read.
+        current one. Raise UnusableCredentialsError if the credentials can't be read.
         """
         client, namespace = await _client(kubeconfig, context)
         return cls(client, kubeconfig, context, namespace)
@@ -115,8 +112,7 @@ class Api:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the response to a GET. Errors while the caller reads it are raised as ApiError too.
 
-        Raises:
-            ApiError: there is no response, it breaks off, its status is not 200, or its body is malformed.
+        Raise ApiError if there is no response, it breaks off, its status is not 200, or its body is malformed.
         """
         async with self._exchange("GET", path, patience, {"Accept": accept}, None) as response:
             yield response
@@ -137,11 +133,7 @@ class Api:
     async def send(
         self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the response to a POST or PATCH.
-
-        Raises:
-            ApiError: as `get` does.
-        """
+        """Yield the response to a POST or PATCH. Raise ApiError as `get` does."""
         headers = {"Accept": JSON_TYPE, "Content-Type": media_type}
         async with self._exchange(method, path, aiohttp.ClientTimeout(total=seconds), headers, body) as response:
             yield response

@@ -52,11 +52,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> list[ServedResource]:
-    """Return every resource that the API server serves, once, in its order.
-
-    Raises:
-        ApiError: they can't be read.
-    """
+    """Return every resource that the API server serves, once, in its order. Raise ApiError if they can't be read."""
     found: dict[tuple[str, str], ServedResource] = {}
     for path in ("/api", "/apis"):
         answer = msgspec.json.decode(await fetch(path, _LISTS), type=_Groups)

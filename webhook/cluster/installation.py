@@ -128,8 +128,7 @@ async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
 async def write_ca_bundles(api: Api, bundles: CaBundles, seconds: float) -> None:
     """Put these caBundles into their configuration, unless that has changed since it was read.
 
-    Raises:
-        ApiError: it has (status 409), or it can't be written.
+    Raise ApiError if it has (status 409), or it can't be written.
     """
     body = {
         "apiVersion": _API_VERSION,
@@ -166,10 +165,7 @@ async def write_secret(
     """Put these entries into a Secret, beside what else it holds.
 
     An entry of None is removed. Write only if ``resource_version`` is still the Secret's; empty: only if there is no
-    Secret; None: write anyway.
-
-    Raises:
-        ApiError: it has changed since (status 409), or it can't be written.
+    Secret; None: write anyway. Raise ApiError if it has changed since (status 409), or it can't be written.
     """
     path = f"/api/v1/namespaces/{namespace}/secrets"
     entries = {key: None if value is None else _base64(value) for key, value in data.items()}

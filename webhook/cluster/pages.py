@@ -37,10 +37,8 @@ async def pages(
     """Yield all objects of a resource, `PAGE` at a time, in the order of namespaces and names.
 
     With ``renew``, go on behind the last object where the API server has forgotten the state that the first page showed
-    (410, after some five minutes). Later pages are of a later state then, so nothing may be watched from here.
-
-    Raises:
-        ApiError: they can't be listed.
+    (410, after some five minutes). Later pages are of a later state then, so nothing may be watched from here. Raise
+    ApiError if they can't be listed.
     """
     asked = {"limit": str(PAGE), **(query or {})}
     while True:

@@ -38,8 +38,7 @@ class Reading:
 async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
     """Read the cluster as it is now.
 
-    Raises:
-        ApiError: there is no answer, or the credentials are refused; nothing else was asked then.
+    Raise ApiError if there is no answer, or the credentials are refused; nothing else was asked then.
     """
     try:
         version = await api_server_version(api, seconds)

@@ -82,8 +82,7 @@ class WatchedResource(Generic[T]):
     async def list(self, api: Api, seconds: float) -> Listing[T] | None:
         """List all objects as they are now. Return None if the cluster has no such resource.
 
-        Raises:
-            ApiError: they can't be listed.
+        Raise ApiError if they can't be listed.
         """
         for version in self.versions:
             try:
@@ -100,10 +99,7 @@ class WatchedResource(Generic[T]):
         """Yield the lines of a watch, each an event or a bookmark.
 
         The API server ends the watch after ``seconds``; after ``silence`` seconds without a line the connection is
-        lost.
-
-        Raises:
-            ApiError: it can't be watched, or the connection was lost.
+        lost. Raise ApiError if it can't be watched, or the connection was lost.
         """
         query = urlencode(
             {

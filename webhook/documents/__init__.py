@@ -95,8 +95,7 @@ class Document(msgspec.Struct, frozen=True):
 def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS) -> list[Document]:
     """Read the documents of a YAML or JSON file, without the empty ones.
 
-    Raises:
-        DocumentError: the file can't be read.
+    Raise DocumentError if the file can't be read.
     """
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):

@@ -31,8 +31,7 @@ _Entry: TypeAlias = "tuple[str | None, JSONValue]"
 def edited(source: str, before: JSONValue, after: JSONValue) -> str:
     """Return the text of a document, changed from one value to another.
 
-    Raises:
-        EditError: the change can't be made in place.
+    Raise EditError if the change can't be made in place.
     """
     editor = _Editor(source)
     pieces: list[str] = []

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 def read_json(text: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSONValue]]:
     """Yield the beginning, the end and the value of each JSON value in a text.
 
-    Raises:
-        ValueError, RecursionError: the text is no JSON, has a key twice, or is too large. The YAML reader says what is
-            wrong where.
+    Raise ValueError or RecursionError if the text is no JSON, has a key twice, or is too large. The YAML reader says
+    what is wrong where.
     """
     # Without aliases, commas and brackets bound the number of values, before one of them is made.
     if text.count(",") + text.count("[") + text.count("{") >= limits.nodes:

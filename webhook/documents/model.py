@@ -49,8 +49,7 @@ class DocumentError(Exception):
 def parse_pointer(pointer: str) -> FieldPath:
     """Parse a JSON pointer (RFC 6901). Whole numbers become indexes: a pointer does not tell them from such keys.
 
-    Raises:
-        ValueError: the pointer is neither empty nor begins with ``/``.
+    Raise ValueError if the pointer is neither empty nor begins with ``/``.
     """
     if not pointer:
         return ()

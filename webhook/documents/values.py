@@ -69,8 +69,7 @@ def _number(text: str) -> str | int | float:
 def as_json(number: float) -> int | float:
     """Convert a number to an int64 or a float64, as Go writes it into JSON and the API server's decoder reads it.
 
-    Raises:
-        ValueError: it is NaN or infinite, which JSON has no numbers for.
+    Raise ValueError if it is NaN or infinite, which JSON has no numbers for.
     """
     if isinstance(number, int):
         return number if _MIN_INT64 <= number <= _MAX_INT64 else float(number)
@@ -85,8 +84,7 @@ def as_json(number: float) -> int | float:
 def key_text(key: Scalar) -> str:
     """Return the key of a mapping as a string, as sigs.k8s.io/yaml converts it.
 
-    Raises:
-        ValueError: the key is null or a number that is no int64. kubectl writes other numbers as float32.
+    Raise ValueError if the key is null or a number that is no int64. kubectl writes other numbers as float32.
     """
     if isinstance(key, str):
         return key

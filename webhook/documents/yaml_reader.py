@@ -90,11 +90,7 @@ class YAMLReader:
         self._aliased = 0
 
     def read(self) -> Iterator[YAMLDocument]:
-        """Yield the documents, empty ones included.
-
-        Raises:
-            DocumentError: the file cannot be read.
-        """
+        """Yield the documents, empty ones included. Raise DocumentError if the file cannot be read."""
         try:
             self._next()  # the stream's start
             while type(opening := self._next()) is DocumentStartEvent:

@@ -99,11 +99,7 @@ def decode_budget(raw: msgspec.Raw) -> DisruptionBudget:
 
 
 def budget_from(value: dict[str, Any]) -> DisruptionBudget:
-    """Convert the plain value of a PodDisruptionBudget.
-
-    Raises:
-        MalformedObjectError: a field has the wrong type.
-    """
+    """Convert the plain value of a PodDisruptionBudget. Raise MalformedObjectError if a field has the wrong type."""
     try:
         return _read(msgspec.convert(value, _Budget))
     except msgspec.MsgspecError as error:

@@ -168,8 +168,7 @@ class LaidOutPod(msgspec.Struct, frozen=True):
 def steps_of(text: str) -> Steps:
     """Return a path of member names; ``.`` and an empty text are the place itself.
 
-    Raises:
-        ValueError: the text is not such a path.
+    Raise ValueError if the text is not such a path.
     """
     steps = tuple(text.split(".")) if text not in {"", "."} else ()
     if not all(step.isalnum() for step in steps):

@@ -37,8 +37,7 @@ class TemplatePath:
     Attributes:
         layout: where the Pod's fields stand there, if it is not a pod template.
 
-    Raises:
-        ValueError: the text is not a template path.
+    Raise ValueError if the text is not a template path.
     """
 
     __slots__ = ("_segments", "layout", "text")

@@ -12,8 +12,7 @@ VERSION: Final = r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]+)?([-+].*)?"
 def parse_version(text: str) -> tuple[int, int]:
     """Return (major, minor) of ``1.34``, ``v1.34.2`` or ``v1.34.2-gke.100``.
 
-    Raises:
-        ValueError: the text is no version.
+    Raise ValueError if the text is no version.
     """
     found = re.fullmatch(VERSION, text)
     if found is None:

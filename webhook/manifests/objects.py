@@ -153,8 +153,7 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
 def read_manifest_files(sources: Iterable[ManifestFile], found: Manifests) -> None:
     """Add the objects of these files.
 
-    Raises:
-        DocumentError: a part of a file cannot be read. What is wrong is to be said of the whole file.
+    Raise DocumentError if a part of a file cannot be read. What is wrong is to be said of the whole file.
     """
     for source in sources:
         _read(source, found)
@@ -274,8 +273,7 @@ def _metadata_problem(manifest: Manifest) -> Problem | None:
 def node_of(manifest: Manifest) -> Node:
     """Return what is read of a Node beside its metadata.
 
-    Raises:
-        MalformedObjectError: it does not have the types of a Node.
+    Raise MalformedObjectError if it does not have the types of a Node.
     """
     value = deepcopy({key: manifest.value[key] for key in ("spec", "status") if key in manifest.value})
     drop_nulls(value)

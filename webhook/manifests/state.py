@@ -40,10 +40,8 @@ class StateErrors(Exception):  # noqa: N818 - it is several
 class FileState:
     """Hold the `ClusterState` that files describe, read once: the caller watches them.
 
-    Everything that is not in the files is not in the cluster.
-
-    Raises:
-        StateErrors: everything that can't be read, with file and line.
+    Everything that is not in the files is not in the cluster. Raise StateErrors with everything that can't be read,
+    with file and line.
     """
 
     def __init__(self, paths: Iterable[Path], providers: Mapping[str, Provider]) -> None:

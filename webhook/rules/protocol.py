@@ -151,8 +151,7 @@ class Facts(msgspec.Struct, frozen=True):
     def expect_provider(self, name: str) -> None:
         """Raise SpecError if a policy's ``provider`` is neither empty nor the name of a CapacityProvider.
 
-        Raises:
-            SpecError: there is no such provider.
+        Raise SpecError if there is no such provider.
         """
         if name and name not in self.providers:
             known = ", ".join(sorted(self.providers))
@@ -163,10 +162,8 @@ class Facts(msgspec.Struct, frozen=True):
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
     """Raise SpecErrors if ``match`` names a resource that the policy kind does not judge.
 
-    ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase.
-
-    Raises:
-        SpecErrors: it names another resource, or another operation.
+    ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase. Raise
+    SpecErrors if it names another resource, or another operation.
     """
     known: dict[tuple[str, str], set[str]] = {}
     for each in rules:

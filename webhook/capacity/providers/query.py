@@ -100,8 +100,7 @@ class Query:
     def search(self, value: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the result, and the reason if the search fails: a sentence that begins with the field.
 
-        Raises:
-            OverBoundError: the expression goes over more items than are judged.
+        Raise OverBoundError if the expression goes over more items than are judged.
         """
         if self._parsed is None:
             return _at(value, self._path), ""

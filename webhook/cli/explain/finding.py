@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 def named_finding(paths: list[str]) -> str:
     """Return the finding id among the arguments; empty if they are paths.
 
-    Raises:
-        CannotJudgeError: an argument looks like an id, and there is no such finding.
+    Raise CannotJudgeError if an argument looks like an id, and there is no such finding.
     """
     if len(paths) != 1 or "/" not in paths[0] or Path(paths[0]).exists():
         return ""

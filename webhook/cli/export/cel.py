@@ -104,8 +104,7 @@ class Fields:
     def maps(self, path: Sequence[str], *, old: bool = False) -> str:
         """Return an expression for the list of maps at a path with at most one ``*`` or ``[*]``.
 
-        Raises:
-            ValueError: it has more of them.
+        Raise ValueError if it has more of them.
         """
         wild = next((number for number, each in enumerate(path) if each in _WILDCARDS), None)
         if wild is None:

@@ -31,8 +31,7 @@ Read: TypeAlias = "Callable[[Iterable[ManifestFile], Manifests], None]"
 class Changes:
     """Hold the changes of the working tree since its branch left another one. Files that Git does not know are new.
 
-    Raises:
-        CannotJudgeError: Git can't tell.
+    Raise CannotJudgeError if Git can't tell.
     """
 
     def __init__(

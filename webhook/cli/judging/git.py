@@ -40,8 +40,7 @@ class Base(msgspec.Struct, frozen=True):
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the path and the content of these files in the commit.
 
-        Raises:
-            CannotJudgeError: Git does not have the content.
+        Raise CannotJudgeError if Git does not have the content.
         """
         wanted = list(paths)
         ids = "".join(f"{self.files[path]}\n" for path in wanted)
@@ -67,8 +66,7 @@ class Base(msgspec.Struct, frozen=True):
 def base_of(flag: str, ref: str, folder: Path) -> Base:
     """Return the merge base of HEAD and another branch.
 
-    Raises:
-        CannotJudgeError: there is no Git, no repository, no such commit, or none in common.
+    Raise CannotJudgeError if there is no Git, no repository, no such commit, or none in common.
     """
     try:
         root = Path(_text(folder, "rev-parse", "--show-toplevel"))

@@ -52,8 +52,7 @@ class Inputs:
         problems: what can't be found, read or rendered.
         skipped: number of files that are Helm templates.
 
-    Raises:
-        CannotJudgeError: Git can't tell what has changed.
+    Raise CannotJudgeError if Git can't tell what has changed.
     """
 
     def __init__(self, options: Namespace, providers: Collection[Provider]) -> None:

@@ -74,10 +74,8 @@ def read_live(
 ) -> Live:
     """Read the cluster that these objects are judged against.
 
-    ``operation`` is CREATE, for which no objects are read, UPDATE, DELETE, or empty: whatever applying them is.
-
-    Raises:
-        CannotJudgeError: the kubeconfig can't be used, the API server does not answer, or it refuses the credentials.
+    ``operation`` is CREATE, for which no objects are read, UPDATE, DELETE, or empty: whatever applying them is. Raise
+    CannotJudgeError if the kubeconfig can't be used, the API server does not answer, or it refuses the credentials.
     """
     try:
         return asyncio.run(_read(kubeconfig, context, objects, bundle, kinds, operation))

@@ -38,10 +38,7 @@ def in_processes(work: Callable[[_Part], _Result], parts: Sequence[_Part], doing
     """Return the result of ``work`` for each part, in order. On a terminal a bar shows how many are done.
 
     ``work`` runs in as many processes as there are cores, and its results are pickled; one part alone starts no
-    process. ``doing`` names the work for people.
-
-    Raises:
-        CannotJudgeError: a process was killed.
+    process. ``doing`` names the work for people. Raise CannotJudgeError if a process was killed.
     """
     processes = min(len(os.sched_getaffinity(0)), len(parts)) if _can_fork() else 1
     if processes < 2:  # noqa: PLR2004

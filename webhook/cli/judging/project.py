@@ -20,8 +20,7 @@ FILE: Final = ".spotgate.yaml"
 def take_project_file(options: Namespace) -> None:
     """Complete the flags from the project file, then with their defaults.
 
-    Raises:
-        CannotJudgeError: the file is invalid; the text lists all mistakes.
+    Raise CannotJudgeError if the file is invalid; the text lists all mistakes.
     """
     file = _find(folder_of(options))
     if file is not None:

@@ -50,11 +50,7 @@ class ProjectFile(Model):
 
 
 def read_project_file(file: Path) -> ProjectFile:
-    """Read the project file.
-
-    Raises:
-        CannotJudgeError: it is invalid; the text lists all mistakes.
-    """
+    """Read the project file. Raise CannotJudgeError if it is invalid; the text lists all mistakes."""
     shown = os.path.relpath(file)
     try:
         if not file.is_file():

@@ -71,10 +71,8 @@ class Results(msgspec.Struct, Generic[ObjectResult], frozen=True):
 def judge(options: Namespace, *, trace: bool = False) -> Judgements:
     """Read and judge everything that the flags name.
 
-    Without ``operation`` among the options each object is applied. ``trace`` keeps how each judgement came about.
-
-    Raises:
-        CannotJudgeError: the policies or the flags are wrong.
+    Without ``operation`` among the options each object is applied. ``trace`` keeps how each judgement came about. Raise
+    CannotJudgeError if the policies or the flags are wrong.
     """
     session = Session(options, trace=trace)
     return session.prepare(session.inputs.read()).judge()
@@ -85,10 +83,8 @@ def judge_each(
 ) -> Results[ObjectResult]:
     """Judge as `judge` does, in several processes where there are many objects.
 
-    ``summarize`` makes the result of each object; only results leave a process.
-
-    Raises:
-        CannotJudgeError: the policies or the flags are wrong, or a process was killed.
+    ``summarize`` makes the result of each object; only results leave a process. Raise CannotJudgeError if the policies
+    or the flags are wrong, or a process was killed.
     """
     session = Session(options, trace=trace)
     prepared = session.prepare(session.inputs.read())
@@ -111,8 +107,7 @@ def judge_each(
 class Session:
     """Hold the flags of a command, with the policies, the state and the places of the inputs that they name.
 
-    Raises:
-        CannotJudgeError: the policies or the flags are wrong.
+    Raise CannotJudgeError if the policies or the flags are wrong.
     """
 
     def __init__(self, options: Namespace, *, trace: bool = False) -> None:

@@ -54,11 +54,7 @@ class PolicyTestCase:
 
     @property
     def operation(self) -> str:
-        """Return the operation of the request.
-
-        Raises:
-            CannotRunError: it does not fit the objects.
-        """
+        """Return the operation of the request. Raise CannotRunError if it does not fit the objects."""
         changes = self._own.old_object is not None
         operation = self.spec.operation or ("UPDATE" if changes else "CREATE")
         if operation == "CREATE" and changes:
@@ -81,8 +77,7 @@ class PolicyTestCase:
     def subject(self, kinds: ResourceKinds) -> Manifest:
         """Return the object of the request, or the object that a DELETE deletes.
 
-        Raises:
-            CannotRunError: there is none, or it is no object.
+        Raise CannotRunError if there is none, or it is no object.
         """
         deleted = self.operation == "DELETE" and self._own.object is None and self._own.old_object is not None
         subject = self._manifest("old_object" if deleted else "object", kinds)

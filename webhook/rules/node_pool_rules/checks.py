@@ -48,8 +48,7 @@ TYPES: Final = tuple(_TYPES)
 class MessageTemplate:
     """Describe a message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
 
-    Raises:
-        ValueError: a ``${`` is not closed, or an expression is no valid JMESPath.
+    Raise ValueError if a ``${`` is not closed, or an expression is no valid JMESPath.
     """
 
     __slots__ = ("_parts",)

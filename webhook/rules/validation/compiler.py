@@ -71,8 +71,7 @@ class Compiler:
     def _bound(self, text: Text) -> dict[str, str]:
         """Return the variables that the expression reads, directly or through others, in the order of the policy.
 
-        Raises:
-            ExpressionError: it reads ``params``, and the policy has none.
+        Raise ExpressionError if it reads ``params``, and the policy has none.
         """
         read = dict.fromkeys(text.variables)
         words, bound = set(text.words), dict(text.bound)
@@ -89,8 +88,7 @@ class Compiler:
     def _check_params(self, expression: Expression, text: str) -> None:
         """Report each member of ``params`` that the policy does not have, unless the expression tests for it.
 
-        Raises:
-            ExpressionError: it reads a member that the policy does not have.
+        Raise ExpressionError if it reads a member that the policy does not have.
         """
         for path, written in expression.paths.items():
             value: Any = self._given if path[0] == "params" else None

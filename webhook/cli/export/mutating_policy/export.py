@@ -43,8 +43,7 @@ _POD: Final = ("CREATE", "", "pods")
 def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem], list[str]]:
     """Return the policy with its binding, what is left out of the policies, and which Pods are left alone.
 
-    Raises:
-        CannotJudgeError: the node pools are unknown, or the policies can't be one.
+    Raise CannotJudgeError if the node pools are unknown, or the policies can't be one.
     """
     if context.view.pools is None:
         raise CannotJudgeError(f"error: the node pools are unknown: {context.view.why_unknown} {context.view.remedy}")
