@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import webhook
-from webhook.bundle import load_bundle
+from webhook.bundle import SHIPPED, load_bundle
 from webhook.cli.export.configurations import configurations
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ def run(*command: str | Path, succeeds: bool = True) -> str:
     return done.stdout if succeeds else done.stderr
 
 
-def by_kustomize(kustomize: Path, folder: Path, overlay: str, components: list[str]) -> list[JSON]:
+def by_kustomize(
+    kustomize: Path, folder: Path, overlay: str, components: list[str], webhooks: list[JSON] | None = None
+) -> list[JSON]:
+    """Build an overlay with these components, and with these configurations in place of the shipped ones."""
     shipped = (MANIFESTS / "overlays" / overlay / "kustomization.yaml").read_text()
     for placeholder, value in (
         ("../..", os.path.relpath(MANIFESTS, folder.resolve())),
@@ -66,6 +69,9 @@ def by_kustomize(kustomize: Path, folder: Path, overlay: str, components: list[s
     kustomization = yaml.safe_load(shipped)
     *platform, certificates, _mode = kustomization["components"]
     kustomization["components"] = [*platform, *(str(Path(certificates).with_name(each)) for each in components)]
+    if webhooks is not None:
+        (folder / "webhooks.yaml").write_text(yaml.safe_dump_all(webhooks))
+        kustomization["resources"][-1] = "webhooks.yaml"
     (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
     return list(yaml.safe_load_all(run(kustomize, "build", folder)))
 
@@ -118,11 +124,38 @@ def test_the_webhooks_of_a_kustomization_are_those_that_the_program_renders_from
     policies.mkdir()
     for file, text in things["ConfigMap"]["data"].items():
         (policies / file).write_text(text)
+    assert_as_rendered(things, [policies])
+
+
+def rendered(*policies: Path) -> list[JSON]:
     service = {"name": "spotgate", "namespace": "spotgate-system", "port": 443}
-    rendered = configurations(load_bundle([policies]), {"service": service})
-    for each in rendered:
+    return configurations(load_bundle(policies), {"service": service})
+
+
+def assert_as_rendered(things: dict[str, JSON], policies: list[Path]) -> None:
+    for each in rendered(*policies):
         found = {webhook["name"]: webhook for webhook in things[each["kind"]]["webhooks"]}
         assert found == {webhook["name"]: webhook for webhook in each["webhooks"]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy"),
+    [
+        ("audit-only", "graceful-termination"),  # has no webhook about node pools, nor about Namespaces
+        ("warn-only", "graceful-termination"),
+        ("strict", "graceful-termination"),
+        ("strict", "reserved-labels"),  # has none for the namespaces that target spot
+        ("strict", "on-demand-fallback"),  # has the one about node pools alone
+    ],
+)
+def test_a_mode_adds_no_webhook_to_those_of_fewer_policies(
+    mode: str, policy: str, kustomize: Path, tmp_path: Path
+) -> None:
+    served = SHIPPED / f"{policy}.yaml"
+    built = by_kustomize(kustomize, tmp_path, "eks", ["self-managed", mode], rendered(served))
+    things = {each["kind"]: each for each in built}
+    (tmp_path / "mode.yaml").write_text(things["ConfigMap"]["data"]["mode.yaml"])
+    assert_as_rendered(things, [served, tmp_path / "mode.yaml"])
 
 
 def test_a_release_lives_in_its_namespace(helm: Path) -> None:
@@ -173,7 +206,7 @@ IMAGE: Final = f"image.repository={REPOSITORY}"
         ([IMAGE, "image.digest=latest"], "at '/image/digest'"),
         ([IMAGE, "platform=eks", "onDemandPool=cpu"], "onDemandPool selects nodes by a label that only CKS has"),
         ([IMAGE, "port=8080"], "port and opsPort are both 8080: set another one"),
-        ([IMAGE, "platform=gke", "hostNetwork=true"], "port 10250 of each host is the kubelet's: set another port"),
+        ([IMAGE, "platform=gke", "hostNetwork=true"], "port 10250 of each host is the kubelet's: --set port=8443"),
         ([IMAGE, "platform=cks"], "onDemandPool is not set: CKS does not label spot nodes"),
         ([IMAGE, "platform=azure"], "at '/platform': value must be one of '', 'cks', 'gke', 'eks', 'aks'"),
         ([IMAGE, "replicas=three"], "at '/replicas': got string, want integer"),
