@@ -39,15 +39,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def as_json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
     """Return a part of a Pod as JSON, without what is null."""
-    return _without_none(msgspec.to_builtins(value))
-
-
-def _without_none(value: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_without_none(item) for item in value]
-    return value
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 class PodEditor:

@@ -57,7 +57,7 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
     tolerationSeconds: int | None = None
 
 
-class Requirement(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Describe a node selector requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str
@@ -65,14 +65,14 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] | None = None
 
 
-class NodeSelectorTerm(msgspec.Struct):
+class NodeSelectorTerm(msgspec.Struct, omit_defaults=True):
     """Hold requirements that AND. A term without any matches no node."""
 
     matchExpressions: list[Requirement] | None = None
     matchFields: list[Requirement] | None = None
 
 
-class NodeSelector(msgspec.Struct):
+class NodeSelector(msgspec.Struct, omit_defaults=True):
     """Hold terms that OR."""
 
     terms: list[NodeSelectorTerm] | None = msgspec.field(default=None, name="nodeSelectorTerms")
@@ -90,14 +90,14 @@ class PreferredTerm(msgspec.Struct):
     preference: NodeSelectorTerm
 
 
-class NodeAffinity(msgspec.Struct):
+class NodeAffinity(msgspec.Struct, omit_defaults=True):
     """Hold the node affinity, without the parts that only matter while the Pod runs."""
 
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
     preferredDuringSchedulingIgnoredDuringExecution: list[PreferredTerm] | None = None
 
 
-class Affinity(msgspec.Struct):
+class Affinity(msgspec.Struct, omit_defaults=True):
     """Hold the affinity. Pod (anti-)affinity is not read."""
 
     nodeAffinity: NodeAffinity | None = None
@@ -109,13 +109,13 @@ class Sleep(msgspec.Struct, frozen=True):
     seconds: int = 0
 
 
-class ExecAction(msgspec.Struct, frozen=True):
+class ExecAction(msgspec.Struct, frozen=True, omit_defaults=True):
     """Describe a command run in the container."""
 
     command: tuple[str, ...] | None = None
 
 
-class Handler(msgspec.Struct):
+class Handler(msgspec.Struct, omit_defaults=True):
     """Hold a lifecycle handler. At most one of these is set; other handlers are not read."""
 
     sleep: Sleep | None = None

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from webhook.caching import identity_cache
 from webhook.capacity.placement.feasible import confined_to, demands_spot, feasible_nodes
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.providers.pool import CapacityType
+from webhook.globs import Globs
 from webhook.kube.affinity import Tristate, constrained, terms_of
 from webhook.kube.containers import requested_of
 from webhook.kube.tolerations import tolerates
@@ -249,7 +251,7 @@ def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     if owner is not None and owner.kind == "DaemonSet":
         return "a DaemonSet places it"
     scheduler = pod.spec.schedulerName
-    if scheduler and any(each.hands_off_schedulers.match(scheduler) for each in providers.values()):
+    if scheduler and _hands_off(providers).schedulers.match(scheduler):
         return f"scheduler {scheduler} places and stops it by rules of its own"
     return ""
 
@@ -257,10 +259,25 @@ def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
 def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Return the label by which a Pod chooses what places it. Return an empty string if it chooses nothing."""
     if constrained(pod.spec):
+        selectors = _hands_off(providers).selectors
         for each in chain.from_iterable(term.requirements for term in terms_of(pod.spec)):
-            if any(each.key in provider.hands_off_selectors for provider in providers.values()):
+            if each.key in selectors:
                 return each.key
     return ""
+
+
+class _HandsOff(NamedTuple):
+    """Hold the schedulers, and the labels to select nodes by, that place Pods by rules of their own."""
+
+    schedulers: Globs
+    selectors: frozenset[str]
+
+
+@identity_cache(maxsize=_STATES)
+def _hands_off(providers: Mapping[str, Provider]) -> _HandsOff:
+    """Return those of all providers together: each Pod is compared with them several times."""
+    schedulers = chain.from_iterable(each.hands_off_schedulers.patterns for each in providers.values())
+    return _HandsOff(Globs(schedulers), frozenset().union(*(each.hands_off_selectors for each in providers.values())))
 
 
 def _chosen(pod: Pod, key: str, view: ClusterView, *, for_spot: bool) -> tuple[Pool, ...]:
