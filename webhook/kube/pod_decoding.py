@@ -68,16 +68,14 @@ def _is_small(pod: Pod) -> bool:
     spec, metadata = pod.spec, pod.metadata
     if spec.affinity is not None:
         return False
-    things = len(metadata.labels or ()) + len(metadata.annotations or ())
-    things += len(spec.nodeSelector or ()) + len(spec.tolerations or ()) + len(spec.volumes or ())
-    for containers in (spec.ordinary, spec.initContainers, spec.ephemeralContainers):
-        things += len(containers or ())
-        if things > bounds.LEAST:
-            return False
-        for container in containers or ():
-            if (resources := container.resources) is not None:
-                things += len(resources.limits or ()) + len(resources.requests or ())
-    return things <= bounds.LEAST
+    members = [*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ())]
+    if len(members) > bounds.LEAST:
+        return False
+    resources = [each.resources for each in members if each.resources is not None]
+    things = [metadata.labels, metadata.annotations, spec.nodeSelector, spec.tolerations, spec.volumes, members]
+    things += [each.limits for each in resources]
+    things += [each.requests for each in resources]
+    return sum(map(len, filter(None, things))) <= bounds.LEAST
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:

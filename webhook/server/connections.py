@@ -95,6 +95,11 @@ class Connection(web.RequestHandler):
             self.receiving_since = self._loop.time()
         super().data_received(data)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - aiohttp's signature
+        """Go on reading, if reading was paused. aiohttp also calls this for each body that it gives out."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop counting the connection as one of its peer."""
         self.peer.connections.discard(self)
