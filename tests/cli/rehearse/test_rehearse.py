@@ -226,6 +226,36 @@ def test_a_budget_whose_owners_are_not_defined_here_is_named(
     assert said[0].startswith("PodDisruptionBudget uncounted: it needs the scale of each CloneSet")
 
 
+@pytest.mark.parametrize(
+    ("requests", "sidecars", "said"),
+    [
+        pytest.param({"cpu": "2", "nvidia.com/gpu": "1"}, [], False, id="defaults are no change"),
+        pytest.param({"cpu": "3"}, [], True, id="a vertical autoscaler"),
+        pytest.param({"cpu": "2"}, [{"name": "proxy", "image": "mesh/proxy"}], True, id="a webhook's sidecar"),
+    ],
+)
+def test_what_others_changed_in_pods_that_run_is_named(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    requests: dict[str, str],
+    sidecars: list[dict[str, Any]],
+    said: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    owner = {**deployment("web"), "kind": "ReplicaSet"}
+    owner["metadata"]["uid"] = "1"
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
+    main = {"name": "main", "image": "acme/main", "resources": {"requests": requests}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web-0", "ownerReferences": [reference]},
+        "spec": {"nodeName": "spot-0", "containers": [main, *sidecars]},
+    }
+    assert rehearsed(tmp_path, (*TWO_POOLS, owner, pod), "--lose=spot", "-o", "json") == 0
+    notes = json.loads(capsys.readouterr().out)["notSimulated"]
+    assert any(each.startswith("ReplicaSet web: its Pods have other containers") for each in notes) is said
+
+
 def test_of_a_custom_resource_only_its_scale_is_kept() -> None:
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     definition = {"spec": {"versions": [{"name": "v1", "subresources": {"scale": scale}}]}}

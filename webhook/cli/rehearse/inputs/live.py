@@ -78,7 +78,7 @@ async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[
     there = await api_server_version(api, _ANSWER)
     if there is not None and there != version_of(KUBERNETES.version):
         notes.append(f"Kubernetes {there[0]}.{there[1]}, which the cluster has: this is {KUBERNETES.version}")
-    for kind in KINDS:
+    for kind in (each for each in KINDS if each is not CUSTOM_RESOURCE_DEFINITION):
         version = f"{kind.group}/v1" if kind.group else "v1"
         prefix = f"/apis/{version}" if kind.group else "/api/v1"
         try:
@@ -91,26 +91,30 @@ async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[
                 if kind in {NODE, POD}:
                     raise
                 notes.append(f"{kind.plural} can't be read, and are taken for none: {error}")
-    return objects, await _read_custom(api, objects, notes), await _read_pools(api, bundle), notes
+    controllers = controllers_of_pods(objects)
+    definitions, custom = await _read_custom(api, controllers, notes) if controllers else ([], [])
+    return [*objects, *definitions], custom, await _read_pools(api, bundle), notes
 
 
-async def _read_custom(api: Api, objects: Sequence[JSON], notes: list[str]) -> list[JSON]:
-    """Return the custom resources that control Pods, as far as their definitions are known. Note what can't be read."""
-    kinds = custom_kinds(objects, controllers_of_pods(objects))
-    found: list[JSON] = []
-    for each in objects:
-        if each["kind"] == CUSTOM_RESOURCE_DEFINITION.kind:
-            kind = kinds.get((each["spec"]["group"], each["spec"]["names"]["kind"]))
-            if kind is not None:
-                version = f"{kind.group}/{served_version(each)}"
-                try:
-                    found += [
-                        scaled_part({"apiVersion": version, "kind": kind.kind, **value}, each)
-                        async for value in _list(api, f"/apis/{version}/{kind.plural}")
-                    ]
-                except ApiError as error:
-                    notes.append(f"{kind.plural} can't be read, so budgets in percent of theirs allow nothing: {error}")
-    return found
+async def _read_custom(api: Api, controllers: set[tuple[str, str]], notes: list[str]) -> tuple[list[JSON], list[JSON]]:
+    """Return the definitions of custom resources that control Pods, and these. Note what can't be read."""
+    definitions: list[JSON] = []
+    custom: list[JSON] = []
+    version = f"{CUSTOM_RESOURCE_DEFINITION.group}/v1"
+    try:
+        async for each in _list(api, f"/apis/{version}/{CUSTOM_RESOURCE_DEFINITION.plural}"):
+            definition = {"apiVersion": version, "kind": CUSTOM_RESOURCE_DEFINITION.kind, **each}
+            if custom_kinds([definition], controllers):
+                definitions.append(definition)
+        for kind, definition in zip(custom_kinds(definitions, controllers).values(), definitions, strict=True):
+            served = f"{kind.group}/{served_version(definition)}"
+            custom += [
+                scaled_part({"apiVersion": served, "kind": kind.kind, **each}, definition)
+                async for each in _list(api, f"/apis/{served}/{kind.plural}")
+            ]
+    except ApiError as error:
+        notes.append(f"custom resources that control Pods can't all be read: {error}")
+    return definitions, custom
 
 
 async def _read_pools(api: Api, bundle: Bundle) -> list[JSON]:

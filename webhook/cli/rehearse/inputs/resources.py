@@ -59,6 +59,7 @@ CUSTOM_RESOURCE_DEFINITION: Final = RehearsedKind(
     namespaced=False,
     stored_as="apiextensions.k8s.io/customresourcedefinitions",
 )
+LIMIT_RANGE: Final = RehearsedKind("", "LimitRange", "limitranges")
 
 # Those that others refer to come first.
 KINDS: Final = (
@@ -67,6 +68,7 @@ KINDS: Final = (
     NODE,
     RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
     RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
+    LIMIT_RANGE,  # the API server writes its defaults into Pods that are made
     STORAGE_CLASS,
     RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
     VOLUME,

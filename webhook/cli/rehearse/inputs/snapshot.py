@@ -18,6 +18,7 @@ from webhook.cli.rehearse.inputs.gangs import pods_without_controller
 from webhook.cli.rehearse.inputs.nodes import nodes_of_pools, running_node
 from webhook.cli.rehearse.inputs.resources import (
     CUSTOM_RESOURCE_DEFINITION,
+    LIMIT_RANGE,
     NAMESPACE,
     NODE,
     POD,
@@ -185,6 +186,7 @@ def complete(objects: SortedObjects, pools: Sequence[Pool], state: Sequence[JSON
     kinds = custom_kinds(stored, controllers_of_pods(stored))
     if any(pod_spec_of(each).get("schedulingGroup") for each in (*stored, *objects.applied)):
         objects.notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
+    objects.notes.extend(changed_by_others(stored))
     notes = [*objects.notes, *uncounted_budgets([*stored, *objects.applied], kinds)]
     ordered = [*namespaces_for(stored, objects.applied), *_with_custom(stored, objects.custom, kinds)]
     return ClusterSnapshot(
@@ -279,9 +281,37 @@ def _expect_no_duplicates(manifests: Iterable[Manifest]) -> None:
             )
 
 
-def _without_requests(applied: Iterable[JSON]) -> Iterator[str]:
-    """Yield a sentence for each workload with a container that requests nothing."""
+def changed_by_others(stored: Iterable[JSON]) -> Iterator[str]:
+    """Yield a sentence for each workload whose Pods have other containers or requests than its template."""
+    owners = {each["metadata"].get("uid"): each for each in stored if each["kind"] != POD.kind}
+    said: set[str] = set()
+    for pod in stored:
+        references: Iterable[JSON] = pod["metadata"].get("ownerReferences") or ()
+        owner = next((owners[each["uid"]] for each in references if each.get("uid") in owners), None)
+        if pod["kind"] != POD.kind or owner is None or owner["metadata"]["uid"] in said:
+            continue
+        now, then = _requests_by_container(pod), _requests_by_container(owner)
+        # What a template does not say comes from its limits, or from a LimitRange.
+        if not now.keys() <= then.keys() or any(not then[name].items() <= now[name].items() for name in now):
+            said.add(owner["metadata"]["uid"])
+            yield (
+                f"{owner['kind']} {owner['metadata']['name']}: its Pods have other containers or requests than its "
+                "template says; what changed them (a webhook, an autoscaler) is not here, and new Pods are as it says"
+            )
+
+
+def _requests_by_container(value: JSON) -> dict[str, JSON]:
+    spec = pod_spec_of(value)
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    return {each["name"]: (each.get("resources") or {}).get("requests") or {} for each in containers}
+
+
+def _without_requests(applied: Sequence[JSON]) -> Iterator[str]:
+    """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
+    limited = {each["metadata"]["namespace"] for each in applied if each["kind"] == LIMIT_RANGE.kind}
     for each in applied:
+        if each["metadata"].get("namespace") in limited:
+            continue
         containers = pod_spec_of(each).get("containers") or ()
         if containers and not any(any((one.get("resources") or {}).values()) for one in containers):
             name = f"{each['kind']} {each['metadata'].get('name', '')}"
