@@ -139,7 +139,7 @@ def _leaf(pair: KeyPair, names: tuple[str, ...], now: datetime) -> Item:
 def _bundle(what: str, bundle: bytes, leaf: bytes, hosts: Collection[str], now: datetime) -> Item:
     end = end_of_trust(bundle)
     if end is None:
-        fix = "put the CA there that signs the certificate: see docs/install.md"
+        fix = "let replicas or cert-manager put the CA there (their logs say why not), or do it: docs/certificates.md"
         return Item(what, problem="it holds no certificate, so every call fails", fix=fix)
     count = len(x509.load_pem_x509_certificates(bundle))
     detail = "1 CA" if count == 1 else f"{count} CAs"

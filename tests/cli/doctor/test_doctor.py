@@ -444,3 +444,16 @@ async def test_fixes_tell_a_network_that_is_closed_from_a_permission_that_lacks(
         fixes = [each.fix for each in diagnoses if each.name.startswith("replica spotgate-")]
         assert len(fixes) == 3
         assert all(fix in each for each in fixes)
+
+
+async def test_where_nothing_is_installed_the_fix_is_to_install_it() -> None:
+    gone = dict.fromkeys((DEPLOYMENT, CONFIGMAP, MUTATING, VALIDATING), GONE)
+    diagnoses = await examine(RecordedApi({**gone, PODS: NOTHING}), NAMESPACE)
+    fixes = {each.fix for each in diagnoses if each.state == "fail"}
+    assert fixes == {"install it (docs/install.md), or name another --namespace"}
+
+
+async def test_what_all_ca_bundles_lack_is_said_once() -> None:
+    empty = {'"caBundle": "[^"]*"': '"caBundle": ""'}
+    problems = await found(RecordedApi({MUTATING: empty, VALIDATING: empty}))
+    assert len(problems["certificate of"]) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.doctor.diagnosis import Diagnosis
-from webhook.cli.doctor.installation import read
+from webhook.cli.doctor.installation import INSTALL, read
 from webhook.cli.export.configurations import configurations
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.index import SYSTEM_NAMESPACES
@@ -32,7 +32,8 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
 
 def _compared(installed: Installed, stored: Mapping[str, JSON | None]) -> Iterator[Diagnosis]:
     if installed.bundle is None:
-        yield Diagnosis("policies", "fail", installed.bundle_problem, "replicas go on with the last good ones: mend it")
+        fix = INSTALL if installed.deployment is None else "replicas go on with the last good ones: mend it"
+        yield Diagnosis("policies", "fail", installed.bundle_problem, fix)
         wanted = {}
     else:
         count = len(installed.bundle.policies)
@@ -42,7 +43,8 @@ def _compared(installed: Installed, stored: Mapping[str, JSON | None]) -> Iterat
     for kind, found in stored.items():
         if found is None:
             if installed.bundle is None or kind in wanted:
-                yield Diagnosis(kind, "fail", "it is not there: nothing of it is enforced", _APPLY)
+                fix = INSTALL if installed.deployment is None else _APPLY
+                yield Diagnosis(kind, "fail", "it is not there: nothing of it is enforced", fix)
         elif installed.bundle is None:
             yield Diagnosis(kind, "unknown", "there, but there are no policies to compare it with", _APPLY)
         else:

@@ -36,6 +36,8 @@ SECONDS: Final = 10.0
 POLICIES: Final = "spotgate-policies"
 """The ConfigMap of the policies, as policies/kustomization.yaml names it."""
 
+INSTALL: Final = "install it (docs/install.md), or name another --namespace"
+
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
 
 _OPEN_PORT: Final = (

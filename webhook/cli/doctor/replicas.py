@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType
 from webhook.cli.doctor.diagnosis import Diagnosis
-from webhook.cli.doctor.installation import read, samples
+from webhook.cli.doctor.installation import INSTALL, read, samples
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -46,7 +46,7 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
 def _count(installed: Installed) -> Diagnosis:
     if installed.deployment is None:
         what = f"there is no Deployment spotgate in namespace {installed.namespace}"
-        return Diagnosis("replicas", "fail", what, "install it (docs/install.md), or name another --namespace")
+        return Diagnosis("replicas", "fail", what, INSTALL)
     wanted = installed.deployment["spec"].get("replicas", 1)
     ready = sum(each.ready for each in installed.replicas)
     if ready < wanted:

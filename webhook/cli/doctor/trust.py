@@ -48,8 +48,13 @@ async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 def _diagnosed(what: str, items: Iterable[Item], now: datetime, note: str = "") -> Iterator[Diagnosis]:
     """Yield each problem of certificate and caBundles, or until when they are trusted."""
-    if problems := [each for each in items if each.problem]:
-        yield from (Diagnosis(what, "fail", f"{each.what}: {each.problem}{note}", each.fix) for each in problems)
+    problems: dict[tuple[str, str], list[str]] = {}  # often all caBundles have the same
+    for each in items:
+        if each.problem:
+            problems.setdefault((each.problem, each.fix), []).append(each.what)
+    for (problem, fix), where in problems.items():
+        yield Diagnosis(what, "fail", f"{', '.join(where)}: {problem}{note}", fix)
+    if problems:
         return
     end = min((each.expires for each in items if each.expires is not None), default=now)
     soon = end - now < _SOON
