@@ -34,6 +34,9 @@ _MERGE: Final = "application/merge-patch+json"
 _STATUS: Final = "application/strategic-merge-patch+json"
 _ANSWER: Final = 60.0
 _POLL: Final = 0.05
+_ANEW: Final = 10
+"""The rank of what is made anew, among what happens in one second: the last."""
+
 AFTERWARDS: Final = 600.0
 """Seconds for which the cluster is looked at when nothing more happens: what is not well then stays so."""
 
@@ -146,6 +149,8 @@ class Reclaim:
                 together = []
                 while self._due and self._due[0][:2] == (self._now, same):
                     together.append(heapq.heappop(self._due)[3])
+                if same == _ANEW:  # what is on its way to delete a Pod would delete the new one of that name
+                    await self.quiet.wait()
                 await self._all(each() for each in together)
             await self._settle()
         # A budget that is not met now is not met until somebody does something.
@@ -334,11 +339,10 @@ class Reclaim:
         grace = max((self.workloads.of(pod).grace for pod in members), default=0.0)
         window = self._lost.get(lost.node)
         end = self._now + grace if window is None else min(self._now + grace, max(window.removal, self._now))
-        self._at(end, 10, lambda: self._recreate(anew))
+        self._at(end, _ANEW, lambda: self._recreate(anew))
 
     async def _recreate(self, objects: Sequence[JSON]) -> None:
         """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
-        await self.quiet.wait()  # what is still on its way to delete a Pod would delete the new one of that name
         jobs = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in objects if each["kind"] == "Job"}
         before = {key: job.metadata.uid for key, job in self._watches.jobs.items.items() if key in jobs}
         await recreate(self._api, objects)
