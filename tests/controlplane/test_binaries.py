@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import without
 from webhook.controlplane import binaries
-from webhook.controlplane.binaries import BuildError, GoMissingError, find_or_build
+from webhook.controlplane.binaries import BinariesError, BuildError, GoMissingError, find_or_build
+from webhook.controlplane.other_version import kubernetes_module
 
 HERE = Path(__file__).parent
 ETCD_AND_KWOK = ("etcd", "kwok")
@@ -144,6 +146,18 @@ def test_kubernetes_is_told_its_version() -> None:
     *_, ldflags = binaries.KUBERNETES.flags()
     stamps = dict(re.findall(r"-X k8s\.io/component-base/version\.(\w+)=(\S+)", ldflags))
     assert stamps == {"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36"}
+
+
+def test_the_module_of_any_version_is_derived_from_its_own_requirements() -> None:
+    try:
+        with kubernetes_module(binaries.KUBERNETES.version) as derived:
+            required, ours = ((each.directory / "go.mod").read_text() for each in (derived, binaries.KUBERNETES))
+            assert derived.version == binaries.KUBERNETES.version
+    except BinariesError as error:
+        raise without(error) from None
+    line = re.compile(r"^\s*(?:require |replace )?(\S+\.\S+ (?:=> \S+ )?v\S+)", re.MULTILINE)
+    assert len(line.findall(required)) > 20
+    assert set(line.findall(required)) <= set(line.findall(ours))
 
 
 def run_without_programs(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -82,10 +82,15 @@ class _Version(msgspec.Struct):
     gitVersion: str
 
 
+async def api_server_release(api: Api, seconds: float) -> str:
+    """Read the API server's version as it writes it, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
+    async with api.get("/version", aiohttp.ClientTimeout(total=seconds)) as response:
+        return msgspec.json.decode(await response.read(), type=_Version).gitVersion
+
+
 async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None:
     """Read the API server's (major, minor) version; return None if it is malformed. Raise ApiError on failure."""
-    async with api.get("/version", aiohttp.ClientTimeout(total=seconds)) as response:
-        return version_of(msgspec.json.decode(await response.read(), type=_Version).gitVersion)
+    return version_of(await api_server_release(api, seconds))
 
 
 def unread(source: WatchedResource[Any], problem: BaseException | None) -> str:

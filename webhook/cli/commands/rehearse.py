@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from argparse import ArgumentTypeError
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,10 +29,12 @@ from webhook.manifests.state import view_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
 
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.result import Rehearsal
+    from webhook.cli.rehearse.runs.programs import Programs
 
 DESCRIPTION: Final = """\
 Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
@@ -49,7 +52,7 @@ examples:
   %(prog)s --lose 50%%of:cpu-spot --state cluster/ --grow cpu-on-demand=2:90 -o json
   %(prog)s --lose gpu-spot --state cluster/ deploy/ --compare origin/main
   %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
-  %(prog)s --prepare
+  %(prog)s --prepare --kubeconfig ~/.kube/config
 
 exit codes:
   0  rehearsed, and no more Pods stay pending than --max-pending allows
@@ -155,59 +158,75 @@ def _add_programs(parser: ArgumentParser) -> None:
         "--binaries",
         metavar="DIR",
         type=Path,
-        help="a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which --prepare fills",
+        help="a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which is filled where it has none",
     )
     programs.add_argument(
-        "--prepare", action="store_true", help="build them from their Go modules into the cache, once; takes minutes"
+        "--prepare",
+        action="store_true",
+        help="fill the cache and end: build them with Go, which takes minutes, or take them out of container images; "
+        "with --kubeconfig of the minor version of that cluster",
     )
 
 
 def run(options: Namespace) -> int:
     """Rehearse and print what happens."""
+    # As Ctrl-C, which ends what was started.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if options.prepare:
-        from webhook.cli.rehearse.runs.programs import prepare  # noqa: PLC0415 - not for --help
-
-        prepare()
-        return FINE
+        return _prepare(options)
     if not options.lose:
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, provider:NAME or zone:NAME")
+    from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415 - not for --help
+
     bundle = read_policies(options.policies, cluster=options.cluster)
     snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
     expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
-    result = _rehearse(options, bundle, snapshot)
+    programs = cache(partial(find_programs, options.binaries, snapshot.version))  # sought once the input is judged
+    result = _rehearse(options, bundle, snapshot, programs)
     if options.with_fixes and result.fixes:
         allocatable = dict(options.allocatable)
-        mended = _rehearse(options, bundle, with_fixes(snapshot, result.fixes, bundle, allocatable))
+        mended = _rehearse(options, bundle, with_fixes(snapshot, result.fixes, bundle, allocatable), programs)
         comparison = compare(result, mended, "the cluster without these fixes")
         result = structs.replace(mended, fixes=result.fixes, comparison=comparison)
     elif options.compare is not None:
-        base = _rehearse_base(options, bundle)
+        base = _rehearse_base(options, bundle, programs)
         result = structs.replace(result, comparison=compare(base, result, options.compare))
     import_module(f"webhook.cli.rehearse.output.{options.output}").show(result)
     return _code(result, options.max_pending)
 
 
-def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> Rehearsal:
-    """Rehearse it, or prove what can be proved without a scheduler."""
-    from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415 - not for --help
+def _prepare(options: Namespace) -> int:
+    from webhook.cli.rehearse.inputs.live import live_version  # noqa: PLC0415 - the Kubernetes client
+    from webhook.cli.rehearse.runs.programs import prepare  # noqa: PLC0415 - not for --help
+    from webhook.controlplane.binaries import BinariesError  # noqa: PLC0415
 
+    try:
+        programs = prepare(None if options.kubeconfig is None else live_version(options))
+    except BinariesError as error:
+        raise CannotJudgeError(f"spotgate rehearse --prepare: {error}") from None
+    complain(f"spotgate: Kubernetes {programs.version} is ready: {programs.origin}")
+    return FINE
+
+
+def _rehearse(
+    options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot, find: Callable[[], Programs | None]
+) -> Rehearsal:
+    """Rehearse it, or prove what can be proved without a scheduler."""
     loss = loss_of(options.lose, snapshot, bundle.providers)
     grown = grown_nodes(options.grow, snapshot, bundle.providers, dict(options.allocatable))
-    binaries = find_programs(options.binaries)
-    if binaries is None:
+    programs = find()
+    if programs is None:
         from webhook.cli.rehearse.arithmetic import prove  # noqa: PLC0415
 
         result = prove(snapshot, loss)
     else:
         from webhook.cli.rehearse.runs.rehearsal import RehearsalOptions, rehearse  # noqa: PLC0415 - half a second
 
-        # As Ctrl-C, which ends what was started.
-        signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         result = rehearse(
             snapshot,
             loss,
             RehearsalOptions(
-                binaries=binaries,
+                programs=programs,
                 bundle=bundle,
                 serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
                 scheduler_config=options.scheduler_config,
@@ -220,14 +239,14 @@ def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> 
     return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=float(options.startup_seconds)))
 
 
-def _rehearse_base(options: Namespace, bundle: Bundle) -> Rehearsal:
+def _rehearse_base(options: Namespace, bundle: Bundle, find: Callable[[], Programs | None]) -> Rehearsal:
     """Rehearse what the manifests were where the branch began; the policies are those of now."""
     with TemporaryDirectory(prefix="spotgate-") as folder:
         try:
             snapshot = _snapshot(
                 options, bundle, write_base(options.compare, [*options.state, *options.paths], Path(folder))
             )
-            return _rehearse(options, bundle, snapshot)
+            return _rehearse(options, bundle, snapshot, find)
         except CannotJudgeError as error:
             raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
 

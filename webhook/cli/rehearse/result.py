@@ -224,6 +224,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
         lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone/a``.
         runs: how often it was rehearsed.
         scheduler: version of the scheduler; None: there was none, and only what arithmetic proves is told.
+        programs: where the scheduler and the other programs were from.
         not_simulated: what the result leaves out, a sentence each.
         modelled: what was not waited for but computed, a sentence each.
         summary: the figures of all workloads.
@@ -238,6 +239,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...]
     runs: int
     scheduler: str | None
+    programs: str = ""
     not_simulated: tuple[str, ...]
     modelled: tuple[str, ...]
     summary: RehearsalSummary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,9 +30,7 @@ from webhook.cli.rehearse.inputs.resources import (
 from webhook.cli.rehearse.inputs.snapshot import complete, sort_objects
 from webhook.cluster.api import ApiError
 from webhook.cluster.pages import pages
-from webhook.cluster.resources import api_server_version
-from webhook.cluster.view import version_of
-from webhook.controlplane.binaries import KUBERNETES
+from webhook.cluster.resources import api_server_release
 from webhook.manifests.state import view_of
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ _ENVIRONMENT: Final = ("env", "envFrom", "command", "args")
 
 def live_snapshot(options: Namespace, changes: Sequence[Manifest], bundle: Bundle) -> ClusterSnapshot:
     """Return the cluster that the options name, with these changes. Raises CannotJudgeError."""
-    objects, custom, pools, notes = connected("rehearse", options, lambda api: _read(api, bundle))
+    version, objects, custom, pools, notes = connected("rehearse", options, lambda api: _read(api, bundle))
     for node in (each for each in objects if each["kind"] == NODE.kind):
         node["status"] = {**node.get("status", {}), "allocatable": node.get("status", {}).get("allocatable") or _NONE}
     running = [each for each in objects if each["kind"] != POD.kind or each["status"].get("phase") in _ALIVE]
@@ -66,18 +65,21 @@ def live_snapshot(options: Namespace, changes: Sequence[Manifest], bundle: Bundl
     sorted_objects = sort_objects(manifests[len(pools) :], bundle)
     sorted_objects.custom.extend(custom)
     sorted_objects.notes.extend(notes)
-    snapshot = complete(sorted_objects, view.pools or (), told)
+    snapshot = dataclasses.replace(complete(sorted_objects, view.pools or (), told), version=version)
     stripped = [replace(each, value=without_environment(each.value)) for each in changes]
     return with_changes(snapshot, stripped, bundle, dict(options.allocatable), size=size_of)
 
 
-async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[JSON], list[str]]:
-    """Return the objects, the custom resources that control Pods, the node pools, and what could not be read."""
+def live_version(options: Namespace) -> str:
+    """Return the version of the cluster that the options name, such as v1.31.4-gke.100. Raises CannotJudgeError."""
+    return connected("rehearse", options, lambda api: api_server_release(api, _ANSWER))
+
+
+async def _read(api: Api, bundle: Bundle) -> tuple[str, list[JSON], list[JSON], list[JSON], list[str]]:
+    """Return version, objects, custom resources that control Pods, node pools, and what could not be read."""
     objects: list[JSON] = []
     notes: list[str] = []
-    there = await api_server_version(api, _ANSWER)
-    if there is not None and there != version_of(KUBERNETES.version):
-        notes.append(f"Kubernetes {there[0]}.{there[1]}, which the cluster has: this is {KUBERNETES.version}")
+    release = await api_server_release(api, _ANSWER)
     for kind in (each for each in KINDS if each is not CUSTOM_RESOURCE_DEFINITION):
         version = f"{kind.group}/v1" if kind.group else "v1"
         prefix = f"/apis/{version}" if kind.group else "/api/v1"
@@ -93,7 +95,7 @@ async def _read(api: Api, bundle: Bundle) -> tuple[list[JSON], list[JSON], list[
                 notes.append(f"{kind.plural} can't be read, and are taken for none: {error}")
     controllers = controllers_of_pods(objects)
     definitions, custom = await _read_custom(api, controllers, notes) if controllers else ([], [])
-    return [*objects, *definitions], custom, await _read_pools(api, bundle), notes
+    return release, [*objects, *definitions], custom, await _read_pools(api, bundle), notes
 
 
 async def _read_custom(api: Api, controllers: set[tuple[str, str]], notes: list[str]) -> tuple[list[JSON], list[JSON]]:

@@ -60,6 +60,7 @@ class ClusterSnapshot:
         pools: its node pools, without those of other clusters.
         state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
         not_simulated: what a rehearsal of it leaves out, a sentence each.
+        version: of its API server; None: there is none.
     """
 
     stored: Sequence[JSON]
@@ -69,6 +70,7 @@ class ClusterSnapshot:
     pools: Sequence[Pool] = ()
     state: Sequence[JSON] = ()
     not_simulated: Sequence[str] = ()
+    version: str | None = None
 
     @property
     def nodes(self) -> list[JSON]:

@@ -51,6 +51,8 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
         for note in notes:
             yield [(f"{sort}: {note}", "dim")]
+    if rehearsal.programs:
+        yield [(f"programs of the control plane: {rehearsal.programs}", "dim")]
     for fix in rehearsal.fixes:
         yield [(f"Fix: {fix.why}", "bold")]
         yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())

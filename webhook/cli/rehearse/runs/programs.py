@@ -3,35 +3,157 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.controlplane.binaries import EVERYTHING, BinariesError, find, find_or_build, report
+from webhook.cluster.view import version_of
+from webhook.controlplane.binaries import (
+    CONTROL_PLANE,
+    ETCD,
+    EVERYTHING,
+    KUBERNETES,
+    KWOK,
+    PLATFORM,
+    BinariesError,
+    are_in,
+    cache_directory,
+    find_go,
+    find_or_build,
+    report,
+)
+from webhook.controlplane.images import IMAGE, copy_from_images
+from webhook.controlplane.other_version import kubernetes_module
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
+
+NEEDED: Final = EVERYTHING - {"kubectl"}
+OLDEST: Final = (1, 34)
+"""The first minor version that serves everything that is rehearsed: resource.k8s.io/v1."""
+
+_ANSWER_SECONDS: Final = 30.0
 
 
-def find_programs(folder: Path | None) -> Mapping[str, Path] | None:
-    """Return the programs in this folder, or where they are looked for. Return None if they are nowhere.
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The programs of a control plane.
+
+    Attributes:
+        paths: by name.
+        origin: where they are from, for people.
+        version: what kube-scheduler says it is, such as 1.36.3.
+    """
+
+    paths: Mapping[str, Path]
+    origin: str
+    version: str
+
+
+def find_programs(folder: Path | None, cluster: str | None) -> Programs | None:
+    """Return the programs, which may take minutes, once. Return None, and say why, if they can't be had.
+
+    Args:
+        folder: where they are; None: where they are looked for.
+        cluster: version of the live cluster, if there is one: its minor version is preferred.
 
     Raises:
-        CannotJudgeError: the folder does not have all of them.
+        CannotJudgeError: the folder does not have all of them, or they can't be run.
     """
-    needed = EVERYTHING - {"kubectl"}
-    if folder is None:
-        return find(needed)
-    missing = [name for name in sorted(needed) if not os.access(folder / name, os.X_OK)]
-    if missing:
-        raise CannotJudgeError(f"spotgate rehearse: --binaries {folder}: {', '.join(missing)} can't be run from there")
-    return {name: folder / name for name in needed}
+    if folder is not None:
+        if missing := [name for name in sorted(NEEDED) if not are_in(folder, [name])]:
+            raise CannotJudgeError(
+                f"spotgate rehearse: --binaries {folder}: {', '.join(missing)} can't be run from there"
+            )
+        return _in_folder(folder, "--binaries")
+    found = _in_assets() or _in_cache(_preferred(cluster)) or _in_cache(KUBERNETES.version)
+    if found is None:
+        report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
+        try:
+            found = prepare(cluster)
+        except BinariesError as error:
+            report(str(error))
+    return found
 
 
-def prepare() -> None:
-    """Build what is missing, with its progress on standard error. Raises CannotJudgeError."""
+def prepare(cluster: str | None) -> Programs:
+    """Return the programs for a cluster of this version, built or out of images where need be. Raise BinariesError."""
+    version = _preferred(cluster)
+    if (found := _in_assets() or _in_cache(version)) is not None:
+        return found
+    problems = []
+    for obtain in (_build, copy_from_images):
+        try:
+            obtain(version, cache_directory(), report)
+            break
+        except BinariesError as error:
+            problems.append(str(error))
+    found = _in_cache(version)
+    if found is None:
+        raise BinariesError("\n".join(problems))
+    return found
+
+
+def _preferred(cluster: str | None) -> str:
+    """Return the version of Kubernetes that is wanted: the cluster's, if it is one of those that rehearsals run on."""
+    minor = None if cluster is None else version_of(cluster)
+    release = re.match(r"v\d+\.\d+\.\d+", cluster or "")  # a provider adds its own: v1.35.2-gke.100
+    newest = version_of(KUBERNETES.version)
+    return release[0] if release and minor and newest and OLDEST <= minor < newest else KUBERNETES.version
+
+
+def _build(version: str, cache: Path, say: Callable[[str], None]) -> None:
+    find_go()
+    say("building the programs of the control plane with Go takes 8 to 15 minutes on two cores, once")
+    if version == KUBERNETES.version:
+        find_or_build(NEEDED, cache=cache, say=say)
+    else:
+        with kubernetes_module(version) as module:
+            find_or_build(NEEDED, modules=(ETCD, KWOK, module), cache=cache, say=say)
+
+
+def _in_assets() -> Programs | None:
+    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull)
+    return _in_folder(assets, "KUBEBUILDER_ASSETS") if are_in(assets, NEEDED) else None
+
+
+def _in_cache(version: str) -> Programs | None:
+    """Return the newest programs of this minor version, however they were had."""
+    paths: dict[str, Path] = {}
+    for module in CONTROL_PLANE:
+        minor = (version if module is KUBERNETES else module.version).rpartition(".")[0]
+        needed = module.packages.keys() & NEEDED
+        folders = cache_directory().glob(f"{module.name}-{minor}.*-{PLATFORM}-*")
+        newest = max((each for each in folders if are_in(each, needed)), key=_release, default=None)
+        if newest is None:
+            return None
+        paths |= {name: newest / name for name in needed}
+    scheduler = paths["kube-scheduler"]
+    how = "taken out of container images" if scheduler.parent.name.endswith(IMAGE) else "built from Go modules"
+    return Programs(paths, f"{how}, in {cache_directory()}", _version(scheduler))
+
+
+def _release(folder: Path) -> list[int]:
+    return [int(each) for each in re.findall(r"\d+", folder.name.split("-")[1])]
+
+
+def _in_folder(folder: Path, named: str) -> Programs:
+    return Programs({name: folder / name for name in NEEDED}, f"{named} {folder}", _version(folder / "kube-scheduler"))
+
+
+def _version(scheduler: Path) -> str:
+    """Return its version. Raise CannotJudgeError."""
     try:
-        for path in find_or_build().values():
-            report(str(path))
-    except BinariesError as error:
-        raise CannotJudgeError(f"spotgate rehearse --prepare: {error}") from None
+        done = subprocess.run(  # noqa: S603 - the scheduler
+            [scheduler, "--version"], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
+        )
+        said = done.stdout + done.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    version = re.match(r"Kubernetes v(\S+)", said)
+    if version is None:
+        raise CannotJudgeError(f"spotgate rehearse: `{scheduler} --version` says no version: {said.strip()}")
+    return version[1]

@@ -14,6 +14,7 @@ from webhook.cli.rehearse.inputs.resources import KINDS, kind_of_object
 from webhook.cli.rehearse.result import Rehearsal
 from webhook.cli.rehearse.runs import etcd
 from webhook.cli.rehearse.runs.cluster import start_rehearsal_cluster
+from webhook.cli.rehearse.runs.programs import OLDEST
 from webhook.cli.rehearse.runs.quiet import Quiet
 from webhook.cli.rehearse.runs.reclaim import Reclaim
 from webhook.cli.rehearse.runs.tally import Before, capacity_by_pool, outcome_of, summary_of, workload_results
@@ -21,11 +22,11 @@ from webhook.cli.rehearse.runs.volumes import keep_provisioning
 from webhook.cli.rehearse.runs.watching import Watches
 from webhook.cli.rehearse.runs.workloads import Workloads
 from webhook.cluster.api import Api, ApiError
-from webhook.controlplane.binaries import KUBERNETES
+from webhook.cluster.view import version_of
 from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
     from webhook.bundle import Bundle
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.inputs.selection import Loss
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.runs.cluster import RunningCluster
+    from webhook.cli.rehearse.runs.programs import Programs
     from webhook.cli.rehearse.runs.tally import RunOutcome
     from webhook.manifests.objects import Manifest
 
@@ -51,7 +53,7 @@ class RehearsalOptions:
     """Hold the options of a rehearsal.
 
     Attributes:
-        binaries: the programs of the control plane.
+        programs: those of the control plane.
         bundle: the policies of the webhook.
         serve_flags: of `spotgate serve`: its policies, and which cluster this is.
         scheduler_config: of the scheduler; None: the default.
@@ -61,7 +63,7 @@ class RehearsalOptions:
         say: says how far it is.
     """
 
-    binaries: Mapping[str, Path]
+    programs: Programs
     bundle: Bundle
     serve_flags: Sequence[str]
     scheduler_config: Path | None
@@ -80,12 +82,12 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         CannotJudgeError: the API server refuses an object, or a component does not run.
     """
     outcomes: list[RunOutcome] = []
-    notes = set(snapshot.not_simulated)
+    notes = {*snapshot.not_simulated, *_other_version(snapshot, options.programs)}
     contents: etcd.Pairs | None = None
     try:
         for number in range(options.runs):
             with start_rehearsal_cluster(
-                options.binaries,
+                options.programs.paths,
                 etcd.pairs_of(snapshot.stored, snapshot.custom_kinds) if contents is None else contents,
                 bundle=options.bundle,
                 serve_flags=options.serve_flags,
@@ -108,7 +110,8 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
     return Rehearsal(
         lost=loss.named,
         runs=options.runs,
-        scheduler=KUBERNETES.version.removeprefix("v"),
+        scheduler=options.programs.version,
+        programs=options.programs.origin,
         not_simulated=tuple(sorted(notes)),
         modelled=MODELLED,
         summary=summary_of(outcomes),
@@ -123,6 +126,14 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         ),
         events=tuple(outcomes[0].events),
     )
+
+
+def _other_version(snapshot: ClusterSnapshot, programs: Programs) -> Iterator[str]:
+    if snapshot.version and version_of(snapshot.version) != version_of(f"v{programs.version}"):
+        yield (
+            f"Kubernetes {snapshot.version}, which the cluster has: the scheduler here is {programs.version}; "
+            f"`spotgate rehearse --prepare --kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
+        )
 
 
 class _Run:

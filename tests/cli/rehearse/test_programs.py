@@ -1,0 +1,175 @@
+"""Where a rehearsal gets the programs of its control plane."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.rehearse.runs import programs
+from webhook.cli.rehearse.runs.programs import NEEDED, find_programs, prepare
+from webhook.controlplane import images
+from webhook.controlplane.binaries import PLATFORM, GoMissingError
+
+KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+SCRIPTED = """#!/bin/sh
+case $1 in
+  create) echo "$2" >> {calls}; echo a-container ;;
+  cp) printf '{program}' > "$3"; chmod +x "$3" ;;
+  rm) echo "rm $2" >> {calls} ;;
+esac
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty cache, on a machine without Go and without programs beside it."""
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def no_go() -> str:
+        raise GoMissingError("there is no Go")
+
+    monkeypatch.setattr(programs, "find_go", no_go)
+    return tmp_path / "cache" / "spotgate" / "controlplane"
+
+
+def write(path: Path, script: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script)
+    path.chmod(0o755)
+
+
+def fill(folder: Path, *names: str, version: str = "v1.36.3") -> None:
+    for name in names:
+        write(folder / name, f"#!/bin/sh\necho Kubernetes {version}\n")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "version"),
+    [
+        (None, "1.36.3"),
+        ("v1.35.9-gke.100", "1.35.10"),  # the minor version counts, and of that the newest
+        ("v1.34.1", "1.36.3"),  # not there: ours is
+        ("v1.33.1", "1.36.3"),
+        ("v1.37.0", "1.36.3"),
+        ("unknown", "1.36.3"),
+    ],
+)
+def test_the_minor_version_of_the_cluster_is_preferred(cache: Path, cluster: str | None, version: str) -> None:
+    fill(cache / f"etcd-v3.6.9-{PLATFORM}-0123", "etcd")
+    fill(cache / f"kwok-v0.8.0-{PLATFORM}-image", "kwok")
+    for each in ("v1.33.1", "v1.35.9", "v1.35.10", "v1.36.3"):
+        fill(cache / f"kubernetes-{each}-{PLATFORM}-0123", *KUBERNETES, version=each)
+    found = find_programs(None, cluster)
+    assert found is not None
+    assert found.version == version
+    assert found.paths.keys() == NEEDED
+
+
+def test_programs_of_the_user_say_their_version(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "bin", *NEEDED, version="v1.35.1-acme")
+    found = find_programs(tmp_path / "bin", "v1.34.1")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "bin"))
+    assets = find_programs(None, "v1.34.1")
+    assert found is not None
+    assert assets is not None
+    assert (found.version, assets.version) == ("1.35.1-acme", "1.35.1-acme")
+    assert (found.origin, assets.origin) == (f"--binaries {tmp_path}/bin", f"KUBEBUILDER_ASSETS {tmp_path}/bin")
+    (tmp_path / "bin" / "kube-scheduler").write_text("\x7fELF")
+    with pytest.raises(CannotJudgeError, match=r"kube-scheduler --version` says no version: .*Exec format error"):
+        find_programs(tmp_path / "bin", None)
+    assert not cache.exists()
+
+
+def test_without_go_and_containers_it_is_said_why_there_are_none(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert find_programs(None, None) is None
+    assert capsys.readouterr().err.splitlines() == [
+        "spotgate: there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand",
+        "spotgate: there is no Go",
+        "the programs can't be taken out of container images: there is none of docker, podman, nerdctl",
+    ]
+    assert not cache.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="images have programs for Linux")
+@pytest.mark.parametrize("engine", ["scripted", "podman"])
+def test_without_go_programs_are_taken_out_of_images(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    write(tmp_path / "bin" / "docker", "#!/bin/sh\necho no daemon >&2; exit 1\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    if engine == "scripted":
+        script = SCRIPTED.format(calls=tmp_path / "calls", program="#!/bin/sh\\necho Kubernetes v1.35.2\\n")
+        write(tmp_path / "bin" / "podman", script)
+    else:
+        import_images(tmp_path, monkeypatch)
+    found = prepare("v1.35.2-eks-1a2b3c")
+    assert (found.version, found.origin) == ("1.35.2", f"taken out of container images, in {cache}")
+    folders = {
+        f"{each}-{PLATFORM}-image" for each in (f"etcd-v{images.ETCD_TAG[:-2]}", "kwok-v0.8.0", "kubernetes-v1.35.2")
+    }
+    assert {each.name for each in cache.iterdir()} == {"lock", *folders}
+    if engine == "scripted":
+        created = [each for each in (tmp_path / "calls").read_text().splitlines() if each != "rm a-container"]
+        assert created[0] == f"registry.k8s.io/etcd@{images.DIGESTS[f'etcd:{images.ETCD_TAG}']}"
+        assert created[2:] == [f"registry.k8s.io/{name}:v1.35.2" for name in KUBERNETES]
+    assert prepare("v1.35.7").version == "1.35.2"  # without another look
+
+
+def import_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put images of these names into a store of podman's own: no registry is asked."""
+    podman = shutil.which("podman")
+    if podman is None:
+        pytest.skip("there is no podman")
+    config = folder / "storage.conf"
+    config.write_text(f'[storage]\ndriver="vfs"\ngraphroot="{folder}/store"\nrunroot="{folder}/run"\n')
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(config))
+    monkeypatch.setattr(images, "DIGESTS", {})
+    for image in (each for listed in images.folders_of("v1.35.2").values() for each in listed):
+        archive = folder / "image.tar"
+        with tarfile.open(archive, "w") as tar:
+            member = tarfile.TarInfo(f"usr/local/bin/{image.program}")
+            program = b"#!/bin/sh\necho Kubernetes v1.35.2\n"
+            member.size, member.mode = len(program), 0o755
+            tar.addfile(member, io.BytesIO(program))
+        subprocess.run([podman, "import", "--quiet", str(archive), image.reference], check=True, capture_output=True)
+
+
+def test_a_build_that_is_ended_leaves_nothing_half_built(cache: Path, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    write(tmp_path / "bin" / "go", f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "labels": {"compute.coreweave.com/node-pool": "p"}},
+    }
+    (tmp_path / "node.json").write_text(json.dumps({**node, "status": {"allocatable": {"cpu": "1"}}}))
+    with subprocess.Popen(
+        [str(Path(sys.executable).with_name("spotgate")), "rehearse", "--lose=p", str(tmp_path / "node.json")],
+        env=os.environ | {"PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        deadline = time.monotonic() + 60
+        while not begun.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        program.send_signal(signal.SIGTERM)
+        _, said = program.communicate(timeout=30)
+    assert program.returncode == 130
+    assert "8 to 15 minutes on two cores, once" in said
+    assert [each.name for each in cache.iterdir()] == ["lock"]

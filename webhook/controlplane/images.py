@@ -1,0 +1,106 @@
+"""The programs of a control plane out of the container images that Kubernetes, etcd and KWOK publish, for Linux."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from webhook.controlplane.binaries import KWOK, PLATFORM, BinariesError, are_in, filling, locked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ENGINES: Final = ("docker", "podman", "nerdctl")
+REGISTRY: Final = "registry.k8s.io"
+
+# What kubeadm of Kubernetes 1.34 to 1.36 takes: cmd/kubeadm/app/constants/constants.go.
+ETCD_TAG: Final = "3.6.8-0"
+
+# Of the images for all platforms. Another version than these is taken by its tag.
+DIGESTS: Final = {
+    "etcd:3.6.8-0": "sha256:397189418d1a00e500c0605ad18d1baf3b541a1004d768448c367e48071622e5",
+    "kube-apiserver:v1.36.3": "sha256:b4bc06c81fd76f81174e6c19ddacf477acdf1583e7a5846ebbd513493aef6e43",
+    "kube-controller-manager:v1.36.3": "sha256:ed56454bf514916079a227f5765b64524fde52106dfcc52978b28634765b78b8",
+    "kube-scheduler:v1.36.3": "sha256:128fc07d278d64c4f2cce416ed0a9f37b23a30cdde6f97873d18c9c78e259df4",
+    "kwok/kwok:v0.8.0": "sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0",
+}
+IMAGE: Final = "-image"
+"""How the names of folders of the cache end that come from images."""
+
+_SECONDS: Final = 600.0
+"""An image has 20 to 70 MB; slower than this is stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image and the program in its `/usr/local/bin`."""
+
+    program: str
+    repository: str
+    tag: str
+
+    @property
+    def reference(self) -> str:
+        """What an engine pulls: not all take a tag and a digest."""
+        digest = DIGESTS.get(f"{self.repository}:{self.tag}")
+        return f"{REGISTRY}/{self.repository}{f'@{digest}' if digest else f':{self.tag}'}"
+
+
+def folders_of(version: str) -> dict[str, list[Image]]:
+    """Return the images that a control plane of this version of Kubernetes needs, by their folder of the cache."""
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    return {
+        f"etcd-v{ETCD_TAG.partition('-')[0]}-{PLATFORM}{IMAGE}": [Image("etcd", "etcd", ETCD_TAG)],
+        f"kwok-{KWOK.version}-{PLATFORM}{IMAGE}": [Image("kwok", "kwok/kwok", KWOK.version)],
+        f"kubernetes-{version}-{PLATFORM}{IMAGE}": [Image(each, each, version) for each in names],
+    }
+
+
+def copy_from_images(version: str, cache: Path, say: Callable[[str], None]) -> None:
+    """Copy what the cache lacks for this version of Kubernetes out of images. Raise BinariesError."""
+    if sys.platform != "linux":
+        raise BinariesError("container images have programs for Linux alone, so they can't be used here")
+    engine = _engine()
+    with locked(cache, say):
+        for folder, images in folders_of(version).items():
+            if not are_in(cache / folder, [each.program for each in images]):
+                with filling(cache / folder) as directory:
+                    for image in images:
+                        say(f"taking {image.program} out of {image.reference}, by {engine}")
+                        _copy(engine, image, directory / image.program)
+
+
+def _engine() -> str:
+    """Return the first engine that works: a docker without its daemon does not."""
+    why = f"there is none of {', '.join(ENGINES)}"
+    for engine in filter(shutil.which, ENGINES):
+        try:
+            _run(engine, "info")
+        except BinariesError as error:
+            why = str(error)
+        else:
+            return engine
+    raise BinariesError(f"the programs can't be taken out of container images: {why}")
+
+
+def _copy(engine: str, image: Image, target: Path) -> None:
+    container = _run(engine, "create", image.reference, image.program).split()[-1]
+    try:
+        _run(engine, "cp", f"{container}:/usr/local/bin/{image.program}", str(target))
+    finally:
+        _run(engine, "rm", container)
+    _run(str(target), "--version")  # the engine's machine may be of another architecture
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BinariesError(f"`{' '.join(command)}` fails: {error}") from None
+    if done.returncode != 0:
+        raise BinariesError(f"`{' '.join(command)}` exited with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
