@@ -137,6 +137,19 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         },
         {"replicas": r"fail: 0 of 3 are ready: spotgate-\S+ \(0/5 nodes\), "},
     ),
+    "no Node to run on, and so no answer": (
+        {
+            PODS: {
+                '"type": "Ready", "status": "True"': '"type": "PodScheduled", "status": "False", "message": "0/5 nodes"',
+            },
+            PROXY: UNREACHABLE,
+            SECRET: secret(leaf()),
+        },
+        {
+            "replicas": r"fail: 0 of 3 are ready: spotgate-\S+ \(0/5 nodes\), ",
+            "replica": "unknown: what it serves and knows can't be read: it does not run$",
+        },
+    ),
     "no Deployment": (
         {DEPLOYMENT: GONE},
         {"replicas": "fail: there is no Deployment spotgate in namespace spotgate-system"},

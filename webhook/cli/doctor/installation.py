@@ -218,6 +218,8 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
         metrics, _ = await read_text(api, f"{path}/metrics")
         return replace(replica, version=msgspec.json.decode(version, type=ReplicaVersion), metrics=metrics, skew=skew)
     except ApiError as error:
+        if replica.waits:  # what is said of that mends this, too
+            return replace(replica, problem="it does not run")
         fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else _OPEN_PORT
         return replace(replica, problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:
