@@ -158,6 +158,16 @@ def test_a_mode_adds_no_webhook_to_those_of_fewer_policies(
     assert_as_rendered(things, [served, tmp_path / "mode.yaml"])
 
 
+def test_on_cks_the_pool_is_asked_for_where_the_patch_that_names_it_is_lost(kustomize: Path, tmp_path: Path) -> None:
+    """Of two lists of patches in one file, kustomize takes the last without a word."""
+    by_kustomize(kustomize, tmp_path, "cks", ["self-managed", "audit-only"])
+    kustomization = json.loads((tmp_path / "kustomization.yaml").read_text())
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization | {"patches": []}))
+    things = {each["kind"]: each for each in yaml.safe_load_all(run(kustomize, "build", tmp_path))}
+    selector = things["Deployment"]["spec"]["template"]["spec"]["nodeSelector"]
+    assert selector["compute.coreweave.com/node-pool"].startswith("replace this")
+
+
 def test_a_release_lives_in_its_namespace(helm: Path) -> None:
     things = by_helm(helm, ["certificates.from=cert-manager"], namespace="platform")
     assert "spotgate-system" not in json.dumps(
