@@ -149,10 +149,7 @@ class Facts(msgspec.Struct, frozen=True):
     workloads: tuple[Workload, ...] = ()
 
     def expect_provider(self, name: str) -> None:
-        """Raise SpecError if a policy's ``provider`` is neither empty nor the name of a CapacityProvider.
-
-        Raise SpecError if there is no such provider.
-        """
+        """Raise SpecError if a policy's ``provider`` is neither empty nor the name of a CapacityProvider."""
         if name and name not in self.providers:
             known = ", ".join(sorted(self.providers))
             hint = did_you_mean(name, self.providers)
@@ -160,10 +157,9 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
-    """Raise SpecErrors if ``match`` names a resource that the policy kind does not judge.
+    """Raise SpecErrors if ``match`` names a resource or an operation that the policy kind does not judge.
 
-    ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase. Raise
-    SpecErrors if it names another resource, or another operation.
+    ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase.
     """
     known: dict[tuple[str, str], set[str]] = {}
     for each in rules:

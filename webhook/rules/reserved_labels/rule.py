@@ -38,7 +38,6 @@ from webhook.documents import field_path
 from webhook.globs import Globs
 from webhook.kube.pod_decoding import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, is_namespace
 from webhook.review import GroupVersionKind, MalformedObjectError
 from webhook.rules.concern import Concern, Keys
@@ -256,7 +255,7 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
     return ReservedLabels(
         domains=spec.domains,
         suffixes=tuple(f".{domain}" for domain in spec.domains),
-        allowed=_allowed_keys(spec, workloads, _rules(facts)),
+        allowed=_allowed_keys(spec, facts.workloads),
         hints=spec.hints,
         providers=facts.providers,
         readers=readers,
@@ -264,25 +263,14 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
     )
 
 
-def _allowed_keys(
-    spec: ReservedLabelsSpec, workloads: Iterable[tuple[str, str]], rules: Iterable[ResourceRule]
-) -> dict[str, Globs]:
-    """Return the keys that users may set, by plural resource name. Raise SpecError for a resource that is not judged.
-
-    ``workloads`` are API group and plural of the kinds with pod templates; ``rules`` the default of
-    ``match.resourceRules``.
-    """
-    declared = (name for rule in spec.match.resource_rules or () for name in rule.resources)
-    judged = {*declared, *(name for rule in rules for name in rule.resources)}
+def _allowed_keys(spec: ReservedLabelsSpec, workloads: Iterable[Workload]) -> dict[str, Globs]:
+    """Return the keys that users may set, by plural resource name."""
     allowed: dict[str, tuple[str, ...]] = {}
-    for number, item in enumerate(spec.allow):
-        for index, resource in enumerate(item.resources):
-            if judged.isdisjoint({"*", resource}):
-                text = f"the policy never looks at {resource}{did_you_mean(resource, judged)}"
-                raise SpecError(("allow", number, "resources", index), text)
+    for item in spec.allow:
+        for resource in item.resources:
             allowed[resource] = (*allowed.get(resource, ()), *item.labels)
     # A workload usually carries the labels of its Pods.
-    for resource in {resource for _, resource in workloads}:
+    for resource in {workload.resource for workload in workloads}:
         allowed[resource] = (*allowed.get(resource, ()), *allowed.get(PODS, ()))
     return {resource: Globs(keys) for resource, keys in allowed.items()}
 
