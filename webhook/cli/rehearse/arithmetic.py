@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = "unknown: needs the scheduler"
 HOW: Final = (
-    "there is no scheduler here, so only what arithmetic proves is told: `spotgate rehearse --prepare` builds it, "
-    "--binaries and KUBEBUILDER_ASSETS name a folder with it"
+    "there is no scheduler here, so only what arithmetic proves is told: `spotgate rehearse --prepare` gets it or says "
+    "why not, --binaries and KUBEBUILDER_ASSETS name a folder with it"
 )
 _TEMPLATES: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "Pod"})
 
