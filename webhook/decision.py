@@ -179,7 +179,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     def of(self, outcome: Outcome) -> tuple[Finding, ...]:
         """Return the findings with this outcome."""
-        return tuple(finding for finding in self.findings if finding.outcome is outcome)
+        return tuple([finding for finding in self.findings if finding.outcome is outcome])
 
 
 NOTHING: Final = Decision()

@@ -267,18 +267,21 @@ def _log(
 ) -> None:
     policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
     log_decision(
-        uid=request.uid[:TEXT_LENGTH],
-        phase=str(phase),  # several times as fast as its `value`
-        operation=request.operation,
-        resource=request.path[:TEXT_LENGTH],
-        namespace=request.namespace[:TEXT_LENGTH],
-        name=request.name[:TEXT_LENGTH],
-        user=request.user_info.username[:TEXT_LENGTH],
-        allowed=not decision.denied,
-        policies=list(dict.fromkeys(policies)),
-        findings=findings,
-        patch_operations=len(decision.patch),
-        ms=milliseconds,
-        caller=sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,
-        peer=sender.peer.address,
+        {
+            "event": "decision",
+            "uid": request.uid[:TEXT_LENGTH],
+            "phase": str(phase),  # several times as fast as its `value`
+            "operation": request.operation,
+            "resource": request.path[:TEXT_LENGTH],
+            "namespace": request.namespace[:TEXT_LENGTH],
+            "name": request.name[:TEXT_LENGTH],
+            "user": request.user_info.username[:TEXT_LENGTH],
+            "allowed": not decision.denied,
+            "policies": list(dict.fromkeys(policies)),
+            "findings": findings,
+            "patch_operations": len(decision.patch),
+            "ms": milliseconds,
+            "caller": sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,
+            "peer": sender.peer.address,
+        }
     )

@@ -71,9 +71,10 @@ def configure_logging(file: BinaryIO | None = None) -> None:
     )
 
 
-def log_decision(**fields: Any) -> None:  # noqa: ANN401 - what JSON takes
+def log_decision(line: dict[str, object]) -> None:
     """Log one decision as `log.info` does, at less than half its cost. Inside a running loop."""
-    line = {"event": "decision", **fields, "level": "info", "timestamp": datetime.now(tz=UTC)}
+    line["level"] = "info"
+    line["timestamp"] = datetime.now(tz=UTC)
     _output.write_soon(orjson.dumps(line, option=_JSON))
 
 
