@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.objects import BUNDLE
 from webhook import bounds
 from webhook.bundle import SHIPPED, load_bundle
 from webhook.context import Context, Phase, utc_now
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.decision import Decision, Finding
     from webhook.index import Index
 
-INDEX = load_bundle().index
+INDEX = BUNDLE.index
 RESERVED = "qos.coreweave.cloud/interruptible"
 
 

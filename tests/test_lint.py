@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.objects import BUNDLE
 from tests.test_engine import NOW
 from webhook.bundle import load_bundle
 from webhook.lint import warnings
@@ -219,7 +220,7 @@ def test_the_policies_of_the_examples_have_no_warning(own: Path) -> None:
 
 
 def test_the_default_policies_have_no_warning() -> None:
-    assert warnings(load_bundle(), TODAY) == []
+    assert warnings(BUNDLE, TODAY) == []
 
 
 # What an API server sends of some resources: (group, resource, subresource), operations, in namespaces.

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.objects import BUNDLE
 from tests.test_budgets import MANY, keys
 from webhook import bounds
-from webhook.bundle import load_bundle
 from webhook.capacity.placement import target as targeting
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-BUNDLE = load_bundle()
 VIEW = FileState([Path(__file__).parent.parent / "examples/state"], BUNDLE.providers).view()
 
 STEPS_OF_A_BYTE = 4

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.capacity.providers.joins import join
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.pool_parser import ANY_TYPE
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.reader import PoolReader
 
-READERS = load_bundle().readers
+READERS = BUNDLE.readers
 SIZERS = tuple(reader.sizer for reader in READERS if reader.sizer is not None)
 
 WORD = re.compile(r"[A-Za-z]\w+")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Pool
@@ -18,7 +18,7 @@ from webhook.kube.pod_decoding import decode_pod
 if TYPE_CHECKING:
     from webhook.kube.pod import Pod
 
-PROVIDERS = load_bundle().providers
+PROVIDERS = BUNDLE.providers
 READERS = readers_by_resource(PROVIDERS.values())
 BUDGETS = GraceBudgets(PROVIDERS)
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Pace
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from webhook.cluster.protocol import ClusterView
 
-PROVIDERS = {"cks": load_bundle().providers["cks"]}
+PROVIDERS = {"cks": BUNDLE.providers["cks"]}
 LIST = "/apis/policy/v1/poddisruptionbudgets"
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.objects import BUNDLE
 from tests.objects import node_pool as pool
-from webhook.bundle import load_bundle
 from webhook.cluster.let_go import LASTS, LetGo
 from webhook.cluster.protocol import ClusterView
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
-PROVIDERS = load_bundle().providers
+PROVIDERS = BUNDLE.providers
 (READER,) = PROVIDERS["cks"].readers
 JSON = dict[str, Any]
 

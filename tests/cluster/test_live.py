@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Mirror, Pace
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from webhook.cluster.protocol import ClusterView
 
-PROVIDERS = {"cks": load_bundle().providers["cks"]}
+PROVIDERS = {"cks": BUNDLE.providers["cks"]}
 HASTE = Pace(first=0.001, most=0.002)
 
 

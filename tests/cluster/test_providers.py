@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.manifests.state import FileState
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from webhook.cluster.protocol import ClusterView
 
-PROVIDERS = load_bundle().providers
+PROVIDERS = BUNDLE.providers
 
 KARPENTER = """
 apiVersion: karpenter.sh/v1

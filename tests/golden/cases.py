@@ -18,7 +18,7 @@ import jsonpatch
 import orjson
 import yaml
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.context import ASSUMED_VERSION, UNKNOWN, Context, Phase
 from webhook.engine import decide
 from webhook.manifests.state import FileState
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 HERE: Final = Path(__file__).parent
-BUNDLE: Final = load_bundle()
 NOW: Final = datetime(2026, 11, 21, 9, tzinfo=UTC)
 NOBODY_LOOKED: Final = "unknown"
 """The cluster of the cases that have no state."""

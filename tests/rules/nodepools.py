@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tests.objects import BUNDLE
 from tests.rules.conftest import FakeSubject, request_for
-from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.kube.pod import Pod
 from webhook.review import GroupVersionResource
@@ -43,7 +43,7 @@ HEALTHY: JSON = {
 @cache
 def shipped(name: str = "node-pool-rules") -> NodePoolRules:
     """Return the rule of a shipped policy."""
-    (rule,) = (policy.validator for policy in load_bundle().policies if policy.name == name)
+    (rule,) = (policy.validator for policy in BUNDLE.policies if policy.name == name)
     assert isinstance(rule, NodePoolRules)
     return rule
 

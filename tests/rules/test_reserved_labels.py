@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.objects import BUNDLE
 from tests.rules.conftest import FakeSubject, request_for
 from webhook.bounds import OverBoundError
-from webhook.bundle import load_bundle
 from webhook.context import Context, Phase, utc_now
 from webhook.decision import Outcome, RecordedTrace, Violation
 from webhook.kube.pod import ObjectMeta, Pod
@@ -32,7 +32,7 @@ DOCUMENTS = {
     for file in ("policies/reserved-labels.yaml", "examples/policies/node-labels.yaml")
     for each in yaml.safe_load_all((ROOT / file).read_text())
 }
-SHIPPED = load_bundle()
+SHIPPED = BUNDLE
 FACTS = Facts(SHIPPED.providers, tuple(SHIPPED.index.workloads.values()))
 CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now())
 

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.objects import cks_pool, view_of
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE, cks_pool, view_of
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.decision import Decision, Outcome
@@ -18,7 +17,7 @@ from webhook.review import GroupVersionKind, GroupVersionResource, Request, User
 
 JSON = dict[str, Any]
 
-INDEX = load_bundle().index
+INDEX = BUNDLE.index
 CKS = view_of(cks_pool("cpu", spot=False, gpu=False))
 ELSEWHERE = ClusterView(pools=(), providers=frozenset({"aks"}))
 UNKNOWN = ClusterView()

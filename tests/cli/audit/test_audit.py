@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from tests.objects import BUNDLE
 from webhook.bundle import load_bundle
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
@@ -83,7 +84,7 @@ def test_neither_secrets_nor_configmaps_are_read_whatever_a_policy_matches(every
 
 
 def test_only_what_a_policy_looks_at_is_read() -> None:
-    assert keys(load_bundle()) == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("apps", "deployments")]
+    assert keys(BUNDLE) == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("apps", "deployments")]
 
 
 def test_of_what_is_judged_by_its_labels_only_the_metadata_is_read(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_of_what_is_judged_by_its_labels_only_the_metadata_is_read(tmp_path: Pat
 
 
 def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_else() -> None:
-    bundle = load_bundle()
+    bundle = BUNDLE
     providers = bundle.providers.values()
     wanted = {("", "namespaces"), ("", "nodes"), ("", "pods"), (GROUP, RESOURCE), *bundle.index.workloads}
     pools = {(each.group, each.resource) for each in bundle.readers if each.listed_in is None}
@@ -127,7 +128,7 @@ def test_what_the_platform_wrote_on_namespaces_is_not_held_against_them(
         resource=Resource("", "Namespace", "namespaces", namespaced=False), version="v1", verbs=frozenset()
     )
     listed = Listed(served=namespaces, workload=False, metadata_only=True)
-    judging = run._Judging(load_bundle(), view, [listed], {}, Progress(None, "", datetime.now(UTC)).saved)
+    judging = run._Judging(BUNDLE, view, [listed], {}, Progress(None, "", datetime.now(UTC)).saved)
     judging.take(listed, [msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))])
     assert [each.name for each in judging.saved().objects] == denied
 
@@ -198,7 +199,7 @@ def node(name: str, **labels: str) -> msgspec.Raw:
 
 
 def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
-    providers = load_bundle().providers
+    providers = BUNDLE.providers
     pools = (
         Pool(provider="cks", kind="NodePool", name="a", pool_name="a", capacity=CapacityType.SPOT),
         Pool(provider="cks", kind="NodePool", name="b", pool_name="b", capacity=CapacityType.ON_DEMAND),

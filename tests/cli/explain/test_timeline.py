@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.capacity.placement.budget import GraceBudget
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import Interruption as Reclaim
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.pod import Pod
 
-PROVIDERS = load_bundle().providers
+PROVIDERS = BUNDLE.providers
 SVG = "{http://www.w3.org/2000/svg}"
 
 

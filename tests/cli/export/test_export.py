@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import yaml
 
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
     } <= set(said)
     exported = {name.partition(".")[0] for name in policies(done.out)}
     assert exported == {"reserved-labels", "reserved-namespaces"}
-    assert {each.name for each in load_bundle().policies} == exported | {
+    assert {each.name for each in BUNDLE.policies} == exported | {
         found[1] for each in said if (found := re.search(r"([\w-]+): not exported", each))
     }
     head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.objects import BUNDLE
 from tests.rules.conftest import shipped_provider
-from webhook.bundle import load_bundle
 from webhook.capacity.providers.query import Query
 from webhook.cli.export.pool_conditions import ExcludedField, unasked_fields
 
@@ -41,7 +41,7 @@ def test_a_field_that_another_providers_reader_reads_is_asked_about() -> None:
 
 
 def test_shipped_machine_pools_get_their_nodes_ids_unasked() -> None:
-    unasked = unasked_fields(load_bundle().providers.values())
+    unasked = unasked_fields(BUNDLE.providers.values())
     machine_pools = {resource: tree for (_, resource), tree in unasked.items() if resource.endswith("machinepools")}
     assert len(machine_pools) == 5
     for tree in machine_pools.values():

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from certs.authority import create_authority
-from webhook.bundle import load_bundle
+from tests.objects import BUNDLE
 from webhook.context import Phase
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
@@ -93,7 +93,7 @@ def test_scaling_a_pool_goes_no_way_round(shipped: dict[str, Any]) -> None:
 
 
 def test_I10_every_rule_is_for_requests_that_a_policy_looks_at(shipped: dict[str, Any]) -> None:
-    index = load_bundle().index
+    index = BUNDLE.index
     for name, webhook in shipped.items():
         for operation, group, path in rules(webhook):
             resource, _, subresource = path.partition("/")
