@@ -100,6 +100,29 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
             "the pool has no nodes to lose; pools: on-demand, spot",
         ),
         (({**node("bare", "spot"), "status": {}},), ["--lose=spot"], "Node bare has no status.allocatable"),
+        (
+            (*TWO_POOLS, {**deployment("web"), "spec": {"template": 7}}),
+            ["--lose=spot"],
+            "Deployment web: Expected `object",
+        ),
+        (
+            (*TWO_POOLS, {**deployment("web"), "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": 7}),
+            ["--lose=spot"],
+            "JobSet web can't be read as one",
+        ),
+        (
+            (
+                *TWO_POOLS,
+                {
+                    **deployment("web"),
+                    "apiVersion": "policy/v1",
+                    "kind": "PodDisruptionBudget",
+                    "spec": {"selector": 7},
+                },
+            ),
+            ["--lose=spot"],
+            "PodDisruptionBudget web: spec.selector: expected a map, got the number 7",
+        ),
         ((node("odd", "spot", "many"),), ["--lose=spot"], "'many' is no quantity (at status.allocatable['cpu'])"),
         (
             (
@@ -222,7 +245,13 @@ def test_a_budget_whose_owners_are_not_defined_here_is_named(
         }
         for name, bound in {"counted": {"minAvailable": 1}, "uncounted": {"maxUnavailable": 1}}.items()
     ]
-    assert rehearsed(tmp_path, (*TWO_POOLS, pod, *budgets), "--lose=spot", "-o", "json") == 0
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "x"},
+    }
+    unusable = {**definition, "spec": {"group": "apps.kruise.io", "names": {"kind": "CloneSet"}}}
+    assert rehearsed(tmp_path, (*TWO_POOLS, pod, *budgets, unusable), "--lose=spot", "-o", "json") == 0
     said = [each for each in json.loads(capsys.readouterr().out)["notSimulated"] if "CustomResourceDefinition" in each]
     assert len(said) == 1
     assert said[0].startswith("PodDisruptionBudget uncounted: it needs the scale of each CloneSet")

@@ -106,7 +106,7 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
     grace = _grace_of(value)
     if workload.killed_early.max and grace > longest > 0:
         yield _change(
-            f"{named}: its grace period of {grace} s is longer than the {longest:g} s that a drain leaves it",
+            f"{named}: its grace period of {grace} s is longer than the {longest:g} s that the reclaim leaves it",
             value,
             {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": int(longest)}}}},
         )

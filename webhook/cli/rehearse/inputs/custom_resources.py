@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from webhook.cli.rehearse.inputs.resources import BY_NAME, CUSTOM_RESOURCE_DEFINITION, POD, RehearsedKind
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
@@ -17,6 +19,27 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.inputs.resources import JSON
 
 GroupKind = tuple[str, str]
+
+
+class _Version(msgspec.Struct):
+    name: str
+    served: bool
+    storage: bool
+
+
+class _Names(msgspec.Struct):
+    kind: str
+    plural: str
+
+
+class _Definition(msgspec.Struct):
+    """The fields of a CustomResourceDefinition that are needed."""
+
+    group: str
+    names: _Names
+    scope: str
+    versions: list[_Version]
+
 
 _KEPT: Final = ("name", "namespace", "uid", "creationTimestamp")
 _ANYTHING: Final = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -36,15 +59,23 @@ def custom_kinds(objects: Iterable[JSON], wanted: set[GroupKind]) -> dict[GroupK
     """Return the wanted kinds that CustomResourceDefinitions among the objects define."""
     found = {}
     for each in objects:
-        if each["kind"] == CUSTOM_RESOURCE_DEFINITION.kind:
-            group, names = each["spec"]["group"], each["spec"]["names"]
-            if (group, names["kind"]) in wanted:
-                namespaced = each["spec"].get("scope") == "Namespaced"
-                stored_as = f"{group}/{names['plural']}"
-                found[group, names["kind"]] = RehearsedKind(
-                    group, names["kind"], names["plural"], namespaced=namespaced, stored_as=stored_as
-                )
+        if (defined := defined_by(each)) is not None and defined in wanted:
+            plural = each["spec"]["names"]["plural"]
+            namespaced = each["spec"].get("scope") == "Namespaced"
+            stored_as = f"{defined[0]}/{plural}"
+            found[defined] = RehearsedKind(*defined, plural, namespaced=namespaced, stored_as=stored_as)
     return found
+
+
+def defined_by(value: JSON) -> GroupKind | None:
+    """Return the group and kind that a definition defines. Return None for others, and if it is none that works."""
+    if value["kind"] != CUSTOM_RESOURCE_DEFINITION.kind:
+        return None
+    try:
+        definition = msgspec.convert(value["spec"], _Definition)
+    except (KeyError, msgspec.ValidationError):
+        return None
+    return (definition.group, definition.names.kind) if definition.versions else None
 
 
 def served_version(definition: JSON) -> str:
@@ -112,7 +143,7 @@ def uncounted_budgets(objects: Iterable[JSON], kinds: Mapping[GroupKind, Rehears
 def _controller(pod: JSON) -> GroupKind | None:
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
-            return owner["apiVersion"].rpartition("/")[0], owner["kind"]
+            return owner.get("apiVersion", "").rpartition("/")[0], owner.get("kind", "")
     return None
 
 

@@ -10,6 +10,7 @@ from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.inputs.custom_resources import (
     controllers_of_pods,
     custom_kinds,
+    defined_by,
     established,
     scaled_part,
     uncounted_budgets,
@@ -25,6 +26,7 @@ from webhook.cli.rehearse.inputs.resources import (
     kind_of_object,
     pod_spec_of,
 )
+from webhook.cli.rehearse.inputs.shapes import expect_shape
 from webhook.cli.rehearse.inputs.storage_classes import storage_classes_for
 from webhook.kube.quantity import amount_of
 
@@ -133,7 +135,7 @@ def sort_objects(manifests: Sequence[Manifest], bundle: Bundle) -> SortedObjects
         if (kind := kind_of_object(manifest.value)) is not None:
             _add(objects, manifest, kind)
     owners = {
-        (owner["kind"], each["metadata"].get("namespace", ""), owner["name"])
+        (owner.get("kind"), each["metadata"].get("namespace", ""), owner.get("name"))
         for each in (*objects.stored, *objects.applied)
         for owner in each["metadata"].get("ownerReferences") or ()
     }
@@ -144,7 +146,12 @@ def sort_objects(manifests: Sequence[Manifest], bundle: Bundle) -> SortedObjects
             objects.custom.append(manifest.value)
         if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
             continue  # what its controller has made is here
-        made, note = pods_without_controller({**manifest.value, "metadata": manifest.metadata}, bundle)
+        try:
+            made, note = pods_without_controller({**manifest.value, "metadata": manifest.metadata}, bundle)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise CannotJudgeError(
+                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
+            ) from None
         for each in made:
             objects.apply(each, manifest)
         objects.notes.extend([note] if note else [])
@@ -153,6 +160,7 @@ def sort_objects(manifests: Sequence[Manifest], bundle: Bundle) -> SortedObjects
 
 def _add(objects: SortedObjects, manifest: Manifest, kind: RehearsedKind) -> None:
     """Add an object of a kind that is loaded. Raises CannotJudgeError."""
+    expect_shape(manifest)
     value = {**manifest.value, "metadata": dict(manifest.metadata)}
     if kind.namespaced:
         value["metadata"].setdefault("namespace", "default")
@@ -222,7 +230,7 @@ def _with_custom(
     for each in stored:
         if each["kind"] != CUSTOM_RESOURCE_DEFINITION.kind:
             yield each
-        elif (kind := (each["spec"]["group"], each["spec"]["names"]["kind"])) in kinds:
+        elif (kind := defined_by(each)) in kinds:
             definitions[kind] = each
             yield established(each)
     for each in custom:
