@@ -113,5 +113,7 @@ _BARE_POD = """\
     apiVersion: batch/v1
     kind: Job
     metadata: {{name: {name}, namespace: {namespace}}}
-    spec: {{template: {{spec: {{restartPolicy: Never}}}}}}
+    spec:
+      template:
+        spec: {{restartPolicy: Never}}
 """
