@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.populate import CRDS, POOLS, populate, wait_for_crds
+from tests.controlplane.populate import POOLS, populate, start_bare_cluster
 from tests.controlplane.webhook import Webhook, install_webhook
 from tests.programs import without
 from webhook.controlplane.binaries import BinariesError, find_or_build, report
@@ -77,10 +77,7 @@ def webhook(cluster: Cluster) -> Iterator[Webhook]:
 @pytest.fixture(scope="session")
 def bare_cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
     """Yield an etcd and an API server alone, with CKS' kind of node pools: tests may stop and restart both."""
-    with start_cluster(binaries, controllers=False) as running:
-        running.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
-        wait_for_crds(running.kubectl)
-        running.kubectl("create", "namespace", "spotgate-system")
+    with start_bare_cluster(binaries) as running:
         yield running
 
 

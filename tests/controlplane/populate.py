@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.controlplane.cluster import start_cluster
 from webhook.controlplane.binaries import KUBERNETES
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from tests.controlplane.cluster import Cluster
     from tests.controlplane.kubectl import Kubectl
 
 HERE = Path(__file__).parent
@@ -46,6 +49,16 @@ def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
     pools = [thing for thing in things if thing["kind"] == "NodePool"]
     kubectl.apply(*things, *(node for pool in pools for node in nodes_of(pool)))
     kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+
+
+@contextlib.contextmanager
+def start_bare_cluster(binaries: Mapping[str, Path]) -> Iterator[Cluster]:
+    """Start an etcd and an API server alone, with CKS' kind of node pools and the namespace of spotgate."""
+    with start_cluster(binaries, controllers=False) as running:
+        running.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
+        wait_for_crds(running.kubectl)
+        running.kubectl("create", "namespace", "spotgate-system")
+        yield running
 
 
 def wait_for_crds(kubectl: Kubectl) -> None:

@@ -1,8 +1,9 @@
 """Give all tests on the shared control plane to one worker of pytest-xdist, and every other test to whoever is free.
 
 So with those on the control plane without controllers, which other tests stop and restart. A webhook configuration
-concerns the whole cluster: two tests that install one must not run at once. (xdist's own `--dist loadgroup` is to do
-this, but xdist 3.8 marks tests in a way that pytest 9.2 no longer reads. It ships no types, hence the ignores.)
+concerns the whole cluster: two tests that install one must not run at once. What has a cluster of its own is for whoever
+is free: the shared one is what takes longest. (xdist's own `--dist loadgroup` is to do this, but xdist 3.8 marks tests in a
+way that pytest 9.2 no longer reads. It ships no types, hence the ignores.)
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 FOLDER = "tests/controlplane/"
-BARE = re.compile(rf"{FOLDER}test_(check_live|live_\w+|policy_\w+|self_managed|who_may_ask)\.py::")
-OWN = re.compile(rf"({FOLDER}test_(binaries|chaos|cluster_life|operate|run|scale)\.py|tests/rehearse/)")
+BARE = re.compile(rf"{FOLDER}test_(check_live|exported_placement|live_\w+|policy_\w+|self_managed|who_may_ask)\.py::")
+OWN = re.compile(rf"{FOLDER}test_(audit|binaries|chaos|cluster_life|install_page|operate|run|scale)\.py")
 
 
 def scope_of(nodeid: str) -> str:
@@ -27,7 +28,7 @@ def scope_of(nodeid: str) -> str:
     if BARE.match(nodeid):
         return "the control plane without controllers"
     if own := OWN.match(nodeid):
-        return own[1]
+        return own[0]
     return FOLDER if nodeid.startswith(FOLDER) else nodeid
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.controlplane.live import admin
-from tests.controlplane.populate import POOLS, nodes_of, wait_for_crds
+from tests.controlplane.populate import POOLS, nodes_of, start_bare_cluster, wait_for_crds
 from tests.objects import SPOT, deployment, pod, saying
 from tests.policy_reports import policy_report_crds
 from webhook.cli import main
@@ -79,9 +79,16 @@ def made_of(thing: dict[str, Any], nodes: list[str]) -> Iterator[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def things(bare_cluster: Cluster) -> Iterator[Cluster]:
-    """Yield a cluster with workloads on spot Nodes and elsewhere, which no webhook has kept from being stored."""
-    kubectl = bare_cluster.kubectl
+def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    """Yield a control plane of its own: everything in it is judged, and what was made is never quite gone."""
+    with start_bare_cluster(binaries) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def things(own: Cluster) -> Cluster:
+    """Return a cluster with workloads on spot Nodes and elsewhere, which no webhook has kept from being stored."""
+    kubectl = own.kubectl
     pools = [each for each in yaml.safe_load_all(POOLS.read_text()) if each["metadata"]["name"] != "h100"]
     kubectl.apply(*pools, *(node for each in pools for node in nodes_of(each)))
     kubectl("create", "namespace", "shop")
@@ -103,11 +110,7 @@ def things(bare_cluster: Cluster) -> Iterator[Cluster]:
     kubectl.apply(
         *({**each, "metadata": {**each["metadata"], "namespace": "shop"}} for each in [saying(pod("probe"), RESERVED)])
     )
-    yield bare_cluster
-    kubectl("delete", "deployments,replicasets,pods", "--all", "--grace-period=0", "--force", "--namespace=default")
-    kubectl("delete", "namespace", "shop", "--wait=false")
-    kubectl("delete", "secret", "key")
-    kubectl("delete", "nodes,nodepools.compute.coreweave.com", "--all")
+    return own
 
 
 DENIED = ["Pod/default/x-0", "Pod/default/x-1", "Pod/shop/probe", "Deployment/default/patient", "NodePool/h100-spot"]

@@ -39,16 +39,10 @@ def with_containers(thing: dict[str, Any], **fields: Any) -> dict[str, Any]:
     ("thing", "expected"),
     [
         (saying(pod("untuned"), SPOT), (60, [SLEEP])),
-        (saying(pod("queue-worker"), SPOT | {CLASS: "queue-worker"}), (120, [SLEEP])),
         (saying(pod("checkpointing"), SPOT | {CLASS: "checkpointing"}), (270, [None])),
-        (saying(pod("batch"), SPOT | {CLASS: "batch"}), (30, [None])),
-        (saying(pod("tuned", terminationGracePeriodSeconds=90), SPOT), (90, [SLEEP])),
-        (saying(pod("shorter-than-the-sleep", terminationGracePeriodSeconds=3), SPOT), (3, [None])),
         (saying(pod("keeping"), SPOT, {KEEP: "grace-period,pre-stop"}), (30, [None])),
-        (saying(pod("keeping-its-grace-period"), SPOT, {KEEP: "grace-period"}), (30, [SLEEP])),
         (saying(with_containers(pod("two"), lifecycle=OWN_HOOK), SPOT), (60, [OWN_HOOK, SLEEP])),
         (pod("not-on-spot"), (30, [None])),
-        (saying(pod("on-demand"), {"spotgate.dev/capacity": "on-demand"}), (30, [None])),
     ],
     ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else "",
 )
@@ -60,12 +54,6 @@ def test_a_pod_is_stored_with_the_time_it_needs_to_stop(
     said = of_a_bare_pod(thing, alice.namespace) if on_spot else ""
     assert (result.returncode, result.stderr) == (0, as_warnings(said))
     assert timing(json.loads(result.stdout)) == expected
-
-
-@pytest.mark.parametrize("command", ["create", "apply", "apply --server-side"])
-def test_it_is_stored_however_it_is_created(command: str, team: Kubectl) -> None:
-    team(*command.split(), "--filename=-", documents=as_list(saying(pod("batch"), SPOT)))
-    assert timing(team.get("pod", "batch")) == (60, [SLEEP])
 
 
 def test_what_owns_a_pod_tells_its_class(team: Kubectl) -> None:
@@ -105,20 +93,6 @@ OVER_BUDGET = """\
 """
 OVER_BUDGET_IN_A_TEMPLATE = OVER_BUDGET.format(at="spec.template.", labelled="the pod template")
 
-UNKNOWN_CLASS = """\
-[graceful-termination] unknown workload class `queueworker`, did you mean `queue-worker`? (at
-    {at}metadata.labels["spotgate.dev/workload-class"]) [graceful-termination/unknown-class]
-  The Pod is treated as `{otherwise}`. The policy has: `batch`, `checkpointing`, `queue-worker`, `stateless`.
-  Fix: name one of these, or add the class to the policy's `classes`
-"""
-
-TOO_LONG_A_SLEEP = """\
-[graceful-termination] the preStop sleep of `main` takes 45 s of a grace period of 45 s (at
-    spec.containers[0].lifecycle.preStop) [graceful-termination/sleep-too-long]
-  preStop runs inside the grace period: SIGTERM comes when the sleep is over, and SIGKILL right after it.
-  Fix: sleep less than 45 s, or set `terminationGracePeriodSeconds` to more than 45 (at most 270)
-"""
-
 
 def test_a_grace_period_that_a_reclaim_does_not_leave_is_kept_with_a_warning(team: Kubectl) -> None:
     things = (
@@ -141,24 +115,3 @@ def test_a_changed_workload_is_judged_again_and_one_left_as_it_is_is_not(team: K
     for command in ("scale deployment/web --replicas=1", "annotate deployment/web note=x", "delete deployment/web"):
         result = team.run(*command.split())
         assert (result.returncode, result.stderr) == (0, ""), command
-
-
-def test_an_unknown_class_is_named(alice: Kubectl) -> None:
-    labels = SPOT | {CLASS: "queueworker"}
-    for thing, at, otherwise in (
-        (pod("batch"), "", "stateless"),
-        (deployment("batch", 0), "spec.template.", "queue-worker"),
-    ):
-        document = as_list(saying(thing, labels))
-        result = alice.run("apply", "--dry-run=server", "--filename=-", documents=document)
-        said = UNKNOWN_CLASS.format(at=at, otherwise=otherwise) + of_a_bare_pod(thing, alice.namespace)
-        assert (result.returncode, result.stderr) == (0, as_warnings(said))
-
-
-def test_a_sleep_that_uses_up_the_grace_period_is_named(alice: Kubectl) -> None:
-    thing = with_containers(
-        pod("batch", terminationGracePeriodSeconds=45), lifecycle={"preStop": {"sleep": {"seconds": 45}}}
-    )
-    result = alice.run("apply", "--dry-run=server", "--filename=-", documents=as_list(saying(thing, SPOT)))
-    said = TOO_LONG_A_SLEEP + of_a_bare_pod(thing, alice.namespace)
-    assert (result.returncode, result.stderr) == (0, as_warnings(said))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.kubectl import as_list, as_warnings, of_a_bare_pod
-from tests.objects import SPOT_NODES, deployment, job, pod, saying
+from tests.objects import deployment, job, pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl
@@ -32,8 +32,8 @@ def placement(stored: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def on(pool: str, **selector: str) -> dict[str, Any]:
-    return {"nodeSelector": {POOL: pool, **selector}, "tolerations": [TOLERATION]}
+def on(pool: str) -> dict[str, Any]:
+    return {"nodeSelector": {POOL: pool}, "tolerations": [TOLERATION]}
 
 
 PREFERRED = {
@@ -59,16 +59,8 @@ PREFERRED = {
         (saying(pod("labelled"), SPOT), on("cpu-spot")),
         (saying(pod("labelled-with-gpus", gpus=8), SPOT), on("h100-spot")),
         (saying(pod("preferring-spot", gpus=8), SPOT_PREFERRED), PREFERRED),
-        (saying(pod("naming-a-pool"), {}, {ANNOTATION: "cpu-spot"}), on("cpu-spot")),
-        (pod("selecting-spot", nodeSelector=SPOT_NODES), on("cpu-spot", **SPOT_NODES)),
         (saying(pod("tolerating-already", tolerations=[TOLERATION]), SPOT), on("cpu-spot")),
-        (
-            saying(pod("keeping-its-selector"), SPOT, {"spotgate.dev/keep": "node-selector"}),
-            {"tolerations": [TOLERATION]},
-        ),
-        (saying(pod("on-demand"), ON_DEMAND), {}),
         (pod("saying-nothing"), {}),
-        (pod("saying-nothing-with-gpus", gpus=8), {}),
     ],
     ids=lambda value: value.get("metadata", {}).get("name", ""),
 )
@@ -144,13 +136,6 @@ def test_a_running_pod_is_left_where_it_is_and_can_be_changed(team: Kubectl) -> 
 
 # Warnings
 
-UNKNOWN_VALUE = """\
-[spot-placement] the label spotgate.dev/capacity has the unknown value `Spot`, did you mean `spot`? (at
-    {at}metadata.labels["spotgate.dev/capacity"]) [spot-placement/unknown-capacity]
-  It has no effect: the Pod is not placed on spot by it. There are: spot, spot-preferred, on-demand.
-  Fix: write `spotgate.dev/capacity: spot`, or one of the others
-"""
-
 NO_SUCH_POOL = """\
 [spot-placement] there is no node pool `cpu-sopt`, did you mean `cpu-spot`? (at
     {at}metadata.annotations["spotgate.dev/node-pool"]) [spot-placement/no-such-spot-pool]
@@ -159,39 +144,13 @@ NO_SUCH_POOL = """\
   Fix: name one of these pools, or remove the annotation
 """
 
-CONTRADICTION = """\
-[spot-placement] the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool that could take it
-    (at {at}spec.nodeSelector["compute.coreweave.com/node-pool"]) [spot-placement/own-selector-excludes]
-  It targets spot by label spotgate.dev/capacity: spot, and demands `compute.coreweave.com/node-pool: h100`. It admits
-    on-demand capacity instead: NodePool h100. The others do not take it either: NodePool h100-spot: it has GPUs, and
-    the Pod requests none. Nothing was changed about where it may run.
-  Fix: remove the requirement, or label {labelled} `spotgate.dev/capacity: on-demand`
-"""
 
-
-@pytest.mark.parametrize(
-    ("labels", "annotations", "selector", "text"),
-    [
-        ({"spotgate.dev/capacity": "Spot"}, {}, {}, UNKNOWN_VALUE),
-        ({}, {ANNOTATION: "cpu-sopt"}, {}, NO_SUCH_POOL),
-        (SPOT, {}, {POOL: "h100"}, CONTRADICTION),
-    ],
-    ids=["unknown value", "no such pool", "contradiction"],
-)
-def test_what_can_not_be_placed_is_warned_about_at_the_workload(
-    labels: dict[str, str], annotations: dict[str, str], selector: dict[str, str], text: str, alice: Kubectl
-) -> None:
-    for thing, warning in (
-        (pod("batch", nodeSelector=selector), text.format(at="", labelled="the Pod")),
-        (
-            deployment("batch", 0, nodeSelector=selector),
-            text.format(at="spec.template.", labelled="the pod template"),
-        ),
-    ):
-        document = as_list(saying(thing, labels, annotations))
-        for how in ("apply", "apply --server-side", "create"):
-            result = alice.run(*how.split(), "--dry-run=server", "--filename=-", documents=document)
-            assert (result.returncode, result.stderr) == (0, as_warnings(warning)), how
+@pytest.mark.parametrize("how", ["apply", "apply --server-side", "create"])
+def test_what_can_not_be_placed_is_warned_about_however_it_is_created(how: str, alice: Kubectl) -> None:
+    for thing, at in ((pod("batch"), ""), (deployment("batch", 0), "spec.template.")):
+        document = as_list(saying(thing, {}, {ANNOTATION: "cpu-sopt"}))
+        result = alice.run(*how.split(), "--dry-run=server", "--filename=-", documents=document)
+        assert (result.returncode, result.stderr) == (0, as_warnings(NO_SUCH_POOL.format(at=at)))
 
 
 def test_what_can_not_be_placed_is_stored_all_the_same_and_warned_about_when_it_changes(team: Kubectl) -> None:
