@@ -41,9 +41,8 @@ cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the w
 test: venv ## Run all tests that need no control plane
 	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
 
-# Three, as half of the time they wait for a control plane.
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
-	$(BIN)/pytest -n 3 tests/controlplane tests/rehearse
+	$(BIN)/pytest -n auto tests/controlplane tests/rehearse
 
 image: venv ## Build the image twice on a base made here, look into it and start it; needs root, buildah and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image
