@@ -149,8 +149,8 @@ def test_what_may_not_be_read_is_named_and_makes_what_needs_it_indeterminate(gue
     checked = check(guest, node_pool("h200-spot", computeClass="spot"), saying(pod("web"), RESERVED))
     assert checked.code == 2
     forbidden = 'is forbidden: User "system:serviceaccount:default:guest" cannot list resource'
-    assert f"{guest}: nodes can't be read: 403 Forbidden: nodes {forbidden}" in checked.said
-    assert "nodepools.compute.coreweave.com can't be read: 403 Forbidden" in checked.said
+    unread = "nodepools.compute.coreweave.com, nodes, poddisruptionbudgets.policy can't be read: 403 Forbidden"
+    assert f"{guest}: {unread}: poddisruptionbudgets.policy {forbidden}" in checked.said
     assert "what the cluster has of this object can't be read: 403 Forbidden" in checked.said
     assert "namespaces can't be read" not in checked.said
     assert any("fallback" in reason for reason in checked.reasons("indeterminate"))

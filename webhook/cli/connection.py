@@ -66,7 +66,7 @@ def unanswered(api: Api, error: ApiError) -> str:
 def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
     """Return in lines of YAML what a ClusterRole needs so that its users may list these groups and plurals."""
     groups: dict[str, list[str]] = {}
-    for group, plural in forbidden:
+    for group, plural in sorted(forbidden):
         groups.setdefault(group, []).append(plural)
     rules = ({"apiGroups": [group], "resources": plurals, "verbs": ["list"]} for group, plurals in groups.items())
     return (

@@ -26,13 +26,25 @@ class Reading:
     """Hold the result of reading a cluster.
 
     Attributes:
-        problems: what could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``
-        forbidden: API group and plural of those that may not be listed.
+        failures: what could not be read, and why: ``nodes can't be read: 500 Internal Server Error: ...``
+        forbidden: what may not be listed, by API group and plural.
     """
 
     view: ClusterView
-    problems: tuple[str, ...]
-    forbidden: tuple[tuple[str, str], ...] = ()
+    failures: tuple[str, ...]
+    forbidden: Mapping[tuple[str, str], ApiError]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Say what is not known of the cluster, and why."""
+        return (*self.failures, *refusals(self.forbidden))
+
+
+def refusals(forbidden: Mapping[tuple[str, str], ApiError]) -> list[str]:
+    """Return in one line what may not be listed, by API group and plural: the API server says the same of each."""
+    errors = {".".join(filter(None, (plural, group))): error for (group, plural), error in forbidden.items()}
+    names = sorted(errors)
+    return [f"{', '.join(names)} can't be read: {errors[names[-1]]}"] if names else []
 
 
 async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
@@ -46,21 +58,23 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         if error.status in {0, HTTPStatus.UNAUTHORIZED}:
             raise
         version = None  # whoever may not know it does without
-    problems: list[str] = []
-    forbidden: list[tuple[str, str]] = []
+    failures: list[str] = []
+    forbidden: dict[tuple[str, str], ApiError] = {}
 
     async def items(source: WatchedResource[T]) -> dict[ObjectKey, T] | None:
         try:
             listing = await source.list(api, seconds)
         except ApiError as error:
-            problems.append(unread(source, error))
             if error.status == HTTPStatus.FORBIDDEN:
-                forbidden.append((source.group, source.resource))
+                forbidden[source.group, source.resource] = error
+            else:
+                failures.append(unread(source, error))
             return None
         return {} if listing is None else listing.items
 
     pools = await asyncio.gather(*map(items, all_pools(providers.values())))
-    why_unknown = f"{min(problems)}." if problems else ""
+    problems = [*sorted(failures), *refusals(forbidden)]
+    why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     found = await items(all_budgets()) if budgets else None
     joined = join(item for each in pools for item in (each or {}).values())
@@ -74,4 +88,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         remedy="let the user list them (the ClusterRole in manifests/base/rbac.yaml), or try again",
         budgets=None if found is None else budgets_by_namespace(found),
     )
-    return Reading(view, tuple(sorted(problems)), tuple(sorted(forbidden)))
+    return Reading(view, tuple(sorted(failures)), forbidden)

@@ -19,7 +19,7 @@ from webhook.cli.judging.session import Judgements
 from webhook.cli.report.build import object_reports
 from webhook.cluster.api import ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
-from webhook.cluster.reading import read_cluster
+from webhook.cluster.reading import read_cluster, refusals
 from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.documents import Document
 from webhook.kube.affinity import Tristate
@@ -91,8 +91,8 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: st
     of = " ".join((api.url, bundle.hash, *(f"--namespace={each}" for each in namespaces), *filter(None, [cluster])))
     progress = Progress(resume, of, utc_now())
     reading = await read_cluster(api, bundle.providers, budgets=True, seconds=ANSWER)
-    problems = [Problem(api.url, 0, 0, "", text) for text in reading.problems]
-    forbidden = list(reading.forbidden)
+    problems = [Problem(api.url, 0, 0, "", text) for text in reading.failures]
+    forbidden = dict(reading.forbidden)
     view = reading.view
     if view.namespaces and (missing := next((each for each in namespaces if each not in view.namespaces), "")):
         raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
@@ -109,15 +109,16 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: st
                 judging.take(each, page)
         except ApiError as error:
             problem = Problem(api.url, 0, 0, "", f"{each.served} can't be read: {error}")
-            if problem not in problems:  # of node pools the reading of the cluster has said so
-                problems.append(problem)
             if error.status == HTTPStatus.FORBIDDEN:
-                forbidden.append(each.key)
+                forbidden[each.key] = error
+            elif problem not in problems:  # of node pools the reading of the cluster has said so
+                problems.append(problem)
             continue
         progress.saved = judging.saved(str(each.served))
         if not reading.problems:  # what was judged without knowing the cluster is not worth keeping
             progress.save()
     problems += judging.problems
+    problems += (Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))
     if not problems:
         progress.finish()
     found = judging.saved()
@@ -127,7 +128,7 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: st
         owned=found.owned,
         on_spot=list(judging.on_spot.risks()),
         problems=problems,
-        forbidden=list(dict.fromkeys(forbidden)),
+        forbidden=list(forbidden),
         served=served,
         namespaces=frozenset(view.namespaces),
     )

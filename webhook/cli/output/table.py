@@ -55,7 +55,7 @@ def _lines(report: Report) -> Iterator[Line]:
             yield from _patch(patches)
         yield []
     if report.on_spot is not None:
-        yield from _on_spot(report.on_spot, verbose=report.verbose)
+        yield from _on_spot(report.on_spot, verbose=report.verbose, all_read=not report.unreadable)
     yield _totals(report)
 
 
@@ -151,11 +151,12 @@ def _patch(patches: list[Patch]) -> Iterator[Line]:
         yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
 
 
-def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool) -> Iterator[Line]:
+def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> Iterator[Line]:
     """Yield the workloads on spot Nodes that would not survive a reclaim: once for each list of reasons."""
     at_risk = [each for each in workloads if each.reasons]
     of = counted(len(workloads), "workload")
-    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes", _STRONG)]
+    known = "" if all_read else ", as far as the cluster could be read"
+    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{known}", _STRONG)]
     groups: dict[object, list[ReclaimRisk]] = {}
     for each in at_risk:
         key = each if verbose else [(reason.id, reason.reason) for reason in each.reasons]
