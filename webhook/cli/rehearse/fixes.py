@@ -151,11 +151,14 @@ def _of_budget(
     budget = objects.get(("PodDisruptionBudget", workload.namespace, workload.budget))
     if budget is not None and workload.killed_early.max and _blocks(workload, budget):
         if workload.replicas >= _AT_LEAST_TWO:
+            # One that can't be counted, for want of its owner's scale, can still keep a number of Pods.
+            counted = workload.seconds_below_budget.max is not None
+            least = None if counted else max(workload.replicas - at_once, 0)
             yield _change(
                 f"{named}: PodDisruptionBudget {workload.budget} holds the drain up until SIGKILL; {at_once} at a time "
                 "are through in time",
                 budget,
-                {"spec": {"minAvailable": None, "maxUnavailable": at_once}},
+                {"spec": {"minAvailable": least, "maxUnavailable": at_once if counted else None}},
             )
         elif workload.kind == "Deployment":
             yield _change(

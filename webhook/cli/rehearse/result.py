@@ -5,6 +5,7 @@ Nothing here knows how it came about, and nothing that draws it needs anything e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from typing import Any, Final, Literal
 
@@ -29,15 +30,15 @@ ReclaimEventName = Literal[
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """Hold a figure over the runs; None: it needs the scheduler, and there is none."""
+    """Hold a figure over the runs; None: it needs the scheduler, and there is none, or nobody could count it."""
 
     min: float | None = None
     max: float | None = None
 
     @classmethod
     def over(cls, figures: list[float]) -> Figure:
-        """Return the range of these figures, one for each run."""
-        return cls(min(figures), max(figures)) if figures else cls()
+        """Return the range of these figures, one for each run; unknown if one is not a number."""
+        return cls() if any(map(math.isnan, figures)) else cls(min(figures), max(figures))
 
     def __str__(self) -> str:
         if self.min is None or self.max is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
 
-_SHARE: Final = re.compile(r"(\d{1,3})%of:(.+)")
+_SHARE: Final = re.compile(r"(\d{1,3})%of:(?!(?:zone|provider):)(.+)")
 _ALL: Final = 100
 _NO_PROVIDER: Final = "no known provider"
 
@@ -79,10 +79,12 @@ def _find(wanted: str, snapshot: ClusterSnapshot, providers: Mapping[str, Provid
         return f"zone/{name}", _in_zone(name, snapshot, providers)
     if sort == "provider":
         return f"provider/{name}", _of_provider(name, snapshot, providers)
-    if share := _SHARE.fullmatch(wanted):
-        percent = int(share[1])
-        if not 0 < percent <= _ALL:
-            raise CannotJudgeError(f"spotgate rehearse: --lose {wanted}: a share is 1% to 100%")
+    if "%" in wanted:  # no name has one
+        share = _SHARE.fullmatch(wanted)
+        if share is None or not 0 < (percent := int(share[1])) <= _ALL:
+            raise CannotJudgeError(
+                f"spotgate rehearse: --lose {wanted}: a share is 1%of:POOL to 100%of:POOL, in whole numbers"
+            )
         shown, nodes = _in_pool(share[2], snapshot, providers)
         return f"{percent}% of {shown}", nodes[: math.ceil(len(nodes) * percent / _ALL)]
     return _in_pool(wanted, snapshot, providers)

@@ -71,8 +71,9 @@ def _workload(result: WorkloadResult) -> Iterator[Line]:
     ]
     if result.budget:
         seconds = result.seconds_below_budget
-        met = f"not met for {seconds} s" if seconds.max or seconds.max is None else "met all the time"
-        yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {met}", _bad(seconds))]
+        met = f"not met for {seconds} s" if seconds.max else "met all the time"
+        known = "unknown whether it is met" if seconds.max is None else met
+        yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {known}", _bad(seconds))]
     if result.work_lost_gpu_hours.max:
         yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
     for reason in result.reasons:

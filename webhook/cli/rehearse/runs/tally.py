@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -42,7 +43,7 @@ class RunOutcome:
 
     Attributes:
         replicas, lost, moved, pending, killed, lowest: numbers of Pods.
-        below: seconds that a budget of its was not met.
+        below: seconds that a budget of its was not met; NaN if the disruption controller can't count it.
         hours: GPU-hours of work that are lost.
         budgets: the PodDisruptionBudget of each.
         reasons: what there is to say.
@@ -94,7 +95,7 @@ def outcome_of(before: Before, played: Reclaim, watches: Watches, workloads: Wor
     after = [pod for pod in watches.pods if pod.lives]
     _count_pods(before, outcome, after, workloads)
     outcome.requested = (before.requested, _requested(after))
-    _count_budgets(before, played, outcome)
+    _count_budgets(before, played, watches, outcome)
     _count_lost_work(before, played, outcome)
     _say_what_is_not_made_again(before, outcome, after, watches, workloads)
     for event in played.events:
@@ -128,12 +129,16 @@ def _why_pending(pod: SeenPod) -> str:
     return scheduled.message
 
 
-def _count_budgets(before: Before, played: Reclaim, outcome: RunOutcome) -> None:
+def _count_budgets(before: Before, played: Reclaim, watches: Watches, outcome: RunOutcome) -> None:
     for workload, keys in before.budgets.items():
         if not keys:
             continue
         outcome.budgets[workload] = ", ".join(sorted(name for _, name in keys))
         outcome.below[workload] = max(float(played.below[key]) for key in keys)
+        for key in keys:
+            if (seen := watches.budgets.items.get(key)) and (why := seen.status.uncountable):
+                outcome.below[workload] = math.nan
+                _add(outcome.reasons[workload], f"PodDisruptionBudget {key[1]} can't be counted: {why}")
 
 
 def _count_lost_work(before: Before, played: Reclaim, outcome: RunOutcome) -> None:

@@ -180,9 +180,9 @@ class SeenBudgetStatus(msgspec.Struct):
     conditions: list[SeenCondition] = []
 
     @property
-    def uncountable(self) -> bool:
-        """Whether the disruption controller can't tell how many Pods there should be."""
-        return any(each.reason == "SyncFailed" for each in self.conditions)
+    def uncountable(self) -> str:
+        """Say why the disruption controller can't tell how many Pods there should be; empty if it can."""
+        return next((each.message for each in self.conditions if each.reason == "SyncFailed"), "")
 
 
 class SeenBudget(msgspec.Struct):
