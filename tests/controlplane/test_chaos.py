@@ -19,8 +19,11 @@ WRONG = ("let in", "unchanged", "denied", "failed")
 DEAD = "all replicas killed, back after 2 s"
 KILLED = "a replica killed"
 LATE = "etcd stopped for 3 s"
+SECONDS = 300
+"""The faults take their time: 100 s where nothing else runs."""
 
 
+@pytest.mark.timeout(SECONDS, func_only=True)
 @pytest.mark.usefixtures("binaries")
 def test_wrong_verdicts_are_counted_by_kind() -> None:
     try:
