@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -96,6 +96,19 @@ def described(value: JSONValue) -> str:
             return "text"
         case _:
             return "a list" if isinstance(value, list) else "a map"
+
+
+def merge_patch(value: object, patch: object) -> Any:  # noqa: ANN401 - JSON
+    """Return the value with a JSON merge patch (RFC 7386) applied to it."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for key, each in patch.items():
+        if each is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), each)
+    return merged
 
 
 def line_and_column(text: str, at: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from webhook.context import ASSUMED_VERSION
+from webhook.documents.model import merge_patch
 from webhook.manifests.objects import Manifest
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class PolicyTestCase:
             raise self.cannot_run(self._path, f"has no `{name}`, and the document has no `object` for all cases")
         value: dict[str, Any] = shared.written() if shared is not None else {}
         if own is not None:
-            value = _merged(value, own.written()) if shared is not None else own.written()
+            value = merge_patch(value, own.written()) if shared is not None else own.written()
         path: FieldPath = (*self._path, name) if own is not None else ("spec", "object")
         for key in ("apiVersion", "kind"):
             if not value.get(key):
@@ -134,16 +135,3 @@ class PolicyTestCase:
         metadata = {**manifest.metadata, "namespace": spec.name}
         value = {**manifest.value, "metadata": metadata}
         return Manifest(manifest.document, manifest.path, manifest.api_version, manifest.kind, value)
-
-
-def _merged(value: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
-    """Apply a JSON merge patch (RFC 7386) to the value."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(value) if isinstance(value, dict) else {}
-    for key, each in patch.items():
-        if each is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), each)
-    return merged

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.cli.rehearse.inputs.nodes import check_number, node_of_pool, pool_of_node
 from webhook.cli.rehearse.inputs.resources import identity_of
 from webhook.cli.rehearse.inputs.snapshot import namespaces_for, rolled_out, sort_objects
+from webhook.documents.model import merge_patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,24 +67,11 @@ def with_changes(
     )
 
 
-def merged(value: object, change: object) -> Any:  # noqa: ANN401 - JSON
-    """Return a value with a change to it, as RFC 7386 merges them."""
-    if not isinstance(change, dict):
-        return change
-    result = dict(value) if isinstance(value, dict) else {}
-    for key, each in change.items():
-        if each is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), each)
-    return result
-
-
 def _merge_into(objects: list[JSON], change: Manifest) -> bool:
     """Merge a change into the object that it is about. Return whether it is there."""
     for number, each in enumerate(objects):
         if _is_same(each, change):
-            objects[number] = rolled_out(each, merged(each, change.value))
+            objects[number] = rolled_out(each, merge_patch(each, change.value))
             return True
     return False
 
