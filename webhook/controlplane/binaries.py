@@ -33,15 +33,15 @@ GO_CACHES_GB: Final = 6  # after all modules; Go keeps them for the next version
 
 
 class BinariesError(Exception):
-    """The programs can't be had; the message says why and what to do."""
+    """Report programs that can't be had; the message says why and what to do."""
 
 
 class GoMissingError(BinariesError):
-    """They have to be built, and there is no Go."""
+    """Report that programs have to be built, and there is no Go."""
 
 
 class BuildError(BinariesError):
-    """Go could not build them; the message ends with what it said last."""
+    """Report a build that failed; the message ends with what Go said last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Its name, that of its folder."""
+        """Return the name of its folder."""
         return self.directory.name
 
     @property
@@ -111,7 +111,7 @@ def report(line: str) -> None:
 
 
 def cache_directory() -> Path:
-    """Where built programs are kept; deleting it is always safe."""
+    """Return the folder where programs are kept; deleting it is always safe."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spotgate" / "controlplane"
 
 

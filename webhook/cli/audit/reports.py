@@ -73,7 +73,7 @@ def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
 
 
 def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
-    """Yield the fields of a report for each namespace where something fails; empty: for what is in none."""
+    """Yield each namespace where something fails, empty for what is in none, and the fields of its report."""
     kinds = {title.name: title.kind for title in report.policies}
     failing: dict[str, list[JSON]] = {}
     for result in report.results:

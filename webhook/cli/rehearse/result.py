@@ -147,12 +147,12 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Kind, namespace and name."""
+        """Return kind, namespace and name."""
         return (self.kind, self.namespace, self.name)
 
     @property
     def failed(self) -> bool:
-        """Whether it is a Job that has failed, of which no Pod is pending."""
+        """Return whether it is a Job that has failed."""
         return self.has_reason(JOB_FAILED)
 
     def has_reason(self, beginning: str) -> bool:

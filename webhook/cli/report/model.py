@@ -121,7 +121,7 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a workload would not survive a reclaim: the id, reason and fix of a finding."""
+    """Say why a workload would not survive a reclaim: the id, reason and fix of a finding."""
 
     id: str
     reason: str

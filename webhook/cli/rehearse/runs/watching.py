@@ -105,22 +105,22 @@ class SeenPod(msgspec.Struct):
 
     @property
     def node(self) -> str:
-        """Where it is bound; empty if it is not."""
+        """Return the name of the Node that it is bound to, or an empty string."""
         return self.spec.nodeName or ""
 
     @property
     def terminating(self) -> bool:
-        """Whether it has been told to stop."""
+        """Return whether it has been told to stop."""
         return self.metadata.deletionTimestamp is not None
 
     @property
     def finished(self) -> bool:
-        """Whether it has run to its end."""
+        """Return whether it has run to its end."""
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property
     def lives(self) -> bool:
-        """Whether it runs or is to run."""
+        """Return whether it runs or is to run."""
         return not (self.terminating or self.finished)
 
     def condition(self, name: str) -> SeenCondition | None:
@@ -129,7 +129,7 @@ class SeenPod(msgspec.Struct):
 
     @property
     def ready(self) -> bool:
-        """Whether it is ready and goes on."""
+        """Return whether it is ready and is to go on."""
         found = self.condition("Ready")
         return self.lives and found is not None and found.status == "True"
 
@@ -140,7 +140,7 @@ class SeenPod(msgspec.Struct):
 
 
 class SeenOwnerSpec(msgspec.Struct):
-    """How many Pods a workload wants."""
+    """Say how many Pods a workload wants."""
 
     replicas: int | None = None
     parallelism: int | None = None
@@ -150,7 +150,7 @@ class SeenOwnerSpec(msgspec.Struct):
 
 
 class SeenOwnerStatus(msgspec.Struct):
-    """What its controller has seen."""
+    """Say what the controller of a workload has seen."""
 
     observedGeneration: int = 0
     succeeded: int = 0
@@ -170,7 +170,7 @@ class SeenOwner(msgspec.Struct):
 
 
 class SeenBudgetStatus(msgspec.Struct):
-    """What the disruption controller counts."""
+    """Hold what the disruption controller counts."""
 
     observedGeneration: int = 0
     currentHealthy: int = 0
