@@ -572,4 +572,4 @@ def test_what_a_reclaim_does_to_a_job_is_read_around_its_template(
     spec = {"restartPolicy": restart, "terminationGracePeriodSeconds": grace, "containers": [{"name": "main"}]}
     pod = {"metadata": {"ownerReferences": owned_by("Job", "batch/v1")}, "spec": spec}
     subject = subject_of(pod, template=True, path=("spec", "template"), object={"spec": {**around, "template": pod}})
-    assert [violation.id for _, violation in job_violations(subject)] == expected
+    assert [violation.id for violation in job_violations(subject)] == expected

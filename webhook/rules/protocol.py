@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
+from pydantic.alias_generators import to_camel
 
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
@@ -15,7 +16,7 @@ from webhook.policy.match import ResourceRule, is_named
 from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.capacity.providers.provider import Provider
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 NO_NEEDS: Final = Needs()
 
-_CAMEL: Final = re.compile("_(.)")
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -132,14 +132,36 @@ class HasParts(Protocol):
         """Return the names of the parts, as in `Violation.part`."""
 
 
-def levels_of(findings: object) -> dict[str, Outcome]:
-    """Return the greatest outcome of each finding by its name in the policy file, without those that are off."""
-    levels = vars(findings).items()
-    return {_CAMEL.sub(_upper, name): Outcome[level.upper()] for name, level in levels if level != "off"}
+class Levels(msgspec.Struct, frozen=True):
+    """Hold the part of the spec and the greatest outcome of each finding that a policy sets; None: it is off.
 
+    Findings are named by the beginning of their ids: ``disruption-budget`` is that of all about budgets.
+    """
 
-def _upper(found: re.Match[str]) -> str:
-    return found[1].upper()
+    by_name: Mapping[str, tuple[str, Outcome | None]]
+
+    @classmethod
+    def of(cls, words: Mapping[str, str]) -> Levels:
+        """Return the levels that a policy sets, by the names of their fields in Python."""
+        return cls(
+            {
+                name.replace("_", "-"): (f"findings.{to_camel(name)}", None if word == "off" else Outcome[word.upper()])
+                for name, word in words.items()
+            }
+        )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the names of the findings that are not off."""
+        return tuple(part for part, outcome in self.by_name.values() if outcome is not None)
+
+    def lowered(self, violations: Iterable[Violation]) -> Iterator[Violation]:
+        """Yield the violations with at most the outcomes that the policy sets, without those that are off."""
+        for each in violations:
+            name = next((name for name in self.by_name if each.id.startswith(name)), "")
+            part, most = self.by_name.get(name, (each.part, each.outcome))
+            if most is not None:
+                yield msgspec.structs.replace(each, outcome=min(most, each.outcome), part=part)
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ from webhook.policy.match import ResourceRule
 from webhook.rules.concern import EVERYTHING, Concern, Keys
 from webhook.rules.eviction_strategy import findings
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
-from webhook.rules.protocol import PolicyKind, levels_of
+from webhook.rules.protocol import Levels, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,14 +61,13 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the compiled rule.
 
     Attributes:
-        levels: the greatest outcome of each finding by name, without those that are off.
         keys: the keys of the eviction labels.
         names: the part of each key behind its prefix -> the label.
         left: domains, and suffixes of domains, that a ReservedLabels policy judges.
     """
 
     spec: EvictionStrategySpec
-    levels: Mapping[str, Outcome]
+    levels: Levels
     keys: frozenset[str]
     names: Mapping[str, LabelSpec]
     left: tuple[str, ...]
@@ -79,7 +78,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def parts(self) -> tuple[str, ...]:
         """Return the names of the findings that are not off."""
-        return tuple(f"findings.{name}" for name in self.levels)
+        return self.levels.parts
 
     def concern(self, group: str, resource: str) -> Concern:
         """Return the eviction labels and similar keys; of DaemonSets also what schedules them on SUNK nodes."""
@@ -100,11 +99,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         if self._is_unchanged(subject):
             subject.trace.say("the request changes nothing about how the Pod may be evicted")
             return
-        for name, violation in self._find(subject):
-            level = self.levels.get(name)
-            if level is not None:
-                outcome = min(level, violation.outcome)
-                yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
+        yield from self.levels.lowered(self._find(subject))
 
     def _is_unchanged(self, subject: Subject) -> bool:
         """Return whether an UPDATE changes nothing that is judged here."""
@@ -115,7 +110,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             and old.spec.tolerations == subject.pod.spec.tolerations
         )
 
-    def _find(self, subject: Subject) -> Iterator[tuple[str, Violation]]:
+    def _find(self, subject: Subject) -> Iterator[Violation]:
         pod = subject.pod
         alike = self._similar_labels(pod.labels)
         interruptible = self._is_set(self.spec.interruptible, alike)
@@ -127,13 +122,13 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             subject.trace.say("no label of CoreWeave's allows it to be evicted")
             return
         if interruptible and graceful:
-            yield "contradiction", findings.contradiction(self.spec)
+            yield findings.contradiction(self.spec)
         if graceful:
             yield from self._bypassed(pod)
         elif held := self._why_not_interruptible(subject):
-            yield "interruptedState", findings.interrupted_state(self.spec, held)
+            yield findings.interrupted_state(self.spec, held)
         elif pod.grace_seconds > self.spec.drain_timeout_seconds:
-            yield "gracePeriod", findings.grace_period(self.spec, pod.grace_seconds)
+            yield findings.grace_period(self.spec, pod.grace_seconds)
 
     def _similar_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return the eviction labels, and the labels that may be misspelt ones."""
@@ -143,22 +138,22 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     def _is_set(label: LabelSpec, labels: Mapping[str, str]) -> bool:
         return labels.get(label.key) == label.value
 
-    def _without_effect(self, subject: Subject, alike: Mapping[str, str]) -> Iterator[tuple[str, Violation]]:
+    def _without_effect(self, subject: Subject, alike: Mapping[str, str]) -> Iterator[Violation]:
         pod = subject.pod
         for label in (self.spec.interruptible, self.spec.graceful):
             value = alike.get(label.key)
             if value is not None and value != label.value:
-                yield "noEffect", findings.other_value(label, value)
+                yield findings.other_value(label, value)
             if value is None and label.key in pod.annotations:
-                yield "noEffect", findings.annotation(label)
+                yield findings.annotation(label)
         for key in islice(alike, _COMPARED_AT_MOST):
             if key not in self.keys and (meant := self._intended_label(key)) is not None:
-                yield "noEffect", findings.misspelt(key, meant)
+                yield findings.misspelt(key, meant)
         if subject.template and not alike:
             labels = subject.workload.labels
             for label in (self.spec.interruptible, self.spec.graceful):
                 if label.key in labels:
-                    yield "noEffect", findings.on_the_workload(label, subject.request.kind.kind)
+                    yield findings.on_the_workload(label, subject.request.kind.kind)
 
     def _intended_label(self, key: str) -> LabelSpec | None:
         """Return the eviction label that a key was meant to be, or None if it is another policy's or another label."""
@@ -172,11 +167,11 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         close = difflib.get_close_matches(name, self.names, n=1, cutoff=_CLOSE)
         return self.names[close[0]] if close else None
 
-    def _bypassed(self, pod: Pod) -> Iterator[tuple[str, Violation]]:
+    def _bypassed(self, pod: Pod) -> Iterator[Violation]:
         for index, toleration in enumerate(pod.spec.tolerations or ()):
             taint = next((taint for taint in self.spec.bypassing_taints if _reaches(toleration, taint)), None)
             if taint is not None:
-                yield "bypassed", findings.bypassed(self.spec, pod, index, taint)
+                yield findings.bypassed(self.spec, pod, index, taint)
 
     def _why_not_interruptible(self, subject: Subject) -> str:
         """Return why deleting the Pod does harm, as a phrase: it belongs to stateful or distributed work."""
@@ -197,7 +192,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             return f"its only replica writes to the claim `{claim}`" if claim else ""
         return ""
 
-    def _on_sunk(self, pod: Pod, *, graceful: bool) -> Iterator[tuple[str, Violation]]:
+    def _on_sunk(self, pod: Pod, *, graceful: bool) -> Iterator[Violation]:
         if self.spec.sunk_nodes == "named" and not self._names_sunk(pod):
             return
         tolerations = pod.spec.tolerations or ()
@@ -209,7 +204,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             and not (graceful and any(taint.key == each.key for each in self.spec.bypassing_taints))
         ]
         if missing:
-            yield "sunkTolerations", findings.sunk_tolerations(missing)
+            yield findings.sunk_tolerations(missing)
 
     def _names_sunk(self, pod: Pod) -> bool:
         prefix = f"{self.spec.sunk_domain}/"
@@ -243,7 +238,7 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
     labels = (spec.interruptible, spec.graceful)
     return EvictionStrategy(
         spec=spec,
-        levels=levels_of(spec.findings),
+        levels=Levels.of(vars(spec.findings)),
         keys=frozenset(label.key for label in labels),
         names={label.key.rpartition("/")[2]: label for label in labels},
         left=tuple(f".{domain}" for domain in spec.left_to_reserved_labels),

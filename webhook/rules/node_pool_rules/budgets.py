@@ -19,8 +19,6 @@ from webhook.rules.node_pool_rules.checks import as_yaml, shown, some
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from webhook.decision import Outcome
-
 BUDGETS: Final = Query("spec.disruption.budgets")
 
 _NODES: Final = re.compile(r"([0-9]{1,9})|(?:100|[0-9]{1,2})%", re.ASCII)
@@ -43,25 +41,25 @@ BUDGETS_AT_MOST: Final = 50
 """Budgets of one pool: Karpenter's CRD accepts no more."""
 
 
-def malformed_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
+def malformed_budgets(found: object) -> Iterator[Violation]:
     """Yield a violation for each budget that Karpenter's schema rejects, except what other rules report."""
     if isinstance(found, list) and len(found) > BUDGETS_AT_MOST:
         said = f"has {len(found):,} items, more than {BUDGETS_AT_MOST}"
-        yield _malformed(BUDGETS.text, said, {"nodes": _DEFAULT_NODES}, outcome)
+        yield _malformed(BUDGETS.text, said, {"nodes": _DEFAULT_NODES})
         return
     for index, item in enumerate(found if isinstance(found, list) else ()):
         where = f"{BUDGETS.text}[{index}]"
         if not isinstance(item, dict):
-            yield _malformed(where, f"is {_quoted(item)}, not a map", {"nodes": _DEFAULT_NODES}, outcome)
+            yield _malformed(where, f"is {_quoted(item)}, not a map", {"nodes": _DEFAULT_NODES})
             continue
         for field, (is_right, wanted, example) in _RIGHT.items():
             value = item.get(field)
             if value is not None and not is_right(value):
                 said = f"is {_quoted(value)}, not {wanted}"
-                yield _malformed(f"{where}.{field}", said, {**_known(item), field: example}, outcome)
+                yield _malformed(f"{where}.{field}", said, {**_known(item), field: example})
 
 
-def _malformed(where: str, said: str, example: Mapping[str, Any], outcome: Outcome) -> Violation:
+def _malformed(where: str, said: str, example: Mapping[str, Any]) -> Violation:
     return Violation(
         id="malformed-budget",
         reason=f"{where.removeprefix('spec.')} {said}",
@@ -70,7 +68,6 @@ def _malformed(where: str, said: str, example: Mapping[str, Any], outcome: Outco
         if not where.endswith(".schedule")
         else "Karpenter can't tell when the budget is active, and then disrupts nothing at any time.",
         fix=f"for example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
-        outcome=outcome,
     )
 
 
@@ -133,7 +130,7 @@ class _Budget(msgspec.Struct, frozen=True):
         return self.nodes == 0 or (self.unit == other.unit and self.nodes <= other.nodes)
 
 
-def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
+def judge_budgets(found: object) -> Iterator[Violation]:
     """Yield a violation for budgets that always block voluntary disruption, or never have effect.
 
     A malformed budget is left out.
@@ -142,7 +139,7 @@ def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
     budgets = [each for index, item in enumerate(items) if (each := _read_budget(index, item)) is not None]
     scheduled = [each for each in budgets if each.schedule]
     for zero in (each for each in budgets if not (each.schedule or each.nodes or each.reasons)):
-        yield _always_blocked(zero, [each for each in budgets if each.nodes], outcome)
+        yield _always_blocked(zero, [each for each in budgets if each.nodes])
         return
     for budget in scheduled:
         stricter = next((each for each in budgets if each.always_below(budget)), None)
@@ -154,11 +151,10 @@ def judge_budgets(found: object, outcome: Outcome) -> Iterator[Violation]:
                 detail=f"The most restrictive active budget wins, and the one of {stricter} is always active, as it "
                 "has no schedule. A schedule can only allow less.",
                 fix="give the other budget a schedule for the hours in which less may be disrupted, or remove this one",
-                outcome=outcome,
             )
 
 
-def _always_blocked(zero: _Budget, others: list[_Budget], outcome: Outcome) -> Violation:
+def _always_blocked(zero: _Budget, others: list[_Budget]) -> Violation:
     idle = f"; without effect: {some([str(each) for each in others])}" if others else ""
     allowed = next((f"{each.nodes}{each.unit}" for each in others), _DEFAULT_NODES)
     budgets = [
@@ -175,7 +171,6 @@ def _always_blocked(zero: _Budget, others: list[_Budget], outcome: Outcome) -> V
         "Nodes are neither consolidated nor replaced when they drift; a reclaim is not held up.",
         fix="give the budget of 0 the hours in which nothing may be disrupted. With this one it may be from 9 to 17 h "
         f"UTC on weekdays:\n{example}",
-        outcome=outcome,
     )
 
 

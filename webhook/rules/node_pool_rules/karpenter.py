@@ -14,7 +14,7 @@ from webhook.bounds import POOL_ITEMS
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.requirements import Requirements, read_requirements
-from webhook.decision import Outcome, Violation
+from webhook.decision import Violation
 from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_budgets, malformed_budgets
 from webhook.rules.node_pool_rules.checks import as_yaml, same, shown, some
 
@@ -48,65 +48,61 @@ class Diversity(msgspec.Struct, frozen=True):
     zones: int | None
 
 
-class Karpenter(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the checks of Karpenter's NodePools; each has its greatest outcome, or None if it is off.
+def judge_karpenter(
+    value: Mapping[str, Any], old: Mapping[str, Any] | None, pool: Pool, wanted: Diversity
+) -> Iterator[Violation]:
+    """Yield the violations of a NodePool, read as ``pool``, in the fields that the request changes.
 
-    Attributes:
-        wanted: the least diversity of a spot pool.
+    ``wanted`` is the least diversity of a spot pool.
     """
+    if old is None or not (same(_REQUIREMENTS(value), _REQUIREMENTS(old)) and same(_LABELS(value), _LABELS(old))):
+        yield from _judge_requirements(value, pool, wanted)
+    budgets = BUDGETS(value)
+    if old is None or not same(budgets, BUDGETS(old)):
+        yield from malformed_budgets(budgets)
+        yield from judge_budgets(budgets)
 
-    wanted: Diversity
-    diversification: Outcome | None
-    requirements: Outcome | None
-    budgets: Outcome | None
-    malformed: Outcome | None
 
-    def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, pool: Pool) -> Iterator[Violation]:
-        """Yield the violations of a NodePool, read as ``pool``, in the fields that the request changes."""
-        if old is None or not (same(_REQUIREMENTS(value), _REQUIREMENTS(old)) and same(_LABELS(value), _LABELS(old))):
-            yield from self._judge_requirements(value, pool)
-        budgets = BUDGETS(value)
-        if old is not None and same(budgets, BUDGETS(old)):
-            return
-        if self.malformed is not None:
-            yield from malformed_budgets(budgets, self.malformed)
-        if self.budgets is not None:
-            yield from judge_budgets(budgets, self.budgets)
+def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity) -> Iterator[Violation]:
+    labels = _LABELS(value)
+    readable = labels if isinstance(labels, dict) and len(labels) <= POOL_ITEMS else {}
+    given = {key: text for key, text in readable.items() if isinstance(text, str)}
+    requirements = read_requirements(_REQUIREMENTS(value), _REQUIREMENTS.text, given)
+    if key := shown(requirements.impossible) if requirements.impossible else "":
+        yield Violation(
+            id="contradicting-requirements",
+            reason=f"no node can meet the requirements on {key}",
+            field=_REQUIREMENTS.text,
+            detail="All requirements on one label, and the pool's own labels, must hold together; these contradict "
+            "each other, and Karpenter never launches a node.",
+            fix="leave one requirement on the label, for example:\n"
+            + as_yaml(_REQUIREMENTS.text, [{"key": key, "operator": "In", "values": ["<a value that is meant>"]}]),
+        )
+    elif pool.spot:
+        group = _CLASS_GROUP(value) or _AWS_DOMAINS[0]
+        yield from _judge_diversity(requirements, group if group in _AWS_DOMAINS else "", wanted)
 
-    def _judge_requirements(self, value: Mapping[str, Any], pool: Pool) -> Iterator[Violation]:
-        labels = _LABELS(value)
-        readable = labels if isinstance(labels, dict) and len(labels) <= POOL_ITEMS else {}
-        given = {key: text for key, text in readable.items() if isinstance(text, str)}
-        found = read_requirements(_REQUIREMENTS(value), _REQUIREMENTS.text, given)
-        if self.requirements is not None and found.impossible:
-            yield _impossible(found.impossible, self.requirements)
-            return
-        if self.diversification is not None and pool.spot:
-            group = _CLASS_GROUP(value) or _AWS_DOMAINS[0]
-            yield from self._judge_diversity(found, group if group in _AWS_DOMAINS else "", self.diversification)
 
-    def _judge_diversity(self, requirements: Requirements, domain: str, outcome: Outcome) -> Iterator[Violation]:
-        has = diversity_of(requirements, domain)
-        wanted = self.wanted
-        short = [
-            f"{have} {_plural(noun, have)} (of at least {want})"
-            for noun, have, want in (
-                ("instance type", has.types, wanted.types),
-                ("generation", has.generations, wanted.generations),
-                ("zone", has.zones, wanted.zones),
-            )
-            if have is not None and _below(have, want)
-        ]
-        if short:
-            yield Violation(
-                id="diversification",
-                reason=f"a spot pool that is too narrow can be reclaimed all at once: {', '.join(short)}",
-                field=_REQUIREMENTS.text,
-                detail="Spot capacity is reclaimed by instance type and zone. "
-                f"Admitted are {_admitted(requirements, domain)}.",
-                fix=_widened(requirements, has, wanted, domain),
-                outcome=outcome,
-            )
+def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversity) -> Iterator[Violation]:
+    has = diversity_of(requirements, domain)
+    short = [
+        f"{have} {_plural(noun, have)} (of at least {want})"
+        for noun, have, want in (
+            ("instance type", has.types, wanted.types),
+            ("generation", has.generations, wanted.generations),
+            ("zone", has.zones, wanted.zones),
+        )
+        if have is not None and _below(have, want)
+    ]
+    if short:
+        yield Violation(
+            id="diversification",
+            reason=f"a spot pool that is too narrow can be reclaimed all at once: {', '.join(short)}",
+            field=_REQUIREMENTS.text,
+            detail="Spot capacity is reclaimed by instance type and zone. "
+            f"Admitted are {_admitted(requirements, domain)}.",
+            fix=_widened(requirements, has, wanted, domain),
+        )
 
 
 def diversity_of(requirements: Requirements, domain: str) -> Diversity:
@@ -192,16 +188,3 @@ def _plural(noun: str, count: int) -> str:
     if count == 1:
         return noun
     return f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
-
-
-def _impossible(key: str, outcome: Outcome) -> Violation:
-    return Violation(
-        id="contradicting-requirements",
-        reason=f"no node can meet the requirements on {shown(key)}",
-        field=_REQUIREMENTS.text,
-        detail="All requirements on one label, and the pool's own labels, must hold together; these contradict each "
-        "other, and Karpenter never launches a node.",
-        fix="leave one requirement on the label, for example:\n"
-        + as_yaml(_REQUIREMENTS.text, [{"key": shown(key), "operator": "In", "values": ["<a value that is meant>"]}]),
-        outcome=outcome,
-    )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from webhook.capacity.providers.pool import Gpu
-from webhook.decision import Outcome, Violation
+from webhook.decision import Violation
 from webhook.documents.placeholders import filling_in
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
@@ -23,108 +21,93 @@ _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 _WILD: Final = frozenset("*?[")
 
 
-class PoolChecks(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the checks of normalised pools; each has its greatest outcome, or None if it is off."""
+def judge_pool(
+    reader: PoolReader, provider: Provider, pool: Pool, before: Pool | None, reported: Collection[str]
+) -> Iterator[Violation]:
+    """Yield the violations of a pool that it did not have before the request.
 
-    providers: Mapping[str, Provider]
-    superchip: Outcome | None
-    taint: Outcome | None
-    unknown_type: Outcome | None
-    unreadable: Outcome | None
-
-    def judge(
-        self, reader: PoolReader, pool: Pool, before: Pool | None, reported: frozenset[str]
-    ) -> Iterator[Violation]:
-        """Yield the violations of a pool that it did not have before the request.
-
-        ``reported`` are the fields in which the policy's own checks have found mistakes.
-        """
-        if self.superchip is not None and _superchip(pool) and not (before is not None and _superchip(before)):
-            yield self._superchip(reader, pool, self.superchip)
-        if self.taint is not None and self._untainted(pool) and not (before is not None and self._untainted(before)):
-            yield self._taint(reader, pool, self.taint)
-        if self.unknown_type is not None and (pool.spot or not pool.is_template):  # it may be the control plane's
-            yield from self._unknown_machines(reader, pool, before, self.unknown_type)
-        was = (*(before.problems if before is not None else ()), pool.missing_template)
-        new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
-        if self.unreadable is not None and new:
-            yield _unreadable(pool, new, self.unreadable)
-
-    def _untainted(self, pool: Pool) -> bool:
-        """Return whether no taint keeps Pods that did not ask for spot off the pool's nodes."""
-        if (
-            not pool.spot
-            or pool.is_template
-            or pool.superchip
-            or any(each.effect in _KEEPS_OFF for each in pool.taints)
-        ):
-            return False
-        provider = self.providers[pool.provider]
-        return not provider.taints_declared_pools and not (pool.gpu is Gpu.YES and provider.taints_gpus)
-
-    def _superchip(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
+    ``reported`` are the fields in which the policy's own checks have found mistakes.
+    """
+    if _superchip_on_spot(pool) and not _superchip_on_spot(before):
         where, on_demand = reader.capacity.query, reader.capacity.on_demand
         example = f":\n{as_yaml(reader.written_path(where), on_demand)}" if where.plain and on_demand else ""
-        title = self.providers[pool.provider].title
-        return Violation(
+        yield Violation(
             id="superchip-on-spot",
             reason=f"{pool} can't be spot: {pool.instance_type} is a superchip",
             field=where.field,
-            detail=f"{title} has no spot capacity of this type: the pool would stay empty.",
+            detail=f"{provider.title} has no spot capacity of this type: the pool would stay empty.",
             fix=f"take another instance type, or make the pool on-demand{example}",
-            outcome=outcome,
+        )
+    if _is_untainted(provider, pool) and not _is_untainted(provider, before):
+        yield _without_taint(reader, provider, pool)
+    if pool.spot or not pool.is_template:  # it may be the control plane's
+        yield from _unknown_machines(reader, pool, before)
+    was = (*(before.problems if before is not None else ()), pool.missing_template)
+    new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
+    if new:
+        yield Violation(
+            id="unreadable",
+            reason=f"{pool} can't be read in full",
+            field=new[0].partition(" ")[0],
+            detail=f"{'; '.join(new)}. The rest of it is judged; what depends on these counts as unknown.",
+            fix=filling_in(new) or f"give the fields the types and values that the schema of {pool.kind} has",
         )
 
-    def _taint(self, reader: PoolReader, pool: Pool, outcome: Outcome) -> Violation:
-        fix = "give its nodes a taint of your own; SpotPlacement lets the Pods that ask for spot tolerate it"
-        where = reader.taints
-        if where is not None and where.plain:
-            effect = next((each for each, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
-            taint = {"key": "example.com/spot", "value": "true", "effect": effect}
-            fix = f"{fix}:\n{as_yaml(reader.written_path(where), [taint])}"
-        return Violation(
-            id="spot-without-taint",
-            reason=f"no taint keeps Pods that did not ask for spot off {pool}",
-            field=where.field if where is not None else "",
-            detail=f"{self.providers[pool.provider].title} gives it none of its own. Critical Pods are scheduled there "
-            "too, and are killed with the node when it is reclaimed.",
-            fix=fix,
-            outcome=outcome,
-        )
 
-    def _unknown_machines(
-        self, reader: PoolReader, pool: Pool, before: Pool | None, outcome: Outcome
-    ) -> Iterator[Violation]:
-        """Yield a violation for instance types, families and categories in no list, unless they were there before."""
-        machines = reader.machines
-        types = [each for each in machines.unlisted(pool) if before is None or each not in machines.unlisted(before)]
-        if types:
-            patterns = (*machines.types.gpu.patterns, *machines.types.cpu.patterns)
-            known = [each for each in patterns if not _WILD & set(each)]
-            what = "instance type" if len(types) == 1 else "instance types"
-            yield _unknown(reader, pool, what, types, outcome, meant=did_you_mean(types[0], known))
-        told = machines.unlisted_labels(before) if before is not None else ()
-        labels = [each for each in machines.unlisted_labels(pool) if each not in told]
-        for key in dict.fromkeys(key for key, _ in labels):
-            values = [value for other, value in labels if other == key]
-            yield _unknown(reader, pool, key, values, outcome, where="machineLabels")
-        if pool.requirements is not None:
-            old = before.requirements if before is not None else None
-            told_keys = machines.unknown_labels(old) if old is not None else ()
-            for key in machines.unknown_labels(pool.requirements):
-                if key not in told_keys:
-                    yield _unknown(reader, pool, "label", [key], outcome, where="otherMachineLabels")
+def _superchip_on_spot(pool: Pool | None) -> bool:
+    return pool is not None and pool.spot and pool.superchip
+
+
+def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
+    """Return whether no taint keeps Pods that did not ask for spot off the pool's nodes."""
+    if pool is None or not pool.spot or pool.is_template or pool.superchip:
+        return False
+    if any(each.effect in _KEEPS_OFF for each in pool.taints):
+        return False
+    return not provider.taints_declared_pools and not (pool.gpu is Gpu.YES and provider.taints_gpus)
+
+
+def _without_taint(reader: PoolReader, provider: Provider, pool: Pool) -> Violation:
+    fix = "give its nodes a taint of your own; SpotPlacement lets the Pods that ask for spot tolerate it"
+    where = reader.taints
+    if where is not None and where.plain:
+        effect = next((each for each, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
+        taint = {"key": "example.com/spot", "value": "true", "effect": effect}
+        fix = f"{fix}:\n{as_yaml(reader.written_path(where), [taint])}"
+    return Violation(
+        id="spot-without-taint",
+        reason=f"no taint keeps Pods that did not ask for spot off {pool}",
+        field=where.field if where is not None else "",
+        detail=f"{provider.title} gives it none of its own. Critical Pods are scheduled there too, and are killed with "
+        "the node when it is reclaimed.",
+        fix=fix,
+    )
+
+
+def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> Iterator[Violation]:
+    """Yield a violation for instance types, families and categories in no list, unless they were there before."""
+    machines = reader.machines
+    types = [each for each in machines.unlisted(pool) if before is None or each not in machines.unlisted(before)]
+    if types:
+        patterns = (*machines.types.gpu.patterns, *machines.types.cpu.patterns)
+        known = [each for each in patterns if not _WILD & set(each)]
+        what = "instance type" if len(types) == 1 else "instance types"
+        yield _unknown(reader, pool, what, types, meant=did_you_mean(types[0], known))
+    told = machines.unlisted_labels(before) if before is not None else ()
+    labels = [each for each in machines.unlisted_labels(pool) if each not in told]
+    for key in dict.fromkeys(key for key, _ in labels):
+        values = [value for other, value in labels if other == key]
+        yield _unknown(reader, pool, key, values, where="machineLabels")
+    if pool.requirements is not None:
+        old = before.requirements if before is not None else None
+        told_keys = machines.unknown_labels(old) if old is not None else ()
+        for key in machines.unknown_labels(pool.requirements):
+            if key not in told_keys:
+                yield _unknown(reader, pool, "label", [key], where="otherMachineLabels")
 
 
 def _unknown(
-    reader: PoolReader,
-    pool: Pool,
-    what: str,
-    names: list[str],
-    outcome: Outcome,
-    *,
-    where: str = "instanceTypes",
-    meant: str = "",
+    reader: PoolReader, pool: Pool, what: str, names: list[str], *, where: str = "instanceTypes", meant: str = ""
 ) -> Violation:
     several = len(names) > 1
     field = reader.instance_type or reader.requirements
@@ -137,20 +120,4 @@ def _unknown(
         detail="As spot it counts as GPU and needs an on-demand fallback, as on-demand it is no GPU fallback. The "
         "provider may accept the name, and never deliver a node.",
         fix=" ".join(filter(None, (meant.removeprefix(", "), add))),
-        outcome=outcome,
-    )
-
-
-def _superchip(pool: Pool) -> bool:
-    return pool.spot and pool.superchip
-
-
-def _unreadable(pool: Pool, problems: list[str], outcome: Outcome) -> Violation:
-    return Violation(
-        id="unreadable",
-        reason=f"{pool} can't be read in full",
-        field=problems[0].partition(" ")[0],
-        detail=f"{'; '.join(problems)}. The rest of it is judged; what depends on these counts as unknown.",
-        fix=filling_in(problems) or f"give the fields the types and values that the schema of {pool.kind} has",
-        outcome=outcome,
     )

@@ -35,15 +35,15 @@ from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, is_named
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules.checks import Check, FieldRule, MessageTemplate, ResourceChecks
-from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, Diversity, Karpenter
-from webhook.rules.node_pool_rules.pools import PoolChecks
+from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, Diversity, judge_karpenter
+from webhook.rules.node_pool_rules.pools import judge_pool
 from webhook.rules.node_pool_rules.spec import NodePoolRulesSpec
-from webhook.rules.protocol import PolicyKind, expect_judged
+from webhook.rules.protocol import Levels, PolicyKind, expect_judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.providers.provider import ResourceReader
+    from webhook.capacity.providers.provider import Provider, ResourceReader
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
@@ -59,13 +59,15 @@ class NodePoolRules(msgspec.Struct, frozen=True):
 
     Attributes:
         declared: the fields that the checks of a resource declare.
+        wanted: the least diversity of Karpenter's spot pools.
     """
 
     checks: Mapping[tuple[str, str], ResourceChecks]
     declared: Mapping[tuple[str, str], frozenset[str]]
     readers: Mapping[tuple[str, str], ResourceReader]
-    pools: PoolChecks
-    karpenter: Karpenter
+    providers: Mapping[str, Provider]
+    wanted: Diversity
+    levels: Levels
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -88,13 +90,9 @@ class NodePoolRules(msgspec.Struct, frozen=True):
         pool = reader.read(value)
         before = readers.read(old) if old is not None else None
         reported = self.declared.get(key, frozenset()) & {each.field for each in found}
-        yield from self.pools.judge(reader, pool, before, reported)
+        yield from self.levels.lowered(judge_pool(reader, self.providers[pool.provider], pool, before, reported))
         if key == _KARPENTER:
-            yield from self.karpenter.judge(value, old, pool)
-
-
-def _outcome(enforcement: Enforcement) -> Outcome | None:
-    return None if enforcement is Enforcement.OFF else Outcome[enforcement.name]
+            yield from self.levels.lowered(judge_karpenter(value, old, pool, self.wanted))
 
 
 def _field(spec: FieldSpec, where: str) -> FieldRule:
@@ -114,7 +112,7 @@ def _field(spec: FieldSpec, where: str) -> FieldRule:
 
 def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
     for number, spec in enumerate(specs):
-        if (outcome := _outcome(spec.enforcement)) is not None:
+        if spec.enforcement is not Enforcement.OFF:
             yield Check(
                 part=f"{where}.checks[{number}] {spec.fields[0]}",
                 when=Query(spec.when),
@@ -122,7 +120,7 @@ def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
                 message=MessageTemplate(spec.message),
                 detail=MessageTemplate(spec.detail),
                 fix=MessageTemplate(spec.fix),
-                outcome=outcome,
+                outcome=Outcome[spec.enforcement.name],
             )
 
 
@@ -145,25 +143,24 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
     own = (ResourceRule(api_groups=(group,), resources=(name,), operations=_OPERATIONS) for group, name in checks)
     what = "node pools that a CapacityProvider reads, and at what its own `resources` describes"
     expect_judged(spec.match, (*_rules(facts), *own), what)
-    readers = readers_by_resource(facts.providers.values())
-    karpenter, wanted = spec.karpenter, spec.karpenter.diversification
+    karpenter, diversity = spec.karpenter, spec.karpenter.diversification
     return NodePoolRules(
         checks=checks,
         declared={key: frozenset(field.query.text for field in each.fields) for key, each in checks.items()},
-        readers=readers,
-        pools=PoolChecks(
-            providers=facts.providers,
-            superchip=_outcome(spec.superchip_on_spot),
-            taint=_outcome(spec.spot_without_taint),
-            unknown_type=_outcome(spec.unknown_instance_type),
-            unreadable=_outcome(spec.unreadable),
-        ),
-        karpenter=Karpenter(
-            wanted=Diversity(wanted.instance_types, wanted.generations, wanted.zones),
-            diversification=_outcome(wanted.enforcement),
-            requirements=_outcome(karpenter.requirements),
-            budgets=_outcome(karpenter.budgets),
-            malformed=_outcome(karpenter.malformed_budgets),
+        readers=readers_by_resource(facts.providers.values()),
+        providers=facts.providers,
+        wanted=Diversity(diversity.instance_types, diversity.generations, diversity.zones),
+        levels=Levels.of(
+            {
+                "superchip-on-spot": spec.superchip_on_spot,
+                "spot-without-taint": spec.spot_without_taint,
+                "unknown-instance-type": spec.unknown_instance_type,
+                "unreadable": spec.unreadable,
+                "diversification": diversity.enforcement,
+                "contradicting-requirements": karpenter.requirements,
+                "malformed-budget": karpenter.malformed_budgets,
+                "budget": karpenter.budgets,
+            }
         ),
     )
 

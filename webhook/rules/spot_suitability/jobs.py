@@ -24,23 +24,44 @@ LONG_SECONDS: Final = 60
 """A grace period that is longer than that of a stateless service; a replacement that waits for it is missed."""
 
 
-def job_violations(subject: Subject) -> Iterator[tuple[str, Violation]]:
+def job_violations(subject: Subject) -> Iterator[Violation]:
     """Yield the violations of what stands around a pod template: the Job's, or the Deployment's, own fields."""
     pod = subject.pod
     around = _around(subject)
     if not subject.template or not around or not pod.spec.containers:
         return
-    policy = around.get("podReplacementPolicy")
     if pod.controller is not None and pod.controller.group_kind == _JOB:
         if not _ignores_disruptions(around):
             if around.get("backoffLimit") == 0:
-                yield "jobFails", _no_retries(subject)
+                yield Violation(
+                    id="job-fails",
+                    reason="backoffLimit is 0: one reclaimed node fails the whole Job",
+                    field="spec.restartPolicy",
+                    detail="A Pod that is removed with its node counts as a failed one, unless a podFailurePolicy "
+                    "ignores it.",
+                    fix="let the Job ignore disruptions, and still fail when its program does:\n" + _policy(subject),
+                )
             elif around.get("podFailurePolicy") is None and pod.spec.restartPolicy == "Never":
-                yield "jobFailurePolicy", _no_failure_policy(subject)
+                yield Violation(
+                    id="job-failure-policy",
+                    reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
+                    field="spec.restartPolicy",
+                    detail="After a few reclaimed nodes the Job fails, although its program never did.",
+                    fix=f"let the Job ignore disruptions:\n{_policy(subject)}",
+                    outcome=Outcome.AUDIT,
+                )
         if around.get("podFailurePolicy") is not None:
             return  # it allows no other replacement
-    if policy in _LATE and pod.grace_seconds > LONG_SECONDS:
-        yield "lateReplacement", _late_replacement(subject, str(policy))
+    if (policy := around.get("podReplacementPolicy")) in _LATE and pod.grace_seconds > LONG_SECONDS:
+        yield Violation(
+            id="late-replacement",
+            reason=f"a reclaimed Pod is replaced up to {pod.grace_seconds} s late: podReplacementPolicy is {policy}",
+            field="spec.terminationGracePeriodSeconds",
+            detail="The replacement is made when the old Pod has ended, and not when it begins to.",
+            fix="shorten the grace period, or let the replacement start at once, with podReplacementPolicy: "
+            + ("TerminatingOrFailed" if policy == "Failed" else "TerminationStarted"),
+            outcome=Outcome.AUDIT,
+        )
 
 
 def _around(subject: Subject) -> Mapping[str, Any]:
@@ -68,43 +89,9 @@ _POLICY: Final = (
 )
 
 
-def _no_retries(subject: Subject) -> Violation:
-    return Violation(
-        id="job-fails",
-        reason="backoffLimit is 0: one reclaimed node fails the whole Job",
-        field="spec.restartPolicy",
-        detail="A Pod that is removed with its node counts as a failed one, unless a podFailurePolicy ignores it.",
-        fix=f"let the Job ignore disruptions, and still fail when its program does:\n{_policy(subject)}",
-    )
-
-
-def _no_failure_policy(subject: Subject) -> Violation:
-    return Violation(
-        id="job-failure-policy",
-        reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
-        field="spec.restartPolicy",
-        detail="After a few reclaimed nodes the Job fails, although its program never did.",
-        fix=f"let the Job ignore disruptions:\n{_policy(subject)}",
-        outcome=Outcome.AUDIT,
-    )
-
-
 def _policy(subject: Subject) -> str:
     """Return the YAML of a policy that ignores disruptions, in the manifest of the Job or of what makes it."""
     text = _POLICY
     for step in reversed([each for each in subject.path[:-2] if isinstance(each, str)]):
         text = f"{step}:\n{indent(text, '  ')}"
     return text
-
-
-def _late_replacement(subject: Subject, policy: str) -> Violation:
-    grace = subject.pod.grace_seconds
-    return Violation(
-        id="late-replacement",
-        reason=f"a reclaimed Pod is replaced up to {grace} s late: podReplacementPolicy is {policy}",
-        field="spec.terminationGracePeriodSeconds",
-        detail="The replacement is made when the old Pod has ended, and not when it begins to.",
-        fix="shorten the grace period, or let the replacement start at once, with podReplacementPolicy: "
-        + ("TerminatingOrFailed" if policy == "Failed" else "TerminationStarted"),
-        outcome=Outcome.AUDIT,
-    )

@@ -46,12 +46,22 @@ from webhook.capacity.placement.workload_class import (
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.globs import Globs
-from webhook.kube.volumes import on_the_node, writable_claim
+from webhook.kube.volumes import writable_claim
 from webhook.kube.workload import WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
-from webhook.rules.protocol import PolicyKind, levels_of
-from webhook.rules.spot_suitability import findings
+from webhook.rules.protocol import Levels, PolicyKind
+from webhook.rules.spot_suitability.checks import (
+    SuitabilityCase,
+    bare_pod,
+    job_leader,
+    judge_budgets,
+    judge_handlers,
+    judge_protections,
+    judge_replicas,
+    judge_volumes,
+    stateful_singleton,
+)
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
@@ -77,13 +87,12 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the compiled rule.
 
     Attributes:
-        levels: the greatest outcome of each finding by name, without those that are off.
         told: group and kind of the workloads whose templates are judged, and of their controllers.
         karpenters: names of the providers whose nodes Karpenter creates.
     """
 
     spec: SpotSuitabilitySpec
-    levels: Mapping[str, Outcome]
+    levels: Levels
     told: frozenset[tuple[str, str]]
     replicated: Globs
     stateful: Globs
@@ -97,7 +106,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def parts(self) -> tuple[str, ...]:
         """Return the names of the findings that are not off."""
-        return tuple(f"findings.{name}" for name in self.levels)
+        return self.levels.parts
 
     def concern(self, group: str, resource: str) -> Concern:
         """Return what makes a Pod target spot; of workloads also what drains nodes beside Karpenter."""
@@ -108,16 +117,12 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield the violations of a Pod that targets spot."""
-        for name, violation in self._find(subject, context):
-            level = self.levels.get(name)
-            if level is not None:
-                outcome = min(level, violation.outcome)
-                yield msgspec.structs.replace(violation, outcome=outcome, part=f"findings.{name}")
+        yield from self.levels.lowered(self._find(subject, context))
 
-    def _find(self, subject: Subject, context: Context) -> Iterator[tuple[str, Violation]]:
+    def _find(self, subject: Subject, context: Context) -> Iterator[Violation]:
         pod, say = subject.pod, subject.trace.say
         if subject.template and not subject.unchanged and self.karpenters & context.view.providers:
-            yield from self._termination_handlers(pod)
+            yield from judge_handlers(pod, self.spec.termination_handlers)
         controller = None if subject.template else pod.controller
         if controller is not None and self._is_reported_on_workload(controller):
             say("left alone: what there is to say is said of the %s that makes it", controller.kind)
@@ -146,40 +151,33 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             yield from self._gang(subject, target, context)
             return
         before = self._case(subject, pod, inherited, subject.old_workload)
-        known = {violation.reason for _, violation in self._judge(subject, before, context)}
-        yield from (each for each in self._judge(subject, case, context) if each[1].reason not in known)
+        known = {violation.reason for violation in self._judge(subject, before, context)}
+        yield from (each for each in self._judge(subject, case, context) if each.reason not in known)
 
     def _case(
         self, subject: Subject, pod: Pod, inherited: Mapping[str, str], workload: WorkloadFields
-    ) -> findings.SuitabilityCase:
+    ) -> SuitabilityCase:
         replicas = self._replicas(subject, workload)
-        return findings.SuitabilityCase(
+        return SuitabilityCase(
             pod=pod,
             workload=subject.request.kind.kind if subject.template else "",
             name=workload.name if subject.template else pod.metadata.name,
             namespace=subject.request.namespace,
             replicas=replicas,
+            minimum=self.spec.minimum_replicas,
             serves=bool(replicas) and not _can_be_repeated(pod),
             labelled=CAPACITY_LABEL in pod.labels or CAPACITY_LABEL in inherited,
             match_labels=workload.match_labels,
         )
 
-    def _judge(
-        self, subject: Subject, case: findings.SuitabilityCase, context: Context
-    ) -> Iterator[tuple[str, Violation]]:
-        pod = case.pod
-        yield from self._place(subject, case)
-        yield from self._budgets(case, context)
+    def _judge(self, subject: Subject, case: SuitabilityCase, context: Context) -> Iterator[Violation]:
+        yield from self._judge_work(subject, case)
+        yield from judge_budgets(case, context.view.budgets, offline=context.offline)
         yield from job_violations(subject)
-        for key, value in self.spec.protections.items():
-            if pod.annotations.get(key) == value:
-                yield "protection", findings.protection(case, key, value)
-        for index, volume, mounts in on_the_node(pod):
-            names = (volume.name, *mounts)
-            if any(map(self.data.match, names)) and not any(map(self.scratch.match, names)):
-                yield "dataOnNode", findings.data_on_node(index, volume, mounts)
+        yield from judge_protections(case, self.spec.protections)
+        yield from judge_volumes(case.pod, self.data, self.scratch)
 
-    def _gang(self, subject: Subject, target: Target, context: Context) -> Iterator[tuple[str, Violation]]:
+    def _gang(self, subject: Subject, target: Target, context: Context) -> Iterator[Violation]:
         inherited = context.view.namespaces.get(subject.request.namespace, {})
 
         def target_of_part(pod: Pod) -> Target | NotTargeting:
@@ -187,7 +185,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             provider = self.spec.provider
             return target_of(pod, inherited, context.view, self.providers, provider=provider, tolerating=tolerating)
 
-        yield from (("gangSplit", each) for each in self.gangs.violations(subject, target, target_of_part))
+        yield from self.gangs.violations(subject, target, target_of_part)
 
     def _is_reported_on_workload(self, controller: OwnerReference) -> bool:
         """Return whether the controller's own template is judged, where its author sees the findings."""
@@ -199,21 +197,17 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return 1 if workload.spec.replicas is None else workload.spec.replicas
 
-    def _place(self, subject: Subject, case: findings.SuitabilityCase) -> Iterator[tuple[str, Violation]]:
+    def _judge_work(self, subject: Subject, case: SuitabilityCase) -> Iterator[Violation]:
         """Yield the violations for a kind of work that does not belong on spot."""
-        pod = case.pod
-        driver = self._driver(subject)
-        if driver is not None and not _is_fault_tolerant(driver, subject):
-            yield "driver", findings.driver(case, driver.name)
-        elif not subject.template and not pod.metadata.ownerReferences:
-            yield "barePod", findings.bare_pod(case)
+        leader = self._driver(subject)
+        if leader is not None and not _is_fault_tolerant(leader, subject):
+            yield job_leader(case, leader.name)
+        elif not subject.template and not case.pod.metadata.ownerReferences:
+            yield bare_pod(case)
         elif case.replicas == 1 and (state := self._state(subject)):
-            yield "statefulSingleton", findings.stateful_singleton(case, state)
+            yield stateful_singleton(case, state)
         elif case.serves:
-            if not self._enough(case):
-                yield "fewReplicas", findings.few_replicas(case, self.spec.minimum_replicas)
-            if case.replicas != 1 and not any(container.readinessProbe for container in pod.spec.containers):
-                yield "readinessProbe", findings.readiness_probe(pod)
+            yield from judge_replicas(case)
 
     def _state(self, subject: Subject) -> str:
         """Return what holds the Pod's state, as a phrase, or an empty string.
@@ -237,32 +231,6 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             if driver.label is not None and labels.get(driver.label.key) == driver.label.value:
                 return driver
         return None
-
-    def _enough(self, case: findings.SuitabilityCase) -> bool:
-        """Return whether the other replicas suffice while one is missing."""
-        return (case.replicas or 0) >= self.spec.minimum_replicas
-
-    def _budgets(self, case: findings.SuitabilityCase, context: Context) -> Iterator[tuple[str, Violation]]:
-        wanted = case.serves and self._enough(case)
-        budgets = context.view.budgets
-        if budgets is None:
-            if wanted:
-                yield "disruptionBudget", findings.budgets_unknown(offline=context.offline)
-            return
-        # With too few replicas, that is what is said; a budget is looked at as it will be with enough.
-        replicas = max(case.replicas or 0, self.spec.minimum_replicas) if case.serves else case.replicas or None
-        covering = [each for each in budgets.get(case.namespace, ()) if each.covers(case.pod.labels)]
-        if len(covering) > 1:
-            yield "disruptionBudget", findings.several_budgets(case, covering)
-        elif covering and covering[0].blocks(replicas):
-            yield "disruptionBudget", findings.blocking_budget(case, covering[0])
-        elif wanted and not covering:
-            yield "disruptionBudget", findings.no_budget(case)
-
-    def _termination_handlers(self, pod: Pod) -> Iterator[tuple[str, Violation]]:
-        for index, container in enumerate(pod.spec.containers):
-            if any(part in container.image for part in self.spec.termination_handlers):
-                yield "terminationHandler", findings.termination_handler(index, container.image)
 
 
 def _can_be_repeated(pod: Pod) -> bool:
@@ -299,7 +267,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     members = {driver.member: driver for driver in spec.drivers if driver.member}
     return SpotSuitability(
         spec=spec,
-        levels=levels_of(spec.findings),
+        levels=Levels.of(vars(spec.findings)),
         told=frozenset(told),
         replicated=Globs(spec.replicated),
         stateful=Globs(spec.stateful),
