@@ -20,20 +20,21 @@ Source
 from __future__ import annotations
 
 import difflib
+import json
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.bounds import HINTED_AT_MOST
-from webhook.decision import Outcome
+from webhook.decision import Outcome, Violation
+from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.globs import Globs
 from webhook.kube.affinity import terms_of
 from webhook.kube.volumes import writable_claim
 from webhook.policy.errors import SpecError
 from webhook.policy.match import ResourceRule
 from webhook.rules.concern import EVERYTHING, Concern, Keys
-from webhook.rules.eviction_strategy import findings
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
 from webhook.rules.protocol import Levels, PolicyKind
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
     from webhook.context import Context
-    from webhook.decision import Violation
     from webhook.kube.pod import Pod, Toleration
     from webhook.rules.protocol import Facts, Subject
 
@@ -55,6 +55,10 @@ _COMPARED_AT_MOST: Final = 32
 _VENDOR: Final = "coreweave"
 """A part of every prefix of CoreWeave's, misspelt or not: a team may have an ``interruptible`` label of its own."""
 _EXISTS: Final = "Exists"
+_SHOWN: Final = 63
+"""Characters of a label's key or value that a finding repeats."""
+_LISTED: Final = 8
+"""Tolerations that a remedy lists."""
 
 
 class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,14 +125,40 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         if not (interruptible or graceful):
             subject.trace.say("no label of CoreWeave's allows it to be evicted")
             return
+        keys = self.spec.interruptible.key, self.spec.graceful.key
         if interruptible and graceful:
-            yield findings.contradiction(self.spec)
+            yield Violation(
+                id="contradiction",
+                reason="two eviction strategies contradict each other: which of them a node action follows is not "
+                "defined",
+                field=_label(keys[0]),
+                detail=f"{keys[0]} lets the Pod be deleted at once, {keys[1]} makes the node wait for its grace "
+                "period.",
+                fix=f"keep one label, without {keys[0]} or without this one",
+                yaml=_labels(self.spec.graceful),
+            )
         if graceful:
             yield from self._bypassed(pod)
         elif held := self._why_not_interruptible(subject):
-            yield findings.interrupted_state(self.spec, held)
-        elif pod.grace_seconds > self.spec.drain_timeout_seconds:
-            yield findings.grace_period(self.spec, pod.grace_seconds)
+            yield Violation(
+                id="interrupted-state",
+                reason=f"{held}, and interruptible Pods are deleted without their grace period",
+                field=_label(keys[0]),
+                detail="CoreWeave says never to make distributed training, single-instance databases or stateful "
+                "services interruptible. Without either label they are never evicted.",
+                fix=f"set no label, or, if it can save its work, this instead of {keys[0]}",
+                yaml=_labels(self.spec.graceful),
+            )
+        elif (seconds := pod.grace_seconds) > self.spec.drain_timeout_seconds:
+            yield Violation(
+                id="grace-period",
+                reason=f"a grace period of {seconds} s is not granted to interruptible Pods: what is not saved is lost",
+                field="spec.terminationGracePeriodSeconds",
+                detail="CoreWeave does not wait for the full grace period of interruptible Pods, and a drain ends "
+                f"after {self.spec.drain_timeout_seconds} s.",
+                fix=f"make it gracefully interruptible, without {keys[0]}",
+                yaml=_labels(self.spec.graceful),
+            )
 
     def _similar_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return the eviction labels, and the labels that may be misspelt ones."""
@@ -141,19 +171,42 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     def _without_effect(self, subject: Subject, alike: Mapping[str, str]) -> Iterator[Violation]:
         pod = subject.pod
         for label in (self.spec.interruptible, self.spec.graceful):
-            value = alike.get(label.key)
+            value, right = alike.get(label.key), json.dumps(label.value)
             if value is not None and value != label.value:
-                yield findings.other_value(label, value)
+                yield _no_effect(
+                    label,
+                    f"{label.key} says {json.dumps(value[:_SHOWN])}, not {right}: it may have no effect",
+                    _label(label.key),
+                    f"CoreWeave documents {right} alone. A Pod without a strategy holds up its node.",
+                    "remove it, or write",
+                )
             if value is None and label.key in pod.annotations:
-                yield findings.annotation(label)
+                yield _no_effect(
+                    label,
+                    f"{label.key} has no effect as an annotation: the Pod is never evicted, and holds up its node",
+                    f'metadata.annotations["{label.key}"]',
+                    "CoreWeave reads it among the labels.",
+                    "move it to the labels",
+                )
         for key in islice(alike, _COMPARED_AT_MOST):
             if key not in self.keys and (meant := self._intended_label(key)) is not None:
-                yield findings.misspelt(key, meant)
-        if subject.template and not alike:
-            labels = subject.workload.labels
-            for label in (self.spec.interruptible, self.spec.graceful):
-                if label.key in labels:
-                    yield findings.on_the_workload(label, subject.request.kind.kind)
+                yield _no_effect(
+                    meant,
+                    f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and holds up its node",
+                    _label(key),
+                    f"CoreWeave reads {meant.key}.",
+                    f"write this instead of {key[:_SHOWN]}",
+                )
+        for label in (self.spec.interruptible, self.spec.graceful) if subject.template and not alike else ():
+            if label.key in subject.workload.labels:
+                yield _no_effect(
+                    label,
+                    f"{label.key} is on the {subject.request.kind.kind} and not on its Pods: they are never evicted",
+                    "metadata.labels",
+                    "CoreWeave reads the labels of Pods, which come from the pod template. Pods without one hold up "
+                    "their node.",
+                    "set it on the pod template",
+                )
 
     def _intended_label(self, key: str) -> LabelSpec | None:
         """Return the eviction label that a key was meant to be, or None if it is another policy's or another label."""
@@ -168,10 +221,26 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         return self.names[close[0]] if close else None
 
     def _bypassed(self, pod: Pod) -> Iterator[Violation]:
-        for index, toleration in enumerate(pod.spec.tolerations or ()):
+        tolerations = pod.spec.tolerations or []
+        for index, toleration in enumerate(tolerations):
             taint = next((taint for taint in self.spec.bypassing_taints if _reaches(toleration, taint)), None)
-            if taint is not None:
-                yield findings.bypassed(self.spec, pod, index, taint)
+            if taint is None:
+                continue
+            stay = [_as_json(each) for number, each in enumerate(tolerations) if number != index][:_LISTED]
+            where, lead = f"it tolerates {taint.key}", "tolerate only what is needed"
+            if not toleration.key:
+                where = f"tolerating everything includes {taint.key}"
+                lead = "name each taint that it is to tolerate"
+                stay.append({"key": "KEY", "operator": _EXISTS})
+            this = ", ".join(f"{name}: {value}" for name, value in _as_json(toleration).items())
+            yield Violation(
+                id="bypassed",
+                reason=f"{where}: the Pod may be evicted without its grace period",
+                field=f"spec.tolerations[{index}]",
+                detail=f"CoreWeave ignores {self.spec.graceful.key} for Pods that tolerate {_shown(taint)}.",
+                fix=f"{lead}, without `{{{this}}}`",
+                yaml=_yaml({"spec": {"tolerations": stay}}),
+            )
 
     def _why_not_interruptible(self, subject: Subject) -> str:
         """Return why deleting the Pod does harm, as a phrase: it belongs to stateful or distributed work."""
@@ -204,13 +273,52 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             and not (graceful and any(taint.key == each.key for each in self.spec.bypassing_taints))
         ]
         if missing:
-            yield findings.sunk_tolerations(missing)
+            yield Violation(
+                id="sunk-tolerations",
+                reason="a DaemonSet on SUNK nodes lacks their tolerations: its Pods are evicted there, or never start",
+                field="spec.tolerations",
+                detail=f"Missing: {', '.join(map(_shown, missing))}. A Slurm job does not start before every Pod is "
+                "gone that does not tolerate SUNK's lock.",
+                fix="add these",
+                yaml=_yaml({"spec": {"tolerations": list(map(_tolerating, missing))}}),
+            )
 
     def _names_sunk(self, pod: Pod) -> bool:
         prefix = f"{self.spec.sunk_domain}/"
         keys = [each.key for each in pod.spec.tolerations or ()]
         keys += [each.key for term in terms_of(pod.spec) for each in term.requirements]
         return any(key.startswith(prefix) for key in keys)
+
+
+def _no_effect(meant: LabelSpec, reason: str, field: str, detail: str, lead: str) -> Violation:
+    return Violation(id="no-effect", reason=reason, field=field, detail=detail, fix=lead, yaml=_labels(meant))
+
+
+def _label(key: str) -> str:
+    return f'metadata.labels["{key}"]'
+
+
+def _labels(label: LabelSpec) -> str:
+    return _yaml({"metadata": {"labels": {label.key: label.value}}})
+
+
+def _yaml(value: dict[str, Any]) -> str:
+    return dump(value, width=UNBROKEN, short_in_brackets=True)
+
+
+def _shown(taint: TaintPatternSpec | TaintSpec) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    effect = f":{taint.effect}" if taint.effect else ""
+    return f"{taint.key}{value}{effect}"
+
+
+def _tolerating(taint: TaintSpec) -> dict[str, Any]:
+    equal = {"key": taint.key, "operator": "Equal", "value": taint.value}
+    return equal if taint.value else {"key": taint.key, "operator": _EXISTS}
+
+
+def _as_json(toleration: Toleration) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(toleration).items() if value not in ("", None)}
 
 
 def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> bool:
