@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.kube.edit import PodEditor
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 WRONG = Violation(id="unwanted", reason="it is wrong", field="spec.x", fix="make it right")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.index import Policy
-    from webhook.subject import RequestSubject
+    from webhook.subject import Subject
 
 
 _ACCOUNT: Final = "system:serviceaccount:kube-system:"
@@ -93,7 +93,7 @@ class FindingBuilder:
     """
 
     def __init__(
-        self, subject: RequestSubject, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
+        self, subject: Subject, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
     ) -> None:
         self._request = subject.request
         self._subject = subject
@@ -106,7 +106,7 @@ class FindingBuilder:
         self,
         policy: Policy,
         violation: Violation,
-        subject: RequestSubject,
+        subject: Subject,
         *,
         unknown_match: UnknownMatch | None,
     ) -> Finding:
@@ -248,7 +248,7 @@ def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, unknown
     )
 
 
-def _fix(violation: Violation, subject: RequestSubject) -> str:
+def _fix(violation: Violation, subject: Subject) -> str:
     """Return how to fix the violation; YAML to write is shown at its place in the object of the request."""
     lead, yaml, path = violation.fix, violation.yaml, subject.path
     if not yaml:
@@ -272,7 +272,7 @@ def _is_plain(step: str | int) -> bool:
     return isinstance(step, str) and step.isidentifier() and resolve(step) == step
 
 
-def _why_lowered(policy: Policy, violation: Violation, subject: RequestSubject) -> str:
+def _why_lowered(policy: Policy, violation: Violation, subject: Subject) -> str:
     """Return why the outcome is below the policy's enforcement, as a phrase; empty if it is not."""
     outcome = min(violation.outcome, policy.enforcement)
     if subject.template and policy.template_outcome < outcome:

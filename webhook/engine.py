@@ -26,7 +26,7 @@ from webhook.patch import PatchRecorder
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null, leaves_spec
 from webhook.rules.protocol import NO_NEEDS
-from webhook.subject import RequestSubject
+from webhook.subject import Subject
 from webhook.template_subjects import template_subjects
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _Evaluation:
         self.context = context
         self.recording = RecordedTrace() if context.trace else None
         self.trace: Trace = self.recording or NO_TRACE
-        self.subject = RequestSubject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
+        self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
@@ -252,15 +252,13 @@ class _Evaluation:
                 or (each.policy, f"{field_path(path)}.{each.field}") not in said
             ]
 
-    def _templates(
-        self, workload: Workload, counting: tuple[Policy, ...]
-    ) -> Iterator[tuple[FoundTemplate, RequestSubject]]:
+    def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, Subject]]:
         """Yield each pod template with the Pod that it will become.
 
         A template that an UPDATE does not change is judged again only by policies that count the Pods made of it.
         """
         for found, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
-            if isinstance(subject, RequestSubject):
+            if isinstance(subject, Subject):
                 yield found, subject
             elif subject is None:
                 self._say_of_template(found, "the request leaves it as it is: it is not judged again")
@@ -289,7 +287,7 @@ class _Evaluation:
             )
         )
 
-    def _mutate(self, policies: tuple[Policy, ...], subject: RequestSubject, recorder: PatchRecorder) -> None:
+    def _mutate(self, policies: tuple[Policy, ...], subject: Subject, recorder: PatchRecorder) -> None:
         editor: PodEditor | None = None
         for policy in policies:
             if policy.mutator is None or not self._applies(policy, subject):
@@ -304,7 +302,7 @@ class _Evaluation:
             recorder.policy = policy.name
             policy.mutator.mutate(subject, editor, self.context)
 
-    def _validate(self, policies: tuple[Policy, ...], subject: RequestSubject) -> None:
+    def _validate(self, policies: tuple[Policy, ...], subject: Subject) -> None:
         for policy in policies:
             if policy.validator is None or not self._applies(policy, subject):
                 continue
@@ -315,7 +313,7 @@ class _Evaluation:
                 if not subject.template or finding not in self.findings:  # templates share what the object gives all
                     self.findings.append(finding)
 
-    def _applies(self, policy: Policy, subject: RequestSubject) -> bool:
+    def _applies(self, policy: Policy, subject: Subject) -> bool:
         """Return whether the policy matches the subject and does not exempt it."""
         request = self.request
         if self.recording is not None:
@@ -343,7 +341,7 @@ class _Evaluation:
         """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
         return self.in_provider_namespace and not policy.guards_namespaces
 
-    def _is_exempt(self, policy: Policy, subject: RequestSubject) -> bool:
+    def _is_exempt(self, policy: Policy, subject: Subject) -> bool:
         for exemption in policy.exemptions:
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:

@@ -29,13 +29,17 @@ if TYPE_CHECKING:
     from webhook.review import Request
 
 
-class RequestSubject:
-    """Hold the object of the request, or one pod template in it, decoded when a rule first reads it.
+class Subject:
+    """Show a rule the object of the request, or one pod template in it; both are decoded when they are first read.
 
     Attributes:
-        path: the path of the pod template in the object.
+        operation: CREATE for every pod template.
+        template: it is a pod template, shown as the Pod that it will become.
+        path: the path of the pod template in the object; empty for an object.
         found: the pod template, if it is one.
-        unchanged: the UPDATE does not change the pod template.
+        unchanged: the request does not change the pod template, but makes fewer Pods of it.
+        labels_only: the object is too large, and only its labels are shown.
+        memo: a cache that all rules share for this subject.
         changes: the changes of mutating policies to the pod template, for `shown`.
     """
 
@@ -64,10 +68,10 @@ class RequestSubject:
         self._old_object: dict[str, Any] | None = None
         self._metadata: list[SubjectMetadata] | None = None
         self._targets: dict[tuple[str, bool], Target | NotTargeting] = {}
-        self._whole: RequestSubject | None = None  # not itself: the body would wait for the garbage collector
+        self._whole: Subject | None = None  # not itself: the body would wait for the garbage collector
 
     @classmethod
-    def of_template(cls, whole: RequestSubject, pod: Pod, old_pod: Pod | None, found: FoundTemplate) -> RequestSubject:
+    def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, found: FoundTemplate) -> Subject:
         """Return the subject for the Pod that a template of ``whole`` will become."""
         subject = cls(whole.request, whole.trace)
         subject._object = whole.object
@@ -91,12 +95,12 @@ class RequestSubject:
         found: SubjectMetadata = memo["metadata"]
         return found
 
-    def with_labels_only(self) -> RequestSubject:
+    def with_labels_only(self) -> Subject:
         """Return the subject with only labels and annotations, as far as these are within their bounds.
 
         Nothing else of an object that is no Pod could be decoded.
         """
-        subject = RequestSubject(self.request, self.trace)
+        subject = Subject(self.request, self.trace)
         new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
         subject.labels_only = True
         subject.memo["metadata"] = old if is_null(self.request.object) else new

@@ -11,7 +11,7 @@ from webhook.bounds import Counts, OverBoundError
 from webhook.kube.pod_decoding import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.review import MalformedObjectError
-from webhook.subject import RequestSubject
+from webhook.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,8 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def template_subjects(
-    whole: RequestSubject, workload: Workload, *, recounting: bool
-) -> Iterator[tuple[FoundTemplate, RequestSubject | MalformedObjectError | None]]:
+    whole: Subject, workload: Workload, *, recounting: bool
+) -> Iterator[tuple[FoundTemplate, Subject | MalformedObjectError | None]]:
     """Yield each pod template with the subject of the Pod that it will become.
 
     Yield None for a template that an UPDATE does not change, and the error for one that can't be read as a Pod.
@@ -55,7 +55,7 @@ def template_subjects(
             yield found, error
             continue
         old_pod = _parse_old_template(before.get(found.identity))
-        subject = RequestSubject.of_template(whole, pod, old_pod, found)
+        subject = Subject.of_template(whole, pod, old_pod, found)
         subject.unchanged = unchanged
         yield found, subject
 
@@ -68,7 +68,7 @@ def _find_templates(workload: Workload, value: dict[str, Any] | None) -> list[Fo
     return found
 
 
-def _has_fewer_replicas(whole: RequestSubject) -> bool:
+def _has_fewer_replicas(whole: Subject) -> bool:
     """Return whether the request lowers the number of replicas, or raises it from zero.
 
     With more of them, too few would have been too few before.

@@ -20,7 +20,7 @@ from webhook.context import Context, Phase
 from webhook.decision import NO_TRACE
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.rules.validation.values import values_of
-from webhook.subject import RequestSubject
+from webhook.subject import Subject
 
 if TYPE_CHECKING:
     from webhook.cel.limits import Cost
@@ -190,7 +190,7 @@ def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
         object=msgspec.Raw(json.dumps({"l": NUMBERS[:900]}).encode()),
     )
     context = Context(phase=Phase.VALIDATE, now=datetime.now(UTC), view=ClusterView(pools=()))
-    subject = RequestSubject(request, NO_TRACE)
+    subject = Subject(request, NO_TRACE)
     expression = "object.l.map(x, x).size() == 900"
     assert 0 < refused(expression, values_of(subject, context, language(), pools=False), 20) < 20
     assert refused(expression, values_of(subject, context, language(), pools=True)) == 1

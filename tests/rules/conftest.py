@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import jsonpatch
 import msgspec
 import yaml
 
-from webhook.capacity.placement.target import target_of
 from webhook.capacity.providers.compile import compile_provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import NO_TRACE, Trace
@@ -18,16 +16,12 @@ from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod
 from webhook.kube.pod_decoding import decode_pod
-from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.patch import PatchRecorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
 
 PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
 
@@ -51,48 +45,33 @@ def request_for(namespace: str = "team-a", operation: str = "CREATE", **changes:
     )
 
 
-@dataclass
-class FakeSubject:
-    """A Pod as a rule sees it."""
+class FakeSubject(Subject):
+    """A subject whose object, or Pod, is given already decoded."""
 
-    pod: Pod
-    request: Request = field(default_factory=request_for)
-    operation: str = "CREATE"
-    trace: Trace = NO_TRACE
-    template: bool = False
-    unchanged: bool = False
-    labels_only: bool = False
-    path: tuple[str | int, ...] = ()
-    old_pod: Pod | None = None
-    object: dict[str, Any] | None = None
-    old_object: dict[str, Any] | None = None
-    memo: dict[str, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        pod: Pod,
+        request: Request | None = None,
+        operation: str = "CREATE",
+        *,
+        trace: Trace = NO_TRACE,
+        object: dict[str, Any] | None = None,  # noqa: A002 - as the subject has it
+        old_object: dict[str, Any] | None = None,
+        old_pod: Pod | None = None,
+        **changes: Any,
+    ) -> None:
+        super().__init__(request or request_for(), trace)
+        self._pod, self._old_pod, self._object, self._old_object = pod, old_pod, object, old_object
+        self.but(operation=operation, **changes)
 
-    def target(
-        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: str, tolerating: bool
-    ) -> Target | NotTargeting:
-        """How it targets spot."""
-        labels = view.namespaces.get(self.request.namespace, {})
-        return target_of(self.pod, labels, view, providers, provider=provider, tolerating=tolerating)
-
-    @property
-    def workload(self) -> WorkloadFields:
-        """What the workload says around its pod templates."""
-        return workload_fields_of(self.request.object)
-
-    @property
-    def old_workload(self) -> WorkloadFields:
-        """The same before the request."""
-        return workload_fields_of(self.request.old_object)
+    def but(self, **changes: Any) -> FakeSubject:
+        """Return the subject after these changes."""
+        for name, value in changes.items():
+            setattr(self, f"_{name}" if name in {"pod", "old_pod", "object", "old_object"} else name, value)
+        return self
 
     def field(self, text: str) -> str:
-        """Return the path of a field of the object."""
         return ".".join(filter(None, (field_path(self.path), text)))
-
-    @property
-    def shown(self) -> dict[str, Any] | None:
-        """What is judged as plain JSON."""
-        return self.object
 
 
 def subject_of(value: dict[str, Any], **changes: Any) -> FakeSubject:

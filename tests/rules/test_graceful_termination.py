@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 CKS = shipped_provider("cks")
+ONLY_CKS = {"cks": CKS}
 GRACE = "terminationGracePeriodSeconds"
 SPOT = {"spotgate.dev/capacity": "spot"}
 GPU = {"limits": {"nvidia.com/gpu": "8"}}
@@ -59,8 +60,8 @@ VIEW = ClusterView(pools=POOLS, providers=frozenset({"cks"}))
 
 def rule(*, budget: int | None = None, **spec: Any) -> GracefulTermination:
     """Return the rule compiled from such a spec; with a budget, on a CKS that has that one instead, without a margin."""
-    cks = CKS if budget is None else replace(CKS, grace_budget=budget, safety_margin=0)
-    compiled = KIND.compile(KIND.spec.model_validate(spec), Facts({"cks": cks}))
+    providers = ONLY_CKS if budget is None else {"cks": replace(CKS, grace_budget=budget, safety_margin=0)}
+    compiled = KIND.compile(KIND.spec.model_validate(spec), Facts(providers))
     assert isinstance(compiled, GracefulTermination)
     return compiled
 
@@ -591,7 +592,7 @@ def test_only_pods_and_templates_are_looked_at(changes: JSON) -> None:
 def test_it_does_not_matter_whether_the_pod_is_placed_before_or_after(capacity: str, app: JSON) -> None:
     pools = tuple(replace(each, taints=(Taint("spot", "true", "NoSchedule"),)) for each in POOLS[:2])
     where = context(view=replace(VIEW, pools=(*pools, POOLS[2])))
-    placement = spot_placement.KIND.compile(spot_placement.KIND.spec(), Facts({"cks": CKS}))
+    placement = spot_placement.KIND.compile(spot_placement.KIND.spec(), Facts(ONLY_CKS))
     assert isinstance(placement, Mutator)
     value = pod(labels={"spotgate.dev/capacity": capacity}, owner=("Job", "batch/v1"), app=app)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +286,7 @@ def test_the_autoscaler_may_scale_to_zero_while_autoscaling_is_on() -> None:
 
 def test_a_spot_pool_whose_fallback_has_long_been_gone_can_still_be_updated_and_the_trace_says_why() -> None:
     trace = RecordedTrace()
-    subject = replace(subject_of(changed(SPOT, targetNodes=0), SPOT), trace=trace)
+    subject = subject_of(changed(SPOT, targetNodes=0), SPOT).but(trace=trace)
     assert not list(RULE.validate(subject, context_of([SPOT])))
     assert [text for _, _, text in trace.steps] == [
         "the request changes neither what the pool needs nor what it gives as a fallback"
@@ -296,7 +295,7 @@ def test_a_spot_pool_whose_fallback_has_long_been_gone_can_still_be_updated_and_
 
 def test_a_pool_that_loses_what_nobody_was_covered_by_can_be_changed() -> None:
     trace = RecordedTrace()
-    subject = replace(subject_of(changed(CPU_POOL, targetNodes=0), CPU_POOL), trace=trace)
+    subject = subject_of(changed(CPU_POOL, targetNodes=0), CPU_POOL).but(trace=trace)
     assert not list(RULE.validate(subject, context_of([SPOT, CPU_POOL])))
     assert [text for _, _, text in trace.steps] == ["no GPU spot pool is left with less to fall back on"]
 
@@ -317,7 +316,7 @@ def test_updates_of_a_pool_that_is_being_deleted_are_never_denied(change: Json) 
 
 
 def test_an_update_without_the_old_object_is_judged_like_a_new_pool() -> None:
-    subject = replace(subject_of(SPOT, SPOT), old_object=None)
+    subject = subject_of(SPOT, SPOT).but(old_object=None)
     assert outcomes(list(RULE.validate(subject, context_of([SPOT])))) == DENIED
     assert not list(RULE.validate(subject, context_of([SPOT, ON_DEMAND])))
 
@@ -418,10 +417,8 @@ def test_scaling_to_zero_is_not_judged_on_unknown_pools() -> None:
 def test_other_subresources_and_other_kinds_say_nothing() -> None:
     status = request_for("", "UPDATE", resource=NODE_POOLS, sub_resource="status", name="h100-od")
     emptied = changed(ON_DEMAND, targetNodes=0)
-    assert not list(
-        RULE.validate(replace(subject_of(emptied, ON_DEMAND), request=status), context_of([SPOT, ON_DEMAND]))
-    )
-    pods = replace(subject_of(SPOT, None), request=request_for())
+    assert not list(RULE.validate(subject_of(emptied, ON_DEMAND).but(request=status), context_of([SPOT, ON_DEMAND])))
+    pods = subject_of(SPOT, None).but(request=request_for())
     assert not list(RULE.validate(pods, context_of([])))
 
 
@@ -762,7 +759,7 @@ def test_where_the_request_does_not_say_what_was_there_the_cluster_does(old: Any
     request = msgspec.structs.replace(
         request_for("", operation, resource=NODE_POOLS), name=ON_DEMAND["metadata"]["name"]
     )
-    subject = replace(subject_of(after, ON_DEMAND), request=request, old_object=old)
+    subject = subject_of(after, ON_DEMAND).but(request=request, old_object=old)
     assert outcomes(list(RULE.validate(subject, context_of([SPOT, ON_DEMAND])))) == DENIED
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,7 @@ def of_pod(*keys: str, old: dict[str, str] | None = None, **changes: Any) -> Fak
     subject = FakeSubject(
         labelled(dict.fromkeys(keys, "true")), request_for(operation=operation), operation, old_pod=old_pod
     )
-    return replace(subject, **changes)
+    return subject.but(**changes)
 
 
 def of_object(
@@ -325,7 +324,7 @@ def of_workload(
     """Return a request for a workload."""
     subject = of_object(GroupVersionResource(group, "v1", resource), value, old)
     named = msgspec.structs.replace(subject.request, kind=GroupVersionKind(group, "v1", kind))
-    return replace(subject, request=named)
+    return subject.but(request=named)
 
 
 def at(path: str, labels: object) -> dict[str, Any]:
@@ -501,9 +500,9 @@ def test_an_annotation_among_the_labels_that_ray_puts_on_its_pods_belongs_in_the
 
 def test_a_node_pool_can_not_ask_for_spot_and_its_misspelt_break_glass_is_said() -> None:
     metadata = {"labels": {CAPACITY: "spot"}, "annotations": {"spotgate.dev/breakglass": "why"}}
-    pool = replace(of_object(NODE_POOLS, {"metadata": metadata}))
+    pool = of_object(NODE_POOLS, {"metadata": metadata})
     asks, breaks = judge(
-        replace(pool, request=msgspec.structs.replace(pool.request, kind=GroupVersionKind("", "v1", "NodePool")))
+        pool.but(request=msgspec.structs.replace(pool.request, kind=GroupVersionKind("", "v1", "NodePool")))
     )
     assert asks.reason == "label spotgate.dev/capacity has no effect on the NodePool itself, only on Pods"
     assert asks.fix == "remove it"

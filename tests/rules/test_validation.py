@@ -32,7 +32,7 @@ from webhook.review import GroupVersionKind, GroupVersionResource, Request, User
 from webhook.rules.validation.compiler import Compiler
 from webhook.rules.validation.spec import ValidationSpec
 from webhook.rules.validation.values import values_of
-from webhook.subject import RequestSubject
+from webhook.subject import Subject
 
 JSON = dict[str, Any]
 
@@ -419,7 +419,7 @@ def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
     one, other = view_of(cks_pool("gpu-spot")), view_of(cks_pool("gpu-spot"))
     for view in (one, one, other):
         context = Context(phase=Phase.VALIDATE, now=NOW, view=view)
-        values_of(RequestSubject(request, NO_TRACE), context, cast("cel.Language", seeing), pools=True)
+        values_of(Subject(request, NO_TRACE), context, cast("cel.Language", seeing), pools=True)
     first, again, changed = seeing.pools
     assert first is again is not changed
     assert first == changed != []

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from webhook.context import Context
     from webhook.decision import Violation
-    from webhook.rules.protocol import Subject
     from webhook.server.callers import Callers
     from webhook.server.reload import Reloader
     from webhook.server.tls import ServingCertificate
+    from webhook.subject import Subject
 
     Judge: TypeAlias = Callable[[Subject, Context], Iterable[Violation]]
     Headers: TypeAlias = dict[str, str]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.server.conftest import Start
     from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 MIB = 1024 * 1024
 

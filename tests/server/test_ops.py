@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.server.conftest import Start
     from webhook.context import Context
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 
 def judge(subject: Subject, _: Context) -> Iterable[Violation]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.server.conftest import Spawn, Start
     from tests.server.harness import Client
     from webhook.context import Context
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 HOSTILE = "<script>alert('&')</script>\u202e\x1b[31m"
 FOUND = Finding(policy="p", id="test/unwanted", outcome=Outcome.DENY, reason="no")

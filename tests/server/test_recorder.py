@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tests.server.conftest import Spawn
     from tests.server.harness import Judge
     from webhook.kube.edit import PodEditor
-    from webhook.rules.protocol import Subject
     from webhook.server.limits import Limits
+    from webhook.subject import Subject
 
 CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now(), view=Known().view())
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.server.harness import Served
     from webhook.context import Context
     from webhook.decision import Violation
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 
 @pytest.fixture

@@ -18,79 +18,17 @@ from webhook.review import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
-    from webhook.decision import Trace, Violation
+    from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
-    from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
-    from webhook.kube.workload import WorkloadFields
     from webhook.policy.common import MatchSpec, PolicySpec
-    from webhook.review import Request
+    from webhook.subject import Subject
 
 NO_NEEDS: Final = Needs()
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
-
-class Subject(Protocol):
-    """Show a rule the object of the request, or the Pod that a pod template in it will become.
-
-    Attributes:
-        request: the request; for a template, that of the workload.
-        operation: CREATE, UPDATE, DELETE or CONNECT; CREATE for every template.
-        unchanged: True for a pod template that the request does not change, but makes fewer Pods of.
-        path: the path of the template in the workload; empty for an object.
-        labels_only: True where the object is too large, and only its labels are shown.
-        memo: a cache that all rules share for this subject.
-    """
-
-    request: Request
-    operation: str
-    trace: Trace
-    template: bool
-    unchanged: bool
-    path: tuple[str | int, ...]
-    labels_only: bool
-    memo: dict[str, Any]
-
-    @property
-    def pod(self) -> Pod:
-        """Return the Pod (resource ``pods``, or a template), with the changes of earlier policies."""
-
-    @property
-    def old_pod(self) -> Pod | None:
-        """Return the Pod before the request."""
-
-    def target(
-        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: str, tolerating: bool
-    ) -> Target | NotTargeting:
-        """Return how the Pod targets spot and where it can run; see `webhook.capacity.placement.target.target_of`."""
-
-    @property
-    def object(self) -> dict[str, Any] | None:
-        """Return the object as plain JSON, or None on DELETE. Of a template, the workload."""
-
-    @property
-    def old_object(self) -> dict[str, Any] | None:
-        """Return the object before the request as plain JSON, or None on CREATE."""
-
-    @property
-    def workload(self) -> WorkloadFields:
-        """Return the parts of the workload around its pod templates."""
-
-    @property
-    def old_workload(self) -> WorkloadFields:
-        """Return the parts of the workload around its pod templates before the request."""
-
-    def field(self, text: str) -> str:
-        """Return the field path in the object of the request of a field path in the subject."""
-
-    @property
-    def shown(self) -> dict[str, Any] | None:
-        """Return the object, or the template as the Pod it will become, with all changes, as plain JSON."""
 
 
 def pod_noun(subject: Subject) -> str:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.index import Policy
     from webhook.policy.document import PolicyDocument
-    from webhook.rules.protocol import Subject, Validator
+    from webhook.rules.protocol import Validator
+    from webhook.subject import Subject
 
 
 _CONDITION: Final = "matchConditions["

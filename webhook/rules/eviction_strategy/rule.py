@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
     from webhook.context import Context
     from webhook.kube.pod import Pod, Toleration
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
+    from webhook.subject import Subject
 
 _ALIKE: Final = "rupt"
 """A part of every key that may be an eviction label, misspelt or not: only such keys are compared."""

@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Handler, Pod
     from webhook.rules.concern import Concern
     from webhook.rules.graceful_termination.spec import ClassSpec
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
+    from webhook.subject import Subject
 
 NATIVE_SLEEP: Final = (1, 30)
 """The first version with ``lifecycle.preStop.sleep`` on by default, in API server and kubelet alike."""

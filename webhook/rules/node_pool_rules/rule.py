@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
     from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
+    from webhook.subject import Subject
 
 _OPERATIONS: Final = ("CREATE", "UPDATE")
 _KARPENTER: Final = (GROUP, RESOURCE)

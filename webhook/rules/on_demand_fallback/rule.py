@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.review import Request
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
+    from webhook.subject import Subject
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):

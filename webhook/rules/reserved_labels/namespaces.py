@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 _LITERAL: Final = re.compile(r"[^*?[]*")
 """The part of a glob before its first wildcard."""

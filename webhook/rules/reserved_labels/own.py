@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from webhook.kube.templates import Workload
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 PODS: Final = "pods"
 PREFIX: Final = "spotgate.dev/"

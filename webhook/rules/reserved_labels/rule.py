@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider, ResourceReader
     from webhook.context import Context
     from webhook.kube.templates import Workload
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
+    from webhook.subject import Subject
 
 _LABELS: Final = "metadata.labels"
 _BINDING: Final = GroupVersionKind("", "v1", "Binding")

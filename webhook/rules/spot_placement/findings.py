@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.kube.pod import Pod, Requirement, Toleration
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'

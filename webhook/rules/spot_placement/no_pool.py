@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from webhook.decision import Violation
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 
 def no_pool_fits(

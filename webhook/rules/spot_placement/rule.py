@@ -65,7 +65,8 @@ if TYPE_CHECKING:
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Toleration
     from webhook.review import UserInfo
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
+    from webhook.subject import Subject
 
 WEIGHT: Final = 100
 """The greatest weight of a preference: spot first, as far as the scheduler follows preferences."""

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import Target
     from webhook.kube.pod import Pod
     from webhook.kube.templates import FoundTemplate, Workload
-    from webhook.rules.protocol import Subject
     from webhook.rules.spot_suitability.spec import GangSpec
+    from webhook.subject import Subject
 
 _FIELD: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _SHOWN: Final = 120

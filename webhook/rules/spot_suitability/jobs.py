@@ -15,7 +15,7 @@ from webhook.decision import Outcome, Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 _JOB: Final = "Job.batch"
 _DISRUPTED: Final = "DisruptionTarget"

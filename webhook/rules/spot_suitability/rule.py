@@ -75,8 +75,9 @@ if TYPE_CHECKING:
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.kube.pod import OwnerReference, Pod
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
     from webhook.rules.spot_suitability.spec import DriverSpec
+    from webhook.subject import Subject
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})

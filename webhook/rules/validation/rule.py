@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from webhook.cel import Expression, Language, Values
     from webhook.context import Context
     from webhook.policy.match import ResourceRule
-    from webhook.rules.protocol import Facts, Subject
+    from webhook.rules.protocol import Facts
+    from webhook.subject import Subject
 
 _MESSAGE_AT_MOST: Final = 5 * 1024
 """Bytes of the result of a messageExpression, as in Kubernetes."""

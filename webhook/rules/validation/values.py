@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.cel import Language, Values
     from webhook.context import Context
-    from webhook.rules.protocol import Subject
+    from webhook.subject import Subject
 
 _WITH_POOLS: Final = "cel with pools"
 _WITHOUT_POOLS: Final = "cel"

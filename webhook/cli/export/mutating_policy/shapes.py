@@ -29,7 +29,7 @@ from webhook.kube.edit import PodEditor, as_json
 from webhook.kube.tolerations import HARD_EFFECTS, any_covers, toleration_for
 from webhook.patch import PatchRecorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
-from webhook.subject import RequestSubject
+from webhook.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -248,7 +248,7 @@ def _budget(shape: PodShape, rule: GracefulTermination, context: Context) -> tup
     return (0, False) if budget is None else (budget.seconds, target.gpu is True)
 
 
-def _subject(shape: PodShape, keeps: Iterable[str]) -> RequestSubject:
+def _subject(shape: PodShape, keeps: Iterable[str]) -> Subject:
     request = Request(
         uid="",
         operation="CREATE",
@@ -257,4 +257,4 @@ def _subject(shape: PodShape, keeps: Iterable[str]) -> RequestSubject:
         namespace="sample",
         object=msgspec.Raw(msgspec.json.encode(shape.pod(keeps))),
     )
-    return RequestSubject(request, NO_TRACE)
+    return Subject(request, NO_TRACE)
