@@ -19,7 +19,7 @@ import orjson
 
 from bench.figures import Section
 from bench.load import PHASES
-from certs.self_signed import self_signed
+from certs.authority import self_signed
 from webhook.context import utc_now
 
 if TYPE_CHECKING:

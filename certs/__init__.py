@@ -1,5 +1,5 @@
 """Certificates for the webhook: a long-lived CA, short-lived leaves, their rotation and the caBundle.
 
-A pair's way to the socket, each step a module: `files` or `self_signed` (where it comes from), `verify`
-(may it be used?), `context` (what the server serves with). `authority` issues. Nothing here reads a clock.
+A pair's way to the socket, each step a module: `files` or `authority` (where it comes from), `verify`
+(may it be used?), `context` (what the server serves with). Nothing here reads a clock.
 """

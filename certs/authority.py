@@ -65,6 +65,15 @@ def issue_leaf(authority: KeyPair, *, names: Sequence[str], ips: Sequence[str], 
     )
 
 
+def self_signed(names: Sequence[str], ips: Sequence[str], now: datetime) -> tuple[bytes, KeyPair]:
+    """Return the certificate of a new CA and a leaf of it, for trying things out. The CA's key is forgotten.
+
+    Raise ValueError as `issue_leaf` does.
+    """
+    authority = create_authority(now)
+    return authority.certificate_pem, issue_leaf(authority, names=names, ips=ips, now=now)
+
+
 def _issue(
     common_name: str,
     *extensions: x509.ExtensionType,

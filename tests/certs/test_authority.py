@@ -12,8 +12,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certs.authority import AUTHORITY_LIFETIME, BACKDATE, LEAF_LIFETIME, KeyPair, create_authority, issue_leaf
-from certs.self_signed import self_signed
+from certs.authority import (
+    AUTHORITY_LIFETIME,
+    BACKDATE,
+    LEAF_LIFETIME,
+    KeyPair,
+    create_authority,
+    issue_leaf,
+    self_signed,
+)
 from certs.verify import CertificateProblem, verify
 
 if TYPE_CHECKING:

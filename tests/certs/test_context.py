@@ -17,10 +17,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from certs.authority import KeyPair
+from certs.authority import KeyPair, self_signed
 from certs.context import server_context
-from certs.files import CertificateFiles
-from certs.self_signed import self_signed
+from certs.files import read_pair
 from certs.verify import CertificateProblem, VerifiedKeyPair, verify
 
 if TYPE_CHECKING:
@@ -179,16 +178,13 @@ def test_a_bad_reload_leaves_the_previous_context_serving_and_a_good_one_replace
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(PAIR.certificate_pem)
     key.write_bytes(PAIR.key_pem)
-    files = CertificateFiles(certificate, key)
-    serving = server_context(verified(files.read()))
+    serving = server_context(verified(read_pair(certificate, key)))
 
     key.write_bytes(ANOTHER_PAIR.key_pem)
-    assert files.changed()
     with pytest.raises(CertificateProblem, match="does not belong"):
-        verified(files.read())
+        verified(read_pair(certificate, key))
     assert connect(serving, client_context()).version == "TLSv1.3"
 
     certificate.write_bytes(ANOTHER_PAIR.certificate_pem)
-    assert files.changed()
-    serving = server_context(verified(files.read()))
+    serving = server_context(verified(read_pair(certificate, key)))
     assert connect(serving, client_context(ANOTHER_CA_PEM)).version == "TLSv1.3"

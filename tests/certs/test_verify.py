@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.authority import KeyPair, create_authority, issue_leaf
-from certs.self_signed import self_signed
+from certs.authority import KeyPair, create_authority, issue_leaf, self_signed
 from certs.verify import CertificateProblem, verify
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -20,8 +20,8 @@ import pytest
 from msgspec.structs import replace
 
 from bench import chaos_service
+from certs.authority import self_signed
 from certs.rotation import Issued, identifier_of, issue
-from certs.self_signed import self_signed
 from certs.verify import CertificateProblem, verify_chain
 from tests.controlplane.clock import faketime
 from tests.controlplane.live import PATIENCE, admin

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
-from certs.self_signed import self_signed
+from certs.authority import self_signed
 from webhook.bundle import Bundle
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import utc_now

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from certs.self_signed import self_signed
+from certs.authority import self_signed
 from tests.server.harness import (
     LOOPBACK,
     PAIR,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from certs.authority import KeyPair
-from certs.files import CertificateFiles
-from certs.self_signed import self_signed
+from certs.authority import KeyPair, self_signed
+from certs.files import read_pair
 from certs.verify import CertificateProblem
 from tests.certs.volume import mount
 from tests.server.harness import AUTHORITY, PAIR, PATIENCE, eventually
@@ -63,7 +62,7 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def certificate(volume: Path) -> ServingCertificate:
-    files = CertificateFiles(volume / "tls.crt", volume / "tls.key")
+    files = partial(read_pair, volume / "tls.crt", volume / "tls.key")
     return ServingCertificate(files)
 
 
@@ -171,7 +170,7 @@ FOR_OTHERS = self_signed(["elsewhere.example"], [], utc_now())[1]
 
 
 def test_a_certificate_for_other_names_keeps_the_last_good_one(start: Start, volume: Path) -> None:
-    files = CertificateFiles(volume / "tls.crt", volume / "tls.key")
+    files = partial(read_pair, volume / "tls.crt", volume / "tls.key")
     served = start(certificate=ServingCertificate(files, names=["localhost"]))
     mount(volume, "2", FOR_OTHERS)
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)

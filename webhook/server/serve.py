@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from certs.files import CertificateFiles
-from certs.self_signed import self_signed
+from certs.authority import self_signed
+from certs.files import read_pair
 from certs.verify import CertificateProblem
 from webhook import __version__
 from webhook.bundle import SHIPPED, load_bundle
@@ -171,7 +171,7 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
         raise CertificateProblem(
             "there is no certificate to serve", "give --tls-cert and --tls-key, --tls-secret, or --self-signed"
         )
-    files = CertificateFiles(options.tls_cert, options.tls_key)
+    files = partial(read_pair, options.tls_cert, options.tls_key)
     return ServingCertificate(files, names=options.tls_names, client_ca=options.client_ca)
 
 

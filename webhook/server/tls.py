@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from certs.authority import KeyPair
 from certs.context import server_context
+from certs.files import read_file
 from certs.rotation import end_of_trust
 from certs.verify import CertificateProblem, client_authorities, verify, verify_chain
 from webhook.cluster.api import ApiError
@@ -23,33 +24,6 @@ if TYPE_CHECKING:
 
     CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
     """Returns the caBundles in force, by webhook. Raises ApiError if they can't be read."""
-
-
-class PairSource(Protocol):
-    """Gives the certificate to serve and its key, such as `CertificateFiles`."""
-
-    def read(self) -> KeyPair:
-        """Return the pair, unverified. Raise CertificateProblem if there is none that can be read."""
-
-    def changed(self) -> bool:
-        """Return whether `read` may not return what it last returned."""
-
-
-class _Given:
-    """A source that is one pair."""
-
-    def __init__(self, pair: KeyPair) -> None:
-        self.pair = pair
-        self._read = False
-
-    def read(self) -> KeyPair:
-        """Return the pair."""
-        self._read = True
-        return self.pair
-
-    def changed(self) -> bool:
-        """Return whether the pair has not been read yet."""
-        return not self._read
 
 
 class ServingCertificate:
@@ -70,12 +44,12 @@ class ServingCertificate:
     expiry: datetime
 
     def __init__(
-        self, source: PairSource | KeyPair, *, names: Sequence[str] = (), client_ca: Path | None = None
+        self, source: Callable[[], KeyPair] | KeyPair, *, names: Sequence[str] = (), client_ca: Path | None = None
     ) -> None:
         """Serve what a source gives now and later.
 
         Args:
-            source: the certificate and its key, or what gives them.
+            source: the certificate and its key, or a function that reads them, and raises CertificateProblem.
             names: that the certificate must be for.
             client_ca: a file of CAs; only clients with a certificate of theirs are let in. None: any client.
 
@@ -85,10 +59,9 @@ class ServingCertificate:
         self.trusted: bool | None = None
         self.trust_expiry: datetime | None = None
         self.waits_for = ""
-        self._source = _Given(source) if isinstance(source, KeyPair) else source
+        self._source: Callable[[], KeyPair] = source if callable(source) else lambda: source
         self._names = names
         self._client_ca = client_ca
-        self._last_client_ca: bytes | None = None
         self._bundles: Mapping[str, bytes] = {}
         self._last_logged: dict[str, str] = {}
         self.last_reload = Reload.first()
@@ -96,13 +69,11 @@ class ServingCertificate:
 
     def offer(self, pair: KeyPair) -> None:
         """Serve this pair from the next check on, if it can be served, in place of what the source gives."""
-        if not isinstance(self._source, _Given) or self._source.pair != pair:
-            self._source = _Given(pair)
+        self._source = lambda: pair
 
     def _use(self) -> None:
         now = utc_now()
-        pair = self._source.read()
-        client_ca = self._last_client_ca = self._read_client_ca()
+        pair, client_ca = self._last_read = self._read()
         authorities = client_authorities(client_ca, now=now) if client_ca is not None else None
         verified = verify(pair, now=now, names=self._names)
         self._check_against_bundles(pair.certificate_pem, now)
@@ -112,16 +83,8 @@ class ServingCertificate:
         self.last_reload = self.last_reload.then(success=True)
         self.served = pair.certificate_pem
 
-    def _read_client_ca(self) -> bytes | None:
-        if self._client_ca is None:
-            return None
-        try:
-            return self._client_ca.read_bytes()
-        except OSError as error:
-            raise CertificateProblem(
-                f"{self._client_ca}: the client CA file can't be read ({error.strerror})",
-                "check the path, the mounted volume and that this user may read it",
-            ) from error
+    def _read(self) -> tuple[KeyPair, bytes | None]:
+        return self._source(), None if self._client_ca is None else read_file(self._client_ca, "client CA")
 
     def _check_against_bundles(self, certificate_pem: bytes, now: datetime) -> None:
         for webhook, bundle in self._bundles.items():
@@ -185,10 +148,8 @@ class ServingCertificate:
             self._last_logged.pop("bundles", None)
 
     def _changed(self) -> bool:
-        if self._source.changed():
-            return True
         try:
-            return self._read_client_ca() != self._last_client_ca
+            return self._read() != self._last_read
         except CertificateProblem:
             return True
 
