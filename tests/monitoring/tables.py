@@ -34,8 +34,8 @@ def full_registry() -> CollectorRegistry:
     finding = Finding(policy="p", id="test/x", outcome=Outcome.AUDIT, reason="", would_deny=True)
     decision = Decision(findings=(finding,), unknown=1)
     metrics.decided(decode_review(review()), Phase.VALIDATE, decision, 0.001, authenticated=True)
-    for count in (metrics.rejected, metrics.shed, metrics.unrecorded, metrics.cut):
-        count("a reason")
+    for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
+        metrics.count(counter, "a reason")
     OpsPort(_status, _overview, metrics.registry, Stop())
     return metrics.registry
 

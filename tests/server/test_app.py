@@ -366,6 +366,7 @@ def test_a_decision_is_one_line(start: Start) -> None:
         "name": "web-0",
         "user": "anna@example.com",
         "allowed": False,
+        "outcome": "denied",
         "policies": ["test-policy"],
         "findings": ["test/unwanted"],
         "patch_operations": 0,

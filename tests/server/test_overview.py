@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from tests.cli.output.test_report_page import Page
-from tests.server.harness import bundle_of, put, review
+from tests.server.harness import bundle_of, eventually, put, review
 from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.cluster.protocol import ClusterView
@@ -17,8 +18,8 @@ from webhook.context import Phase
 from webhook.decision import Decision, Finding, Outcome, Violation
 from webhook.review import decode_review
 from webhook.server import ops
+from webhook.server.app import OF_ANY_KIND
 from webhook.server.metrics import Metrics
-from webhook.server.recent import OF_ANY_KIND, WITH_FINDINGS, RecentDecisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,7 +74,7 @@ def test_it_tells_bundle_policies_decisions_pools_and_certificate(start: Start) 
     assert f"version {__version__}, bundle test-policy" in text
     assert "test-policy Test deny 1 0 0 0" in text
     assert "denied" in text
-    assert "Pod team-a/web-0 validate CREATE test/unwanted" in text
+    assert "pods team-a/web-0 validate CREATE test/unwanted" in text
     assert "All decisions: the last 3" in text
     assert "h100-spot cks NodePool spot autoscaled up to 8" in text
     assert "odd cks NodePool unknown 1 node GPUs unknown spec.targetNodes: no number" in text
@@ -141,16 +142,16 @@ def test_a_page_of_a_thousand_pools_ends(start: Start) -> None:
     assert "500 more are not shown" in text
 
 
-def test_decisions_are_forgotten_and_those_with_findings_last() -> None:
-    recent, request = RecentDecisions(), decode_review(review(name="n" * 10_000))
-    for number in range(WITH_FINDINGS + 50):
-        recent.add(request, Phase.VALIDATE, "denied", (f"test/{number}",), 1.0)
-    for _ in range(OF_ANY_KIND + 50):
-        recent.add(request, Phase.MUTATE, "allowed", (), 1.0)
-    assert len(recent.found) == WITH_FINDINGS
-    assert recent.found[0].findings == ("test/50",)
-    assert len(recent.last) == OF_ANY_KIND
-    assert all(len(each.name) == 256 for each in (*recent.found, *recent.last))
+def test_decisions_are_forgotten_and_those_with_findings_last(start: Start) -> None:
+    served = start(bundle_of(deny))
+    with closing(served.connection()) as connection:
+        served.post(review(name="n" * 10_000), over=connection)
+        for _ in range(OF_ANY_KIND):
+            served.post(review(operation="UPDATE"), over=connection)
+    eventually(lambda: len(served.log("decision")) > OF_ANY_KIND)
+    webhook = served.replica.webhook
+    assert [each["name"] for each in webhook.found] == ["n" * 256]
+    assert [each["operation"] for each in webhook.last] == ["UPDATE"] * OF_ANY_KIND
 
 
 def counted(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:

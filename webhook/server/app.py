@@ -7,10 +7,12 @@ failurePolicy has the word: 400, 413, 415 for what is no review, 429 for "come a
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -22,7 +24,6 @@ from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
 from webhook.server.callers import UNAUTHENTICATED
 from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
-from webhook.server.recent import RecentDecisions
 from webhook.server.rejected import JSON_TYPE, RejectedError, too_busy
 from webhook.server.request_reader import RequestReader
 
@@ -46,6 +47,13 @@ if TYPE_CHECKING:
 
 _REQUEST_COST: Final = 0.0002
 """Seconds of work that a request is charged with beside its judging, which is timed: TLS, HTTP, a line in the log."""
+
+WITH_FINDINGS: Final = 200
+"""Decisions with findings that are remembered: more than a person reads, and in the log are all."""
+
+OF_ANY_KIND: Final = 50
+"""Decisions that are remembered, whatever they found: a moment of a busy cluster, to see that it is asked at all. Both
+together take 0.3 MB, and 2 MB where all names are as long as they may be."""
 
 _BUG: Final = "spotgate could not judge this request because of a bug in itself; its log says where"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
@@ -113,7 +121,8 @@ class Webhook:
         stopping: every answer asks the client to close the connection.
         in_flight: requests that are being judged.
         last_request: when the last one came, by `time.perf_counter`.
-        recent: the last decisions.
+        found: the log lines of the last decisions with findings, the oldest first.
+        last: the log lines of the last decisions of any kind.
     """
 
     def __init__(
@@ -129,7 +138,8 @@ class Webhook:
         self.stopping = False
         self.in_flight = 0
         self.last_request = perf_counter()
-        self.recent = RecentDecisions()
+        self.found: deque[dict[str, Any]] = deque(maxlen=WITH_FINDINGS)
+        self.last: deque[dict[str, Any]] = deque(maxlen=OF_ANY_KIND)
         self._metrics = metrics
         self._limits = limits
         self._recorder = recorder
@@ -163,11 +173,8 @@ class Webhook:
         return response
 
     def _reject(self, error: RejectedError, peer: Peer) -> web.Response:
-        if error.status == web.HTTPTooManyRequests.status_code:
-            self._metrics.shed(error.reason)
-        else:
-            self._metrics.rejected(error.reason)
         reason = error.reason
+        self._metrics.count("shed" if error.status == HTTPStatus.TOO_MANY_REQUESTS else "rejected", reason)
         self._repeats.warning("refused", reason, status=error.status, reason=reason, peer=peer.address)
         return error.response()
 
@@ -221,12 +228,30 @@ class Webhook:
         return Answer(answer, partial(self._write_down, request, target.phase, decision, seconds, sender))
 
     def _write_down(self, request: Request, phase: Phase, decision: Decision, seconds: float, sender: Sender) -> None:
-        """Count a decision, remember it and log it."""
-        outcome = self._metrics.decided(request, phase, decision, seconds, authenticated=bool(sender.caller))
-        found = tuple(dict.fromkeys([each.id for each in decision.findings]))
-        milliseconds = round(seconds * 1000, 3)
-        self.recent.add(request, phase, outcome, found, milliseconds)
-        _log(request, phase, decision, found, milliseconds, sender)
+        """Count a decision, log it, and remember its line for the operators' page."""
+        policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
+        line = {
+            "event": "decision",
+            "uid": request.uid[:TEXT_LENGTH],
+            "phase": str(phase),  # several times as fast as its `value`
+            "operation": request.operation,
+            "resource": request.path[:TEXT_LENGTH],
+            "namespace": request.namespace[:TEXT_LENGTH],
+            "name": request.name[:TEXT_LENGTH],
+            "user": request.user_info.username[:TEXT_LENGTH],
+            "allowed": not decision.denied,
+            "outcome": self._metrics.decided(request, phase, decision, seconds, authenticated=bool(sender.caller)),
+            "policies": list(dict.fromkeys(policies)),
+            "findings": list(dict.fromkeys([each.id for each in decision.findings])),
+            "patch_operations": len(decision.patch),
+            "ms": round(seconds * 1000, 3),
+            "caller": sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,
+            "peer": sender.peer.address,
+        }
+        log_decision(line)
+        self.last.append(line)
+        if decision.findings:
+            self.found.append(line)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
         """Read the cluster anew. Return it with unknown pools if that takes longer than the caller can wait."""
@@ -241,7 +266,7 @@ class Webhook:
         return replace(state.view(), pools=None, why_unknown=why, remedy="try again")
 
     def _bug(self, request: Request, phase: Phase, error: Exception) -> web.Response:
-        self._metrics.failed(phase)
+        self._metrics.count("errors", phase.value)
         log.error(
             "bug",
             uid=request.uid[:TEXT_LENGTH],
@@ -259,29 +284,4 @@ def _context(phase: Phase, view: ClusterView) -> Context:
         api_server=view.api_server or ASSUMED_VERSION,
         oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
         view=view,
-    )
-
-
-def _log(
-    request: Request, phase: Phase, decision: Decision, findings: tuple[str, ...], milliseconds: float, sender: Sender
-) -> None:
-    policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
-    log_decision(
-        {
-            "event": "decision",
-            "uid": request.uid[:TEXT_LENGTH],
-            "phase": str(phase),  # several times as fast as its `value`
-            "operation": request.operation,
-            "resource": request.path[:TEXT_LENGTH],
-            "namespace": request.namespace[:TEXT_LENGTH],
-            "name": request.name[:TEXT_LENGTH],
-            "user": request.user_info.username[:TEXT_LENGTH],
-            "allowed": not decision.denied,
-            "policies": list(dict.fromkeys(policies)),
-            "findings": findings,
-            "patch_operations": len(decision.patch),
-            "ms": milliseconds,
-            "caller": sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,
-            "peer": sender.peer.address,
-        }
     )

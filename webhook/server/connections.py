@@ -171,7 +171,7 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer what aiohttp could not parse, in our words and without a traceback."""
         if status == web.HTTPBadRequest.status_code:
-            self._metrics.rejected("malformed HTTP")
+            self._metrics.count("rejected", "malformed HTTP")
             rejected = RejectedError(status, "malformed HTTP", "this is no well-formed HTTP request")
         else:
             self.log_exception("the request handler failed", exc_info=exc)
@@ -263,7 +263,7 @@ class Acceptor:
         client.settimeout(0)
         peer = self._peers.at(address[0])
         if len(self) >= self._limits.connections and not self._make_room(peer):
-            self._metrics.cut("all busy")
+            self._metrics.count("connections_cut", "all busy")
             client.close()
             self._peers.forget(peer)
             return
@@ -306,12 +306,12 @@ class Acceptor:
         except ssl.SSLError as error:
             reason = error.reason or ""
             unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # ours of theirs, not theirs of ours
-            self._metrics.cut("client certificate" if unknown else "handshake")
+            self._metrics.count("connections_cut", "client certificate" if unknown else "handshake")
             if unknown:
                 event = "client without a certificate of the CA"
                 self._repeats.warning(event, reason, peer=peer.address, problem=reason)
         except OSError:  # that is also what a timeout raises
-            self._metrics.cut("handshake")
+            self._metrics.count("connections_cut", "handshake")
 
     def retire(self) -> None:
         """End all connections, because new ones get another TLS context."""
@@ -340,7 +340,7 @@ class Acceptor:
         else:
             peer.connections.discard(victim)
             victim.abort()
-        self._metrics.cut("evicted")
+        self._metrics.count("connections_cut", "evicted")
         return True
 
     async def sweep(self) -> None:
@@ -350,7 +350,7 @@ class Acceptor:
             deadline = self._loop.time() - self._limits.receive
             for connection in self._server.open_connections():
                 if connection.receiving_since < deadline:
-                    self._metrics.cut("slow")
+                    self._metrics.count("connections_cut", "slow")
                     connection.abort()
 
     async def dismiss(self) -> None:

@@ -127,15 +127,15 @@ class Replica:
 
     def overview(self) -> Overview:
         """Return what the operators' page shows, as it is now."""
-        snapshot, recent = self.webhook.snapshot, self.webhook.recent
+        snapshot = self.webhook.snapshot
         return Overview(
             status=self.status(),
             replica=socket.gethostname(),
             view=snapshot.state.view(),
             needs_budgets=any(policy.needs.budgets for policy in snapshot.bundle.policies),
             findings=self.metrics.findings(),
-            found=tuple(recent.found),
-            last=tuple(recent.last),
+            found=tuple(self.webhook.found),
+            last=tuple(self.webhook.last),
         )
 
     async def run(self, stop: Stop) -> None:

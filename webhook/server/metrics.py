@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter as Counts
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from webhook.context import Phase
 from webhook.decision import Outcome
 from webhook.server.log import TEXT_LENGTH
 
 if TYPE_CHECKING:
-    from webhook.decision import Decision, Finding
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
+    from webhook.decision import Decision
     from webhook.review import Request
 
-_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, float("inf"))
 """Seconds. A decision takes under a millisecond, one that reads the cluster some tens; 3 s is the shipped timeout."""
 
 _RESOURCES: Final = 200
@@ -30,53 +38,51 @@ WOULD_DENY: Final = "would deny"
 """Stands among the outcomes of findings for those that only the policy's enforcement keeps from denying."""
 
 _OTHER: Final = "other"
-_CALLERS: Final = ("unauthenticated", "authenticated")
 _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
 """Results by the audit annotation that tells of them."""
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began: as many lines again, and nobody asks
+_FOUND: Final = ("policy", "id", "resource_namespace")
+_COUNTERS: Final = {
+    "decisions": ("Reviews answered.", "phase", "outcome", "resource", "caller"),
+    "findings": ("Findings of policies.", *_FOUND, "outcome"),
+    "would_deny": ("Findings that would deny if the enforcement of their policy were deny.", *_FOUND),
+    "unknown": ("Findings that stand for something that could not be known.",),
+    "break_glass": ("Reviews in which break-glass turned a denial into a warning, or was refused.", "result"),
+    "errors": ("Reviews that failed because of a bug.", "phase"),
+    "rejected": ("Requests that were no answerable review.", "reason"),
+    "shed": ("Requests told to come again (429).", "reason"),
+    "recorded": ("Reviews recorded for `spotgate replay`.",),
+    "unrecorded": ("Reviews left out of the recording.", "reason"),
+    "connections_cut": ("Connections ended without an answer.", "reason"),
+}
+"""The meaning and the labels of each counter."""
 
 
-class Metrics:
-    """The counters. Their children are cached: looking one up costs more than counting."""
+class Metrics(Collector):
+    """Count in plain dicts, which costs a fifth of what the library's own counters do.
+
+    Attributes:
+        registry: what is served as ``/metrics``.
+    """
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-
-        def counter(name: str, help_text: str, *labels: str) -> Counter:
-            return Counter(f"spotgate_{name}", help_text, labels, registry=registry)
-
-        found = ("policy", "id", "resource_namespace")
-        self._decisions = counter("decisions", "Reviews answered.", "phase", "outcome", "resource", "caller")
-        self._findings = counter("findings", "Findings of policies.", *found, "outcome")
-        self._would_deny = counter(
-            "would_deny", "Findings that would deny if the enforcement of their policy were deny.", *found
-        )
-        self.unknown = counter("unknown", "Findings that stand for something that could not be known.")
-        break_glass = counter(
-            "break_glass", "Reviews in which break-glass turned a denial into a warning, or was refused.", "result"
-        )
-        self._errors = counter("errors", "Reviews that failed because of a bug.", "phase")
-        self._rejected = counter("rejected", "Requests that were no answerable review.", "reason")
-        self._shed = counter("shed", "Requests told to come again (429).", "reason")
-        self.recorded = counter("recorded", "Reviews recorded for `spotgate replay`.")
-        self._unrecorded = counter("unrecorded", "Reviews left out of the recording.", "reason")
-        self._cut = counter("connections_cut", "Connections ended without an answer.", "reason")
-        self._seconds = Histogram(
-            "spotgate_request_seconds",
-            "From a review's head to its answer.",
-            ("phase",),
-            buckets=_BUCKETS,
-            registry=registry,
-        )
-        self._phase_seconds = {phase: self._seconds.labels(phase.value) for phase in Phase}
-        # Counters that were never zero can't be alerted on.
-        self._break_glass = {annotation: break_glass.labels(result) for annotation, result in _BREAK_GLASS.items()}
-        for phase in Phase:
-            self._errors.labels(phase.value)
-        self._decision_children: dict[tuple[Phase, str, str, str], Counter] = {}
-        self._finding_children: dict[tuple[str, str, str, Outcome, bool], tuple[Counter, ...]] = {}
+        self.registry = CollectorRegistry()
+        self._counts: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in _COUNTERS}
+        self._seconds = {phase: [0] * len(_BUCKETS) for phase in Phase}
+        self._sums = dict.fromkeys(Phase, 0.0)
         self._resources: set[str] = set()
+        # Counters that were never zero can't be alerted on.
+        for phase in Phase:
+            self.count("errors", phase.value, by=0)
+        for result in _BREAK_GLASS.values():
+            self.count("break_glass", result, by=0)
+        for name in ("unknown", "recorded"):
+            self.count(name, by=0)
+        self.registry.register(self)
+
+    def count(self, name: str, *labels: str, by: int = 1) -> None:
+        """Add to a counter, for these values of its labels."""
+        self._counts[name][labels] += by
 
     def decided(
         self, request: Request, phase: Phase, decision: Decision, seconds: float, *, authenticated: bool
@@ -89,64 +95,47 @@ class Metrics:
                 self._resources.add(resource)
             else:
                 resource = _OTHER
-        key = (phase, outcome, resource, _CALLERS[authenticated])
-        child = self._decision_children.get(key)
-        if child is None:
-            child = self._decision_children[key] = self._decisions.labels(*key)
-        child.inc()
-        self._phase_seconds[phase].observe(seconds)
+        self.count("decisions", str(phase), outcome, resource, "authenticated" if authenticated else "unauthenticated")
+        self._seconds[phase][bisect_left(_BUCKETS, seconds)] += 1
+        self._sums[phase] += seconds
         for finding in decision.findings:
-            self._found(finding, request.namespace[:TEXT_LENGTH])
+            found = (finding.policy, finding.id, request.namespace[:TEXT_LENGTH])
+            counts = self._counts["findings"]
+            if (*found, str(finding.outcome)) not in counts and len(counts) >= _FINDING_SERIES:
+                found = (finding.policy, finding.id, _OTHER)
+            self.count("findings", *found, str(finding.outcome))
+            if finding.would_deny:
+                self.count("would_deny", *found)
         if decision.unknown:
-            self.unknown.inc(decision.unknown)
+            self.count("unknown", by=decision.unknown)
         if decision.audit:
-            for annotation in self._break_glass.keys() & decision.audit.keys():
-                self._break_glass[annotation].inc()
+            for annotation in _BREAK_GLASS.keys() & decision.audit.keys():
+                self.count("break_glass", _BREAK_GLASS[annotation])
         return outcome
 
-    def _found(self, finding: Finding, namespace: str) -> None:
-        key = (finding.policy, finding.id, namespace, finding.outcome, finding.would_deny)
-        children = self._finding_children.get(key)
-        if children is None:
-            is_full = len(self._finding_children) >= _FINDING_SERIES
-            children = self._counters_of(finding, _OTHER if is_full else namespace)
-            if not is_full:
-                self._finding_children[key] = children
-        for child in children:
-            child.inc()
-
-    def _counters_of(self, finding: Finding, namespace: str) -> tuple[Counter, ...]:
-        found = (finding.policy, finding.id, namespace)
-        counters = self._findings.labels(*found, str(finding.outcome))
-        return (counters, self._would_deny.labels(*found)) if finding.would_deny else (counters,)
-
-    def findings(self) -> dict[str, Counts[str]]:
+    def findings(self) -> dict[str, Counter[str]]:
         """Return the findings so far, by policy."""
-        by_policy: dict[str, Counts[str]] = defaultdict(Counts)
-        for family in (*self._findings.collect(), *self._would_deny.collect()):
-            for sample in family.samples:
-                by_policy[sample.labels["policy"]][sample.labels.get("outcome", WOULD_DENY)] += int(sample.value)
+        by_policy: dict[str, Counter[str]] = defaultdict(Counter)
+        for (policy, _, _, outcome), number in self._counts["findings"].items():
+            by_policy[policy][outcome] += number
+        for (policy, *_), number in self._counts["would_deny"].items():
+            by_policy[policy][WOULD_DENY] += number
         return by_policy
 
-    def failed(self, phase: Phase) -> None:
-        """Count a review that a bug kept from being answered."""
-        self._errors.labels(phase.value).inc()
-
-    def rejected(self, reason: str) -> None:
-        """Count a request that was rejected before judging."""
-        self._rejected.labels(reason).inc()
-
-    def shed(self, reason: str) -> None:
-        """Count a request that was answered with 429."""
-        self._shed.labels(reason).inc()
-
-    def unrecorded(self, reason: str) -> None:
-        """Count a review that should have been recorded, and was not."""
-        self._unrecorded.labels(reason).inc()
-
-    def cut(self, reason: str) -> None:
-        """Count a connection that was ended without an answer."""
-        self._cut.labels(reason).inc()
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counters as they are now."""
+        for name, (meaning, *labels) in _COUNTERS.items():
+            family = CounterMetricFamily(f"spotgate_{name}", meaning, labels=labels)
+            for values, number in dict(self._counts[name]).items():  # the recorder's thread counts, too
+                family.add_metric(values, number)
+            yield family
+        seconds = HistogramMetricFamily(
+            "spotgate_request_seconds", "From a review's head to its answer.", labels=["phase"]
+        )
+        for phase, numbers in self._seconds.items():
+            buckets = zip(map(floatToGoString, _BUCKETS), accumulate(numbers), strict=True)
+            seconds.add_metric([phase.value], list(buckets), self._sums[phase])
+        yield seconds
 
 
 def _outcome(decision: Decision) -> str:

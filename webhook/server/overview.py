@@ -15,8 +15,8 @@ from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.context import ASSUMED_VERSION
 from webhook.decision import ENGINE
 from webhook.pages import content_policy, page
+from webhook.server.app import OF_ANY_KIND, WITH_FINDINGS
 from webhook.server.metrics import WOULD_DENY
-from webhook.server.recent import OF_ANY_KIND, WITH_FINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

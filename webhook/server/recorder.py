@@ -99,9 +99,9 @@ class Recorder:
             return
         size = len(request.object) + len(request.old_object) + len(answer)
         if size > self._limits.record_bytes:
-            self._metrics.unrecorded("too large")
+            self._metrics.count("unrecorded", "too large")
         elif self._taken - self._done + size > self._limits.records_waiting:
-            self._metrics.unrecorded("too many at once")
+            self._metrics.count("unrecorded", "too many at once")
         else:
             self._taken += size
             self._queue.put(_Taken(request, decision, context, bundle, answer, size))
@@ -115,13 +115,13 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - recording must not end, whatever is in a review
                 self._failed("bug", f"{type(error).__name__} {where(error)}")
             else:
-                self._metrics.recorded.inc()
+                self._metrics.count("recorded")
                 self._last_problem = ""
             self._done += taken.size
         self._files.close()
 
     def _failed(self, reason: str, problem: str) -> None:
-        self._metrics.unrecorded(reason)
+        self._metrics.count("unrecorded", reason)
         # It will be the same with the next review, but one line is enough.
         if problem != self._last_problem:
             log.error("reviews not recorded", reason=reason, problem=problem)

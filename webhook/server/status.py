@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from webhook.cluster.protocol import ClusterView
     from webhook.index import Policy
-    from webhook.server.recent import Decided
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
@@ -112,8 +111,8 @@ class Overview(NamedTuple):
         replica: its name.
         view: of the cluster, as the next request is judged with it.
         findings: how many there were, by policy and outcome.
-        found: the last decisions with findings, the oldest first.
-        last: the last decisions of any kind.
+        found: the log lines of the last decisions with findings, the oldest first.
+        last: the log lines of the last decisions of any kind.
         needs_budgets: a policy asks for PodDisruptionBudgets.
     """
 
@@ -121,6 +120,6 @@ class Overview(NamedTuple):
     replica: str
     view: ClusterView
     findings: Mapping[str, Counter[str]]
-    found: tuple[Decided, ...]
-    last: tuple[Decided, ...]
+    found: tuple[dict[str, Any], ...]
+    last: tuple[dict[str, Any], ...]
     needs_budgets: bool
