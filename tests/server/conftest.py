@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cluster.protocol import ClusterState
-    from webhook.server.callers import Callers
     from webhook.server.limits import Limits
+    from webhook.server.request_reader import Callers
 
     Start: TypeAlias = Callable[..., Served]
     Spawn: TypeAlias = Callable[..., Process]

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from webhook.context import Context
     from webhook.decision import Violation
-    from webhook.server.callers import Callers
     from webhook.server.reload import Reloader
+    from webhook.server.request_reader import Callers
     from webhook.server.tls import ServingCertificate
     from webhook.subject import Subject
 

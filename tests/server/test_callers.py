@@ -32,7 +32,7 @@ from tests.server.harness import (
     write_policy,
 )
 from webhook.context import utc_now
-from webhook.server.callers import Callers, names_in
+from webhook.server.request_reader import Callers, names_in
 from webhook.server.serve import Address, ServeOptions, serve
 from webhook.server.tls import ServingCertificate
 

@@ -22,10 +22,8 @@ from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.engine import decide_on, needs
 from webhook.response import errored, respond
 from webhook.review import BadReviewError, decode_review
-from webhook.server.callers import UNAUTHENTICATED
 from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
-from webhook.server.rejected import JSON_TYPE, RejectedError, too_busy
-from webhook.server.request_reader import RequestReader
+from webhook.server.request_reader import JSON_TYPE, UNAUTHENTICATED, RejectedError, RequestReader, too_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +35,12 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterState, ClusterView
     from webhook.decision import Decision
     from webhook.review import Request
-    from webhook.server.callers import Callers
     from webhook.server.connections import Connection
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
     from webhook.server.peers import Peer, Peers
     from webhook.server.recorder import Recorder
-    from webhook.server.request_reader import RequestTarget
+    from webhook.server.request_reader import Callers, RequestTarget
 
 _REQUEST_COST: Final = 0.0002
 """Seconds of work that a request is charged with beside its judging, which is timed: TLS, HTTP, a line in the log."""

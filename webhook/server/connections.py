@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 
-from webhook.server.callers import names_in
 from webhook.server.log import Repeats, log, where
-from webhook.server.rejected import RejectedError
+from webhook.server.request_reader import RejectedError, names_in
 
 if TYPE_CHECKING:
     import socket

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from webhook.server.app import Webhook
-from webhook.server.callers import Callers
 from webhook.server.connections import Acceptor, Server
 from webhook.server.log import flush_log, log, log_loop_error
 from webhook.server.metrics import Metrics
 from webhook.server.peers import Peers
 from webhook.server.recorder import Recorder
+from webhook.server.request_reader import Callers
 from webhook.server.status import Overview, PolicyInfo, Status, endings
 
 if TYPE_CHECKING:

@@ -1,23 +1,109 @@
-"""Read the body of an HTTP request, with a bound on everything that a client chooses."""
+"""Identify the caller of an HTTP request and read its body, with a bound on everything that a client chooses."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+import orjson
 from aiohttp import hdrs, web
 
 from webhook.context import Phase
-from webhook.server.rejected import JSON_TYPE, RejectedError, too_busy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from aiohttp import StreamReader
 
     from webhook.server.limits import Limits
     from webhook.server.peers import Peer, Peers
+
+JSON_TYPE: Final = "application/json"
+
+
+class RejectedError(Exception):
+    """Report a request that is answered without being judged.
+
+    Attributes:
+        status: of the HTTP answer.
+        reason: a few words, the same for all requests of this sort.
+        message: for the person who reads the answer.
+        headers: to add to the answer.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.headers = headers
+
+    def response(self) -> web.Response:
+        """Return the HTTP answer: plain JSON, as no UID is known."""
+        body = orjson.dumps({"error": self.message})
+        headers = {hdrs.SERVER: "spotgate", **(self.headers or {})}  # else aiohttp tells versions
+        return web.Response(status=self.status, body=body, headers=headers, content_type=JSON_TYPE)
+
+
+def too_busy(reason: str) -> RejectedError:
+    """Return the error for too many requests. The API server asks again, within its timeout."""
+    return RejectedError(429, reason, f"too busy ({reason}); try again in a second", {hdrs.RETRY_AFTER: "1"})
+
+
+UNAUTHENTICATED: Final = "unauthenticated"
+"""Stands in the log for the name of a caller that did not show who it is."""
+
+_UNNAMED: Final = "unnamed"
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Hold the names of the callers whose reviews are judged.
+
+    A caller is identified by its client certificate, which TLS has verified. API servers of Kubernetes 1.37 can send a
+    ServiceAccount token with each review instead (KEP-6060, alpha): it would be verified here.
+
+    Attributes:
+        names: of client certificates; empty: any caller that passes TLS.
+    """
+
+    names: frozenset[str] = frozenset()
+
+    def identify(self, names: Sequence[str]) -> str:
+        """Return the name of the caller, or an empty string if it showed no certificate.
+
+        Args:
+            names: those in its client certificate.
+
+        Raises:
+            RejectedError: reviews of this caller are not judged.
+        """
+        if self.names and self.names.isdisjoint(names):
+            shown = ", ".join(names)
+            raise RejectedError(
+                403, "caller", f"the client certificate is for {shown}, and spotgate judges only for others"
+            )
+        return names[0] if names else ""
+
+
+def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the common name and the DNS names in a certificate, as `ssl.SSLSocket.getpeercert` shows it.
+
+    Return an empty tuple if there is no certificate. A certificate without a name has the name ``unnamed``.
+    """
+    if not certificate:
+        return ()
+    return tuple(_names_in(certificate)) or (_UNNAMED,)
+
+
+def _names_in(certificate: Mapping[str, Any]) -> Iterator[str]:
+    for attributes in certificate.get("subject", ()):
+        yield from (value for name, value in attributes if name == "commonName")
+    yield from (value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS")
+
 
 _PHASES: Final = {"/mutate": Phase.MUTATE, "/validate": Phase.VALIDATE}
 _DEFAULT_TIMEOUT: Final = 10.0

@@ -19,13 +19,13 @@ from webhook.context import UNKNOWN, utc_now
 from webhook.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
-from webhook.server.callers import Callers
 from webhook.server.lifecycle import Replica, Stop, run
 from webhook.server.limits import LIMITS, Limits
 from webhook.server.log import configure_logging, log
 from webhook.server.ops import OpsPort
 from webhook.server.recorder import prepare_folder
 from webhook.server.reload import Reloader
+from webhook.server.request_reader import Callers
 from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 
-from certs.authority import KeyPair
 from certs.context import server_context
 from certs.files import read_file
 from certs.rotation import end_of_trust
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
+
+    from certs.authority import KeyPair
 
     CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
     """Returns the caBundles in force, by webhook. Raises ApiError if they can't be read."""
