@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonpatch
-from msgspec.structs import replace
 
-from tests.rules.conftest import shipped_provider
+from tests.rules.conftest import shipped_provider, with_fields
 from webhook.bundle import load_bundle
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
-from webhook.capacity.providers.provider import Label, Provider
+from webhook.capacity.providers.schema import SpotLabelSpec, SpotTaintSpec
 from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.engine import decide
@@ -28,6 +27,7 @@ from webhook.review import decode_review
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.requirements import Requirements
 
 JSON = dict[str, Any]
@@ -107,33 +107,36 @@ def karpenter_pool(name: str, capacity: str, family: str) -> dict[str, Any]:
 
 
 CKS = shipped_provider("cks")
-POOL_LABEL = CKS.pool_label
+POOL_LABEL = CKS.pool_name_label
 
 # Shaped like GKE, Karpenter and EKS, so that what holds for providers other than CKS does not hang on their documents.
-GKE = replace(
+GKE = with_fields(
     CKS,
     name="gke",
     title="GKE",
-    pool_label="cloud.google.com/gke-nodepool",
-    spot_labels=(Label("cloud.google.com/gke-spot", "true"), Label("cloud.google.com/gke-provisioning", "spot")),
-    spot_taints=(Taint("cloud.google.com/gke-spot", "true", "NoSchedule"),),
-    readers=(),
+    pool_name_label="cloud.google.com/gke-nodepool",
+    spot_node_labels=(
+        SpotLabelSpec(key="cloud.google.com/gke-spot", value="true"),
+        SpotLabelSpec(key="cloud.google.com/gke-provisioning", value="spot"),
+    ),
+    spot_node_taints=(SpotTaintSpec(key="cloud.google.com/gke-spot", value="true", effect="NoSchedule"),),
+    node_pools=(),
 )
-KARPENTER = replace(
+KARPENTER = with_fields(
     CKS,
     name="karpenter",
     title="Karpenter",
-    pool_label="karpenter.sh/nodepool",
-    spot_labels=(Label("karpenter.sh/capacity-type", "spot"),),
-    readers=(),
+    pool_name_label="karpenter.sh/nodepool",
+    spot_node_labels=(SpotLabelSpec(key="karpenter.sh/capacity-type", value="spot"),),
+    node_pools=(),
 )
-EKS = replace(
+EKS = with_fields(
     CKS,
     name="eks",
     title="EKS",
-    pool_label="eks.amazonaws.com/nodegroup",
-    spot_labels=(Label("eks.amazonaws.com/capacityType", "SPOT"),),
-    readers=(),
+    pool_name_label="eks.amazonaws.com/nodegroup",
+    spot_node_labels=(SpotLabelSpec(key="eks.amazonaws.com/capacityType", value="SPOT"),),
+    node_pools=(),
 )
 
 ONLY_CKS: Mapping[str, Provider] = {"cks": CKS}
@@ -184,7 +187,7 @@ def other_pool(
         pool_name=name,
         capacity=capacity,
         gpu=gpu,
-        labels={**(labels or {}), provider.pool_label: name},
+        labels={**(labels or {}), provider.pool_name_label: name},
         taints=tuple(map(taint, taints)),
         cluster=cluster,
         requirements=requirements,

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from webhook.capacity.providers.limits import written
 from webhook.capacity.providers.schema import CapacityProviderSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader_schema import GraceWindowSpec, MachinesSpec, NodePoolReaderSpec
 
 ROOT: Final = Path(__file__).parents[1]
@@ -32,7 +34,7 @@ def provider_table() -> str:
     specs = [spec for _, _, spec in providers()]
     heads = [f"[{spec.title}]({_source(name, document)})" for name, document, spec in providers()]
     rows: list[tuple[str, Callable[[CapacityProviderSpec], str]]] = [
-        ("file", lambda spec: next(f"`{name}`" for name, _, each in providers() if each == spec)),
+        ("file", lambda spec: next(f"`{name}`" for name, _, each in providers() if each.title == spec.title)),
         (
             "labels of spot nodes",
             lambda spec: _lines(
@@ -54,7 +56,7 @@ def provider_table() -> str:
             lambda spec: _codes(f"{each.key}={each.value}:{each.effect}" for each in spec.platform_taints),
         ),
         ("never tolerated", lambda spec: _codes(each.key for each in spec.never_tolerate)),
-        ("GPU resources", lambda spec: _codes(spec.gpu.resources)),
+        ("GPU resources", lambda spec: _codes(spec.gpu.resources.patterns)),
         (
             "taints only for Pods that request GPUs",
             lambda spec: ", ".join(
@@ -65,16 +67,16 @@ def provider_table() -> str:
                 for each in spec.gpu.taints
             ),
         ),
-        ("instance types with GPUs", lambda spec: _codes(spec.instance_types.gpu)),
-        ("instance types of arm64", lambda spec: _codes(spec.instance_types.arm)),
-        ("labels of machines with GPUs", lambda spec: _codes(spec.gpu.labels)),
+        ("instance types with GPUs", lambda spec: _codes(spec.instance_types.gpu.patterns)),
+        ("instance types of arm64", lambda spec: _codes(spec.instance_types.arm.patterns)),
+        ("labels of machines with GPUs", lambda spec: _codes(spec.gpu.labels.patterns)),
         ("labels that name machines", lambda spec: _codes(each.key for each in spec.machine_labels)),
-        ("never spot", lambda spec: _codes(spec.instance_types.never_spot)),
+        ("never spot", lambda spec: _codes(spec.instance_types.never_spot.patterns)),
         (
             "left alone",
             lambda spec: _lines(
                 (
-                    *(f"scheduler `{each}`" for each in spec.hands_off_schedulers),
+                    *(f"scheduler `{each}`" for each in spec.hands_off_schedulers.patterns),
                     *(f"selector `{each}`" for each in spec.hands_off_selectors),
                 )
             ),
@@ -177,8 +179,8 @@ def _least(reader: NodePoolReaderSpec) -> str:
     least = reader.size.least
     return _lines(
         (
-            *(f"{number} of `{resource}`" for resource, number in least.machine.items()),
-            *(f"{number} of `{resource}` with GPUs" for resource, number in least.gpu_machine.items()),
+            *(f"{written(number)} of `{resource}`" for resource, number in least.machine.items()),
+            *(f"{written(number)} of `{resource}` with GPUs" for resource, number in least.gpu_machine.items()),
             *(f"the least of `{label}`, in `{resource}`" for label, resource in least.counted.items()),
         )
     )
@@ -218,14 +220,14 @@ def _marked(text: str, note: str) -> str:
     return f"`{text}`" + (f" ({note})" if note else "")
 
 
-def _code(text: str | None) -> str:
+def _code(text: Query | str | None) -> str:
     if not text:
         return ""
-    text = " ".join(text.split())
+    text = " ".join((text if isinstance(text, str) else text.text).split())
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
-def _codes(texts: Iterable[str]) -> str:
+def _codes(texts: Iterable[Query | str]) -> str:
     return ", ".join(map(_code, texts)) or "none"
 
 

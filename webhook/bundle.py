@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 import webhook.policy
 import webhook.rules
-from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import Outcome
 from webhook.globs import Globs
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.reader import PoolReader
     from webhook.policy.common import ExemptSpec, PolicySpec, ResourceRuleSpec
     from webhook.policy.document import PolicyDocument
@@ -188,7 +187,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         for taint in each.spec.spot_taints
     ]
     providers = {
-        each.name: compile_provider(each.name, each.spec, spot_taints, cluster)
+        each.name: Provider.of(each.name, each.spec, spot_taints, cluster)
         for each in documents
         if each.kind == "CapacityProvider"
     }

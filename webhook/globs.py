@@ -20,7 +20,7 @@ class Globs:
 
     __slots__ = ("_exact", "_match", "patterns")
 
-    def __init__(self, patterns: Iterable[str]) -> None:
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
         self.patterns = tuple(patterns)
         self._exact = frozenset(pattern for pattern in self.patterns if not _META & set(pattern))
         wild = [fnmatch.translate(pattern) for pattern in self.patterns if pattern not in self._exact]

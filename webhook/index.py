@@ -217,7 +217,9 @@ class Index:
         self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
         self.providers = providers
         self._owning = tuple(
-            each for each in providers.values() if each.system_namespaces.patterns or each.system_namespace_labels
+            each
+            for each in providers.values()
+            if each.system_namespaces.names.patterns or each.system_namespaces.labels
         )
         self.system_namespaces = Globs((*SYSTEM_NAMESPACES, own_namespace))
         self._wildcards = any(

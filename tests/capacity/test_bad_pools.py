@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.objects import BUNDLE
 from webhook.capacity.providers.joins import join
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.capacity.providers.pool_parser import ANY_TYPE
 from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.reader import ANY_TYPE
+from webhook.cli.export.pool_conditions import queries_of
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.joins import Sizer
@@ -35,7 +36,7 @@ def words_of(thing: object) -> set[str]:
         return set().union(*map(words_of, thing), *map(words_of, thing.values()))
     if isinstance(thing, tuple | list):
         return set().union(*map(words_of, thing))
-    fields = getattr(thing, "__struct_fields__", ())
+    fields = getattr(type(thing), "model_fields", {}).keys() - {"facts"}
     return set().union(*(words_of(getattr(thing, field)) for field in fields))
 
 
@@ -78,16 +79,6 @@ def shaped(reader: PoolReader) -> st.SearchStrategy[dict[str, Any]]:
         return value
 
     return st.dictionaries(st.sampled_from(paths), values, max_size=8).map(build)
-
-
-def queries_of(thing: object) -> list[Query]:
-    if isinstance(thing, Query):
-        return [thing]
-    if isinstance(thing, dict):
-        return [query for value in thing.values() for query in queries_of(value)]
-    if isinstance(thing, tuple | list):
-        return [query for value in thing for query in queries_of(value)]
-    return [query for name in getattr(thing, "__struct_fields__", ()) for query in queries_of(getattr(thing, name))]
 
 
 # Made once: to draw from them is quick, to make them is not.

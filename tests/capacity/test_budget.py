@@ -3,9 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
-from tests.rules.conftest import shipped_provider
+from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import Target
 from webhook.capacity.providers.pool import CapacityType, Pool
@@ -14,7 +13,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
 
 CKS = shipped_provider("cks")
-GKE = replace(CKS, name="gke", title="GKE", grace_budget=15, safety_margin=0)
+NO_MARGIN = with_fields(CKS.grace_period, budget_seconds=15, safety_margin_seconds=0)
+GKE = with_fields(CKS, name="gke", title="GKE", grace_period=NO_MARGIN)
 PROVIDERS = {"cks": CKS, "gke": GKE}
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.rules.conftest import shipped_provider
+from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.placement.fallback import Coverage, Fallbacks
 from webhook.capacity.providers.clusters import cluster_of, same_cluster
 from webhook.capacity.providers.joins import join, sizes_in
@@ -121,7 +121,7 @@ def test_a_pool_of_cluster_API_is_in_the_cluster_of_its_label_or_of_its_machine_
     assert (bare.cluster, labelled.cluster) == ("infra/prod", "infra/prod")
     assert join([labelled, sizes_in(machine_pool, sizers)]).pools[0].cluster == "infra/prod"
 
-    here = [replace(sizer, this_cluster="prod") for sizer in sizers]
+    here = [with_fields(sizer, this_cluster="prod") for sizer in sizers]
     assert join([pool(kind, {}), sizes_in(machine_pool, here)]).pools[0].cluster == ""
 
 

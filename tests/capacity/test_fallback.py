@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,11 +11,13 @@ from msgspec.structs import replace
 
 from tests.objects import ALL
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.placement.fallback import Coverage, Fallbacks, LostCoverage
+from webhook.capacity.placement.fallback import Coverage, FallbackNeed, Fallbacks, LostCoverage
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
-from webhook.capacity.providers.provider import FallbackKind, FallbackNeed
 
-REQUIRES: tuple[FallbackKind, ...] = ("any", "standard", "gpu", "same-type")
+if TYPE_CHECKING:
+    from webhook.capacity.providers.schema import RequireName
+
+REQUIRES: tuple[RequireName, ...] = ("any", "standard", "gpu", "same-type")
 
 
 def pool(name: str, instance_type: str, capacity: CapacityType = CapacityType.ON_DEMAND) -> Pool:
@@ -179,7 +183,7 @@ clusters = st.lists(pools, max_size=10, unique_by=lambda each: each.identity)
 
 @given(before=clusters, after=clusters, require=st.sampled_from(REQUIRES), cks=st.sampled_from(REQUIRES))
 def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
-    before: list[Pool], after: list[Pool], require: FallbackKind, cks: FallbackKind
+    before: list[Pool], after: list[Pool], require: RequireName, cks: RequireName
 ) -> None:
     fallbacks = Fallbacks(require, {"cks": cks}, ALL)
     earlier = {fallbacks.demand_of(each): each for each in before}
@@ -194,7 +198,7 @@ def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
 
 
 @given(there=clusters.filter(bool), require=st.sampled_from(REQUIRES))
-def test_a_pool_that_is_added_takes_nothing_from_another(there: list[Pool], require: FallbackKind) -> None:
+def test_a_pool_that_is_added_takes_nothing_from_another(there: list[Pool], require: RequireName) -> None:
     fallbacks, (added, *others) = Fallbacks(require, {}, ALL), there
     worse = fallbacks.lost_coverage(others, there)
     assert all(each.spot is added for each in worse)

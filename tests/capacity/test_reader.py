@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.query import Query, problem_with
 from webhook.capacity.providers.schema import CapacityProviderSpec
 
@@ -77,7 +78,7 @@ CPU_TYPES = (
 
 
 def reader_of(document: dict[str, Any]) -> PoolReader:
-    (reader,) = compile_provider("cks", CapacityProviderSpec.model_validate(document["spec"])).readers
+    (reader,) = Provider.of("cks", CapacityProviderSpec.model_validate(document["spec"])).readers
     return reader
 
 
@@ -358,7 +359,7 @@ def test_a_wrong_call_of_a_function_is_found_before_it_is_made(text: str, said: 
 
 
 def test_an_on_demand_pool_is_written_where_it_is_read() -> None:
-    manifest = READER.on_demand_manifest(name="b", namespace="", instance_type="b200-8x", maximum=4)
+    manifest = on_demand_manifest(READER, name="b", namespace="", instance_type="b200-8x", maximum=4)
     assert manifest == {
         "apiVersion": "compute.coreweave.com/v1alpha1",
         "kind": "NodePool",
@@ -385,7 +386,7 @@ def changed_reader(**changes: object) -> PoolReader:
 
 def test_a_pool_without_autoscaling_is_written_with_a_fixed_size_and_its_namespace() -> None:
     reader = changed_reader(size={"desired": "spec.count"}, instanceType=None)
-    manifest = reader.on_demand_manifest(name="b", namespace="ns", instance_type="", maximum=4)
+    manifest = on_demand_manifest(reader, name="b", namespace="ns", instance_type="", maximum=4)
     assert manifest is not None
     assert manifest["metadata"] == {"name": "b", "namespace": "ns"}
     assert manifest["spec"] == {"computeClass": "default", "count": 4}
@@ -393,7 +394,7 @@ def test_a_pool_without_autoscaling_is_written_with_a_fixed_size_and_its_namespa
 
 def test_a_pool_whose_flag_of_autoscaling_is_the_map_of_its_maximum_is_written_with_that_map() -> None:
     size = {"desired": "spec.count", "autoscaling": "spec.scaling", "maximum": "spec.scaling.most"}
-    manifest = changed_reader(size=size).on_demand_manifest(name="b", namespace="", instance_type="b200", maximum=4)
+    manifest = on_demand_manifest(changed_reader(size=size), name="b", namespace="", instance_type="b200", maximum=4)
     assert manifest is not None
     assert manifest["spec"]["scaling"] == {"most": 4}
 
@@ -411,7 +412,7 @@ def test_a_pool_whose_flag_of_autoscaling_is_the_map_of_its_maximum_is_written_w
 )
 def test_a_pool_is_not_written_where_nobody_says_how(capacity: dict[str, Any]) -> None:
     reader = changed_reader(capacity=capacity)
-    assert reader.on_demand_manifest(name="b", namespace="", instance_type="b200-8x", maximum=1) is None
+    assert on_demand_manifest(reader, name="b", namespace="", instance_type="b200-8x", maximum=1) is None
 
 
 def test_a_flag_can_say_which_capacity_it_is() -> None:
@@ -433,14 +434,14 @@ def test_a_flag_is_written_as_one(written: str, value: object) -> None:
     reader = changed_reader(
         capacity={"from": "spec.spot", "values": {"on": "spot", written: "on-demand"}, "default": "on-demand"}
     )
-    manifest = reader.on_demand_manifest(name="b", namespace="", instance_type="b200-8x", maximum=1)
+    manifest = on_demand_manifest(reader, name="b", namespace="", instance_type="b200-8x", maximum=1)
     assert manifest is not None
     assert manifest["spec"]["spot"] == value
     assert reader.read(manifest).capacity is CapacityType.ON_DEMAND
 
 
 def test_a_pool_of_several_types_is_not_written() -> None:
-    assert READER.on_demand_manifest(name="b", namespace="", instance_type="b200-8x, gd-8x", maximum=1) is None
+    assert on_demand_manifest(READER, name="b", namespace="", instance_type="b200-8x, gd-8x", maximum=1) is None
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,17 @@ from tests.objects import ALL, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool,
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.providers.pool import CapacityType, Pool
-from webhook.capacity.providers.provider import Label
+from webhook.capacity.providers.schema import LabelSpec
 
 if TYPE_CHECKING:
     from webhook.kube.pod import Requirement
 
-TIER = Label("example.com/tier", "spot")
+TIER = LabelSpec(key="example.com/tier", value="spot")
 
 
-def selected(chosen: tuple[str, ...], *pools: Pool, named: tuple[Label, ...] = (), shown: tuple[str, ...] = ()) -> str:
+def selected(
+    chosen: tuple[str, ...], *pools: Pool, named: tuple[LabelSpec, ...] = (), shown: tuple[str, ...] = ()
+) -> str:
     """Return the requirements as text: ``key=value, key=a|b or key=c``."""
     supply = supply_of(view_of(*pools, shown=shown), ALL)
     nodes = tuple(each for each in supply.spot if each.pool is not None and each.pool.name in chosen)
@@ -69,14 +71,14 @@ def test_what_describes_the_machine_is_not_chosen_though_it_may_fit() -> None:
     [
         ((), "example.com/team=x"),
         ((TIER,), "example.com/tier=spot"),
-        ((Label("example.com/none", "x"), TIER), "example.com/tier=spot"),
-        ((Label("example.com/tier", "paid"),), "example.com/team=x"),
-        ((Label("node.kubernetes.io/instance-type", "gd-8xh100ib-i128"),), "node.kubernetes.io/instance-type=gd-8xh100ib-i128"),
-        ((Label("example.com/cluster", "x"),), "example.com/team=x"),
+        ((LabelSpec(key="example.com/none", value="x"), TIER), "example.com/tier=spot"),
+        ((LabelSpec(key="example.com/tier", value="paid"),), "example.com/team=x"),
+        ((LabelSpec(key="node.kubernetes.io/instance-type", value="gd-8xh100ib-i128"),), "node.kubernetes.io/instance-type=gd-8xh100ib-i128"),
+        ((LabelSpec(key="example.com/cluster", value="x"),), "example.com/team=x"),
     ],
 )  # fmt: skip
 def test_a_label_named_in_the_policy_comes_first_if_it_tells_the_pools_apart(
-    named: tuple[Label, ...], expected: str
+    named: tuple[LabelSpec, ...], expected: str
 ) -> None:
     everywhere = {"example.com/cluster": "x"}
     spot = cks_pool("a", labels={**A.labels, **everywhere})

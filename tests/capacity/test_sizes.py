@@ -8,8 +8,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from tests.rules.conftest import PROVIDERS, shipped_provider
-from webhook.capacity.providers.compile import compile_provider
+from tests.rules.conftest import PROVIDERS, shipped_provider, with_fields
 from webhook.capacity.providers.joins import join, merge_pools, sizes_in, without_size
 from webhook.capacity.providers.pool import Pool, Size
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
@@ -136,7 +135,7 @@ def test_a_pool_of_another_provider_does_not() -> None:
 def test_a_cluster_is_this_one_by_its_name_in_the_provider_too() -> None:
     document = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())
     spec = CapacityProviderSpec.model_validate({**document["spec"], "thisCluster": f"{PATH}/prod-x"})
-    reader = next(each for each in compile_provider("gke", spec).readers if each.kind == "ContainerCluster")
+    reader = next(each for each in Provider.of("gke", spec).readers if each.kind == "ContainerCluster")
     here = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "l"}})
     there = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "m"}})
     assert (here.cluster, there.cluster) == ("", "prod")
@@ -153,8 +152,8 @@ def test_a_pool_that_takes_the_place_of_another_keeps_the_size_it_was_given() ->
 
 def named(provider: Provider, name: str, when: str | None) -> Provider:
     (reader,) = provider.readers
-    other = replace(reader, provider=name, when=None if when is None else Query(when))
-    return replace(provider, name=name, readers=(other,))
+    other = with_fields(reader, provider=name, when=None if when is None else Query(when))
+    return with_fields(provider, name=name, readers=(other,))
 
 
 ON_TENCENT = "spec.template.spec.nodeClassRef.group == 'karpenter.k8s.tke'"
@@ -181,7 +180,7 @@ def test_a_pool_for_which_no_condition_holds_does_not_stay_unread() -> None:
 @pytest.mark.parametrize("named_so", ["prod", "infra/prod"])
 def test_a_pool_of_this_cluster_belongs_to_no_other(named_so: str) -> None:
     spec = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())["spec"] | {"thisCluster": named_so}
-    readers = compile_provider("gke", CapacityProviderSpec.model_validate(spec)).readers
+    readers = Provider.of("gke", CapacityProviderSpec.model_validate(spec)).readers
     value = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "prod"}}}
     other = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "test"}}}
     assert readers[0].read(value).cluster == ""

@@ -239,7 +239,7 @@ def test_taints_that_GKE_sets_itself_count_though_no_pool_declares_them(
     ],
 )
 def test_the_architecture_of_instance_types(provider: str, types: tuple[str, ...], architecture: str) -> None:
-    assert ALL[provider].machines.architecture(types) == architecture
+    assert ALL[provider].machines.architecture(types, None) == architecture
 
 
 POLICY = """

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from tests.objects import ALL, CKS, EKS, GKE, KARPENTER, ONLY_CKS, POOL_LABEL, cks_pool, other_pool, view_of
-from tests.rules.conftest import owned_by
+from tests.rules.conftest import owned_by, with_fields
 from webhook.capacity.placement import target as targeting
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, kept_fields, target_of
@@ -397,7 +396,9 @@ def test_a_label_names_pools_that_do_not_fit_only_where_no_pool_with_it_fits(pod
 
 def test_what_a_reader_tells_of_the_machine_does_not_tell_spot_from_other_capacity() -> None:
     (reader,) = CKS.readers
-    described = replace(CKS, readers=(replace(reader, known_labels={"example.com/model": Query("spec.model")}),))
+    described = with_fields(
+        CKS, readers=(with_fields(reader, known_labels={"example.com/model": Query("spec.model")}),)
+    )
     pool = cks_pool("p", labels={"example.com/model": "h100"})
     pod = pod_of(gpu=True, selector={"example.com/model": "h100"})
 
@@ -410,7 +411,7 @@ def test_pools_of_another_cluster_place_no_pods_here() -> None:
 
     assert landing(pod_of(labels=SPOT), there, CPU_SPOT, providers=ALL) == ["cpu-spot"]
     assert why_not(pod_of(named="there"), there, CPU_SPOT, providers=ALL)
-    assert why_not(pod_of(selector={GKE.pool_label: "there"}), there, CPU_SPOT, providers=ALL)
+    assert why_not(pod_of(selector={GKE.pool_name_label: "there"}), there, CPU_SPOT, providers=ALL)
 
 
 def names(found: Target | NotTargeting) -> list[str]:
@@ -480,8 +481,8 @@ def test_either_spot_label_in_every_term_speaks_for_both_providers() -> None:
 def test_a_pool_of_both_capacities_counts_as_spot_only_where_the_spot_label_is_demanded() -> None:
     view = view_of(KARPENTER_BOTH)
 
-    assert why_not(pod_of(selector={KARPENTER.pool_label: "k-both"}), providers=ALL, view=view)
-    pinned = pod_of(selector={KARPENTER.pool_label: "k-both", "karpenter.sh/capacity-type": "spot"})
+    assert why_not(pod_of(selector={KARPENTER.pool_name_label: "k-both"}), providers=ALL, view=view)
+    pinned = pod_of(selector={KARPENTER.pool_name_label: "k-both", "karpenter.sh/capacity-type": "spot"})
     found = target(pinned, providers=ALL, view=view)
     assert isinstance(found, Target)
     assert is_pinned(pinned, found, supply_of(view, ALL), ALL)
@@ -492,7 +493,7 @@ def test_a_pool_of_both_capacities_counts_as_spot_only_where_the_spot_label_is_d
 
 def test_nodes_of_one_provider_do_not_have_the_marks_of_another() -> None:
     """Karpenter's nodes are in no managed node group: a Pod that demands one can't land there."""
-    pod = pod_of(labels=SPOT, selector={EKS.pool_label: "system"})
+    pod = pod_of(labels=SPOT, selector={EKS.pool_name_label: "system"})
 
     assert landing(pod, KARPENTER_SPOT, providers=ALL) == []
     assert landing(pod, providers=ALL, view=view_of(shown=("eks",))) is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from webhook.bundle import SHIPPED, load_bundle
-from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.controlplane.cluster import Cluster
-    from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
 
 PROVIDERS = {"cks": load_bundle().providers["cks"]}
@@ -70,4 +69,4 @@ def elsewhere(**changes: Any) -> dict[str, Provider]:
     """Return a provider whose pools are another resource than CKS'."""
     spec = yaml.safe_load((SHIPPED / "providers" / "cks.yaml").read_text())["spec"]
     spec["nodePools"][0] |= changes
-    return {"cks": compile_provider("cks", CapacityProviderSpec.model_validate(spec))}
+    return {"cks": Provider.of("cks", CapacityProviderSpec.model_validate(spec))}

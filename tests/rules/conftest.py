@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jsonpatch
 import msgspec
 import yaml
 
-from webhook.capacity.providers.compile import compile_provider
+from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import NO_TRACE, Trace
 from webhook.documents import field_path
@@ -21,9 +21,11 @@ from webhook.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.subject import Subject
 
 if TYPE_CHECKING:
-    from webhook.capacity.providers.provider import Provider
+    from pydantic import BaseModel
 
 PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
+
+M = TypeVar("M", bound="BaseModel")
 
 PODS = GroupVersionResource("", "v1", "pods")
 
@@ -31,7 +33,15 @@ PODS = GroupVersionResource("", "v1", "pods")
 def shipped_provider(name: str) -> Provider:
     """Return a provider as its shipped document has it."""
     document = yaml.safe_load((PROVIDERS / f"{name}.yaml").read_text())
-    return compile_provider(name, CapacityProviderSpec.model_validate(document["spec"]))
+    return Provider.of(name, CapacityProviderSpec.model_validate(document["spec"]))
+
+
+def with_fields(model: M, **changes: Any) -> M:
+    """Return the provider, or its part, with other fields, or with other readers."""
+    fields = {name: getattr(model, name) for name in type(model).model_fields}
+    other = type(model).model_construct(**fields | changes)
+    vars(other).update({name: each for name, each in changes.items() if name not in fields})
+    return other
 
 
 def request_for(namespace: str = "team-a", operation: str = "CREATE", **changes: Any) -> Request:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests import strategies
-from tests.rules.conftest import owned_by, patched, request_for, shipped_provider, subject_of
+from tests.rules.conftest import owned_by, patched, request_for, shipped_provider, subject_of, with_fields
 from webhook.capacity.providers.pool import Taint
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
@@ -60,7 +60,10 @@ VIEW = ClusterView(pools=POOLS, providers=frozenset({"cks"}))
 
 def rule(*, budget: int | None = None, **spec: Any) -> GracefulTermination:
     """Return the rule compiled from such a spec; with a budget, on a CKS that has that one instead, without a margin."""
-    providers = ONLY_CKS if budget is None else {"cks": replace(CKS, grace_budget=budget, safety_margin=0)}
+    providers = ONLY_CKS
+    if budget is not None:
+        grace = with_fields(CKS.grace_period, budget_seconds=budget, safety_margin_seconds=0)
+        providers = {"cks": with_fields(CKS, grace_period=grace)}
     compiled = KIND.compile(KIND.spec.model_validate(spec), Facts(providers))
     assert isinstance(compiled, GracefulTermination)
     return compiled
@@ -633,8 +636,8 @@ def test_where_the_pools_are_unknown_the_provider_in_play_gives_the_budget() -> 
     [
         (pod(grace=600), (node_pool("cpu", "turin-gp", "default"),)),
         (pod(grace=600), (node_pool("gpu-spot", "gd-8xh100ib-i128"),)),
-        (pod(grace=600, nodeSelector={CKS.pool_label: "cpu-control-plane"}), POOLS),
-        (pod(grace=600, app={"resources": GPU}, nodeSelector={CKS.pool_label: "spot-cpu"}), POOLS),
+        (pod(grace=600, nodeSelector={CKS.pool_name_label: "cpu-control-plane"}), POOLS),
+        (pod(grace=600, app={"resources": GPU}, nodeSelector={CKS.pool_name_label: "spot-cpu"}), POOLS),
     ],
 )
 def test_a_pod_that_can_land_on_no_spot_pool_is_left_alone(value: JSON, pools: tuple[Pool, ...]) -> None:

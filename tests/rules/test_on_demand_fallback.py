@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rules.conftest import FakeSubject, request_for, shipped_provider
-from webhook.capacity.providers.compile import compile_provider
+from tests.rules.conftest import FakeSubject, request_for, shipped_provider, with_fields
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase, utc_now
@@ -562,7 +562,7 @@ def zoned_rule() -> OnDemandFallback:
     """CKS as if its pools named their zone."""
     document = yaml.safe_load((POLICIES / "providers" / "cks.yaml").read_text())
     document["spec"]["nodePools"][0]["zones"] = "spec.zone"
-    return rule_of(Facts({"cks": compile_provider("cks", CapacityProviderSpec.model_validate(document["spec"]))}))
+    return rule_of(Facts({"cks": Provider.of("cks", CapacityProviderSpec.model_validate(document["spec"]))}))
 
 
 ZONED = zoned_rule()
@@ -671,8 +671,8 @@ def test_it_matches_node_pools_and_the_way_round_by_scale() -> None:
 
 
 def test_a_reader_without_scale_has_no_rule_for_it() -> None:
-    unscaled = msgspec.structs.replace(READER, scale=False)
-    facts = Facts({"cks": msgspec.structs.replace(CKS, readers=(unscaled,))})
+    unscaled = with_fields(READER, scale=False)
+    facts = Facts({"cks": with_fields(CKS, readers=(unscaled,))})
     assert [rule.resources for rule in KIND.rules(facts)] == [("nodepools",)]
 
 

@@ -186,10 +186,10 @@ def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[
     if not isinstance(before, Target) or before.preferred or not before.pools or violations or _keeps(pod):
         return
     own, final = _decoded(pod).spec, _decoded(result).spec
-    marks = {label.key for provider in ALL.values() for label in provider.spot_labels}
+    marks = {label.key for provider in ALL.values() for label in provider.spot_node_labels}
     keys = {key for pool in pools for key in pool.labels} | {"kubernetes.io/arch"} | marks
     for name in set(spot_shown).difference(pool.provider for pool in pools):
-        label = ALL[name].spot_labels[0]
+        label = ALL[name].spot_node_labels[0]
         lands = any(nodes.pool is None and nodes.provider.name == name for nodes in before.nodes)
         spot = {label.key: label.value, "kubernetes.io/arch": "amd64"}
         assert admits(terms_of(final), spot, keys) is (admits(terms_of(own), spot, keys) if lands else Tristate.NO)
@@ -216,7 +216,7 @@ def _nodes(pools: tuple[Pool, ...]) -> Iterator[tuple[Pool, JSON, bool]]:
     for pool in pools:
         labels = {**pool.labels, "kubernetes.io/arch": "amd64"}
         if pool.spot or pool.capacity is CapacityType.BOTH:
-            spot_labels = {label.key: label.value for label in ALL[pool.provider].spot_labels}
+            spot_labels = {label.key: label.value for label in ALL[pool.provider].spot_node_labels}
             yield pool, {**labels, **spot_labels}, True
         if not pool.spot:
             yield pool, labels, False

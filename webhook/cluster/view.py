@@ -98,7 +98,7 @@ def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
 
 def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Provider]) -> NodeFacts:
     """Return the facts of a Node with these labels."""
-    shown = frozenset(each.name for each in providers if each.pool_label in labels or each.is_spot_node(labels))
+    shown = frozenset(each.name for each in providers if each.pool_name_label in labels or each.is_spot_node(labels))
     return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion))
 
 

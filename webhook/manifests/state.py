@@ -91,7 +91,7 @@ def view_of(
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
     joined, templates = join((*pools.values(), *sizes.values()))
-    if offline and not nodes and not any(reader.any.this_cluster for reader in readers.values()):
+    if offline and not nodes and not any(reader.any.facts.this_cluster for reader in readers.values()):
         joined = assume_here(joined)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
     return cluster_view(

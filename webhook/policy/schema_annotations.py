@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import core_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
@@ -54,3 +56,21 @@ class TextPattern:
         if re.fullmatch(self.pattern, text) is None:
             raise ValueError(f"expected {self.words}; got {text!r}")
         return text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parsed:
+    """Parse what a document says into the value that the program uses: ``Annotated[Query, Parsed(str, Query)]``.
+
+    Attributes:
+        written: the type in the document, which the JSON Schema shows.
+        parse: returns the value, or raises ValueError.
+    """
+
+    written: Any
+    parse: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        as_text = core_schema.plain_serializer_function_ser_schema(str)
+        schema = handler.generate_schema(self.written)
+        return core_schema.no_info_after_validator_function(self.parse, schema, serialization=as_text)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.objects import BUNDLE
+from tests.rules.conftest import with_fields
 from webhook.capacity.placement.budget import GraceBudget
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.capacity.providers.provider import Interruption as Reclaim
 from webhook.cli.explain import timeline_svg, timeline_text
 from webhook.cli.explain.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
 from webhook.cli.terminal import plain
@@ -45,7 +45,7 @@ def pod_of(*containers: dict[str, Any], grace: int = 30, **spec: Any) -> Pod:
 
 
 def budget_of(provider: Provider) -> GraceBudget:
-    return GraceBudget(provider.grace_budget, provider.safety_margin, "because")
+    return GraceBudget(provider.grace_period.budget_seconds, provider.grace_period.safety_margin_seconds, "because")
 
 
 def timeline(
@@ -270,7 +270,9 @@ def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
 ) -> None:
     cordon, later, rest = reclaim
     drain = cordon + later
-    provider = msgspec.structs.replace(PROVIDERS["cks"], timeline=Reclaim(cordon, drain, drain + rest))
+    times = {"cordon_seconds": cordon, "drain_seconds": drain, "removal_seconds": drain + rest}
+    cks = PROVIDERS["cks"]
+    provider = with_fields(cks, interruption=with_fields(cks.interruption, **times))
     containers = [container(f"c{number}", sleep(each)) for number, each in enumerate(sleeps)]
     pod = pod_of(*containers, grace=grace)
     drawn = timeline_of(

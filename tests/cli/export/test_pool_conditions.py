@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from tests.objects import BUNDLE
-from tests.rules.conftest import shipped_provider
+from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.providers.query import Query
 from webhook.cli.export.pool_conditions import ExcludedField, unasked_fields
 
@@ -30,13 +29,13 @@ SCALING = {"scaling": {"maxSize": ExcludedField.SIZE}}
 def test_a_controllers_field_is_asked_about_only_where_it_is_read(
     changed: dict[str, Any], fields: dict[str, ExcludedField]
 ) -> None:
-    provider = replace(shipped_provider("eks"), readers=(replace(POOL, **changed),))
+    provider = with_fields(shipped_provider("eks"), readers=(with_fields(POOL, **changed),))
     assert unasked_fields([provider])[AWS] == {"spec": SCALING | fields}
 
 
 def test_a_field_that_another_providers_reader_reads_is_asked_about() -> None:
-    other = replace(POOL, zones=Query("spec.providerIDList"), controller_fields=())
-    providers = [replace(shipped_provider("eks"), readers=(each,)) for each in (POOL, other)]
+    other = with_fields(POOL, zones=Query("spec.providerIDList"), controller_fields=())
+    providers = [with_fields(shipped_provider("eks"), readers=(each,)) for each in (POOL, other)]
     assert unasked_fields(providers)[AWS] == {"spec": SCALING}
 
 

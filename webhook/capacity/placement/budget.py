@@ -43,7 +43,7 @@ class GraceBudgets:
     __slots__ = ("_by_provider", "_windows")
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
-        self._windows = {name: provider.node_windows for name, provider in providers.items()}
+        self._windows = {name: provider.grace_period.by_node_label for name, provider in providers.items()}
         self._by_provider = {name: _of_provider(provider) for name, provider in providers.items()}
 
     def of(self, target: Target) -> GraceBudget | None:
@@ -60,14 +60,12 @@ class GraceBudgets:
     def _of_pool(self, pool: Pool) -> GraceBudget:
         budget = self._by_provider[pool.provider]
         if pool.grace_seconds is None:
-            of_label = (
-                each for each in self._windows[pool.provider] if pool.labels.get(each.label.key) == each.label.value
-            )
+            of_label = (each for each in self._windows[pool.provider] if pool.labels.get(each.key) == each.value)
             if (window := next(of_label, None)) is None:
                 return budget
-            label = f"label {window.label.key}={window.label.value}"
-            because = f"{pool} has {label}, which gives a Pod {window.seconds} s to stop"
-            return GraceBudget(window.seconds, window.margin, because)
+            label = f"label {window.key}={window.value}"
+            because = f"{pool} has {label}, which gives a Pod {window.budget_seconds} s to stop"
+            return GraceBudget(window.budget_seconds, window.safety_margin_seconds, because)
         margin = budget.margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
         return GraceBudget(pool.grace_seconds, margin, f"{pool} gives a Pod {pool.grace_seconds} s to stop")
 
@@ -77,9 +75,9 @@ def _seconds(budget: GraceBudget) -> int:
 
 
 def _of_provider(provider: Provider) -> GraceBudget:
-    timeline = provider.timeline
+    timeline = provider.interruption
     because = (
-        f"On {provider.title} a node is drained {timeline.drain} s after the notice and removed after "
-        f"{timeline.removal} s: a Pod has {provider.grace_budget} s"
+        f"On {provider.title} a node is drained {timeline.drain_seconds} s after the notice and removed after "
+        f"{timeline.removal_seconds} s: a Pod has {provider.grace_period.budget_seconds} s"
     )
-    return GraceBudget(provider.grace_budget, provider.safety_margin, because)
+    return GraceBudget(provider.grace_period.budget_seconds, provider.grace_period.safety_margin_seconds, because)

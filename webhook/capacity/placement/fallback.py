@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from webhook.capacity.providers.clusters import same_cluster
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.capacity.providers.provider import FallbackNeed
 from webhook.capacity.providers.requirements import ANYTHING, NO_REQUIREMENTS
 from webhook.decision import Outcome
 from webhook.kube.tolerations import HARD_EFFECTS
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from webhook.capacity.providers.pool import Pool
-    from webhook.capacity.providers.provider import FallbackKind, Provider
+    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.requirements import LabelValues
+    from webhook.capacity.providers.schema import RequireName
 
 
 class Coverage(IntEnum):
@@ -56,6 +56,20 @@ class Offer(msgspec.Struct, frozen=True):
     zones: frozenset[str]
 
 
+class FallbackNeed(msgspec.Struct, frozen=True):
+    """Describe the fallback that a GPU spot pool needs.
+
+    Attributes:
+        require: which pools are a fallback.
+        outcome: the highest outcome if there is none.
+        because: what happens without a fallback, as a sentence; empty for the usual consequence, pending Pods.
+    """
+
+    require: RequireName
+    outcome: Outcome = Outcome.DENY
+    because: str = ""
+
+
 class LostCoverage(msgspec.Struct, frozen=True):
     """Name a spot pool that a request leaves with a worse fallback than before."""
 
@@ -75,8 +89,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         by_provider: what the pools of one provider need instead; this overrides the provider's document.
     """
 
-    require: FallbackKind
-    by_provider: Mapping[str, FallbackKind]
+    require: RequireName
+    by_provider: Mapping[str, RequireName]
     providers: Mapping[str, Provider]
 
     def demand_of(self, pool: Pool | None) -> Demand | None:
@@ -94,9 +108,13 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
     def needs(self, spot: Pool) -> tuple[FallbackNeed, ...]:
         """Return the requirements on the fallbacks of this spot pool."""
-        required = self.by_provider.get(spot.provider)
-        provider = self.providers.get(spot.provider)
-        needs = (FallbackNeed(required),) if required is not None else provider.fallback if provider is not None else ()
+        needs: tuple[FallbackNeed, ...] = ()
+        if (required := self.by_provider.get(spot.provider)) is not None:
+            needs = (FallbackNeed(required),)
+        elif (provider := self.providers.get(spot.provider)) is not None:
+            needs = tuple(
+                FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in provider.fallback
+            )
         if spot.chosen_by:  # What a cluster needs beside such nodes is no need of those who choose the pool.
             needs = tuple(each for each in needs if each.require != "standard")
         needs = needs or (FallbackNeed(self.require),)
@@ -121,16 +139,14 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if pool.gpu is not Gpu.ANY or provider is None:
             return ""
         for taint in pool.taints:
-            if taint.effect in HARD_EFFECTS and any(each.matches(taint) for each in provider.gpu_taints):
+            if taint.effect in HARD_EFFECTS and any(each.matches(taint) for each in provider.gpu.taints):
                 return f"Its taint {taint} admits only Pods that request GPUs."
         return ""
 
     def _named_gpus(self, pool: Pool) -> tuple[str, ...]:
         """Return the machine types, families or categories with GPUs that a pool lists."""
         provider = self.providers.get(pool.provider)
-        readers = provider.readers if provider is not None else ()
-        machines = next((reader.machines for reader in readers if reader.kind == pool.kind), None)
-        return machines.named_gpus(pool.requirements or NO_REQUIREMENTS) if machines is not None else ()
+        return provider.machines.named_gpus(pool.requirements or NO_REQUIREMENTS) if provider is not None else ()
 
     def title(self, pool: Pool) -> str:
         """Return the provider of a pool, as people know it."""
@@ -143,7 +159,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
             return None
         return Offer(pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones)
 
-    def why_not(self, spot: Pool, pool: Pool, require: FallbackKind) -> str:
+    def why_not(self, spot: Pool, pool: Pool, require: RequireName) -> str:
         """Return why a pool is no fallback for this spot pool. Return an empty string if it is one."""
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             return self._other_cluster(spot, pool)
@@ -164,7 +180,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         title = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
         return f"it belongs to cluster {pool.cluster_id}{title}"
 
-    def coverage(self, spot: Pool, pools: Sequence[Pool], require: FallbackKind) -> Coverage:
+    def coverage(self, spot: Pool, pools: Sequence[Pool], require: RequireName) -> Coverage:
         """Return how well these pools cover a spot pool. A pool without zones may be in any zone."""
         fallbacks = [pool for pool in pools if not self.why_not(spot, pool, require)]
         if not fallbacks:
@@ -202,12 +218,12 @@ class Fallbacks(msgspec.Struct, frozen=True):
                     found.append(LostCoverage(pool, need, cover))
         return found
 
-    def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, FallbackKind], Coverage]:
+    def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, RequireName], Coverage]:
         """Return `coverage` by these pools, cached for all spot pools that are alike in what `why_not` compares."""
         usable = [pool for pool in pools if not self._why_never(pool)]
         known: dict[tuple[object, ...], Coverage] = {}
 
-        def cover(spot: Pool, require: FallbackKind) -> Coverage:
+        def cover(spot: Pool, require: RequireName) -> Coverage:
             same_type = (spot.gpu_type, spot.instance_type, spot.machines)
             chosen = spot.name if spot.chosen_by else ""
             key = (spot.cluster, spot.cluster_path, spot.provider, chosen, same_type, spot.zones, require)
@@ -226,9 +242,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if pool.unusable:
             return pool.unusable
         provider = self.providers.get(pool.provider)
-        forbidden = provider.forbidden_taints if provider is not None else ()
         for taint in pool.taints:
-            if taint.effect != "PreferNoSchedule" and any(pattern.matches(taint) for pattern in forbidden):
+            if provider is not None and taint.effect != "PreferNoSchedule" and provider.is_forbidden(taint):
                 return f"no Pod may tolerate its taint {taint}"
         return ""
 

@@ -267,7 +267,7 @@ def _spot_alone(term: Term, unseen: SpotNodes) -> bool:
 
 def demands_spot(term: Term, provider: Provider) -> bool:
     """Return whether the term demands a spot label of this provider, which admits only its spot nodes."""
-    for label in provider.spot_labels:
+    for label in provider.spot_node_labels:
         for each in term.requirements:
             if each.key != label.key:
                 continue
@@ -297,7 +297,7 @@ def _unable(pod: Pod, nodes: SpotNodes, requested: frozenset[str], *, gpu: bool 
     """Return why accelerators, or the lack of them, keep the Pod off. Return an empty string if they do not."""
     if gpu and nodes.gpu is Gpu.NO:
         return _NO_GPU
-    if other := next((each for each in sorted(requested) if not nodes.provider.gpu_resources.match(each)), ""):
+    if other := next((each for each in sorted(requested) if not nodes.provider.gpu.resources.match(each)), ""):
         return f"{nodes.provider.title} has no {other}"
     guard = guarding_taint(pod, nodes, requested)
     if guard is None:

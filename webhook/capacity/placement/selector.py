@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.placement.supply import Nodes, SpotNodes, Supply
-    from webhook.capacity.providers.provider import Label
+    from webhook.capacity.providers.schema import LabelSpec
 
 _REMEMBERED: Final = 64
 """Cached results: one for each kind of Pods (with GPUs, without, for one pool ...)."""
@@ -21,7 +21,7 @@ _REMEMBERED: Final = 64
 
 @lru_cache(maxsize=_REMEMBERED)
 def select(
-    chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[Label, ...]
+    chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[LabelSpec, ...]
 ) -> tuple[tuple[Requirement, ...], ...]:
     """Return alternatives of ``In`` requirements that admit the chosen nodes and no other known ones.
 
@@ -51,12 +51,12 @@ def select(
 
 
 def _select(
-    chosen: tuple[SpotNodes, ...], outside: list[Nodes], supply: Supply, named: tuple[Label, ...]
+    chosen: tuple[SpotNodes, ...], outside: list[Nodes], supply: Supply, named: tuple[LabelSpec, ...]
 ) -> tuple[Requirement, ...]:
     """Return the requirements that together admit exactly the chosen nodes. Return an empty tuple if there are none."""
     inside = [nodes.labels for nodes in chosen]
     base: tuple[Requirement, ...] = ()
-    spot_labels = chosen[0].provider.spot_labels
+    spot_labels = chosen[0].provider.spot_node_labels
     if spot_labels:
         spot = _equals(spot_labels[0].key, spot_labels[0].value)
         if _tells_apart(spot, inside, outside):
@@ -71,7 +71,7 @@ def _select(
 
 
 def _candidates(
-    chosen: tuple[SpotNodes, ...], inside: Sequence[Mapping[str, str]], supply: Supply, named: tuple[Label, ...]
+    chosen: tuple[SpotNodes, ...], inside: Sequence[Mapping[str, str]], supply: Supply, named: tuple[LabelSpec, ...]
 ) -> Iterator[Requirement]:
     """Yield the requirements to try, in the order of `select`."""
     for label in named:
@@ -79,7 +79,7 @@ def _candidates(
     for key, value in sorted(inside[0].items()):
         if key in supply.given:
             yield _equals(key, value)
-    key = chosen[0].provider.pool_label
+    key = chosen[0].provider.pool_name_label
     yield Requirement(key, "In", tuple(sorted({labels.get(key, "") for labels in inside})))
 
 

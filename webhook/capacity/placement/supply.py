@@ -189,7 +189,7 @@ def _supply(
         unseen=tuple(
             nodes(provider, None)
             for provider in providers.values()
-            if provider.spot_labels and provider.name not in seen and (known or not provider.pools_are_here)
+            if provider.spot_node_labels and provider.name not in seen and (known or not provider.pools_are_here)
         ),
         other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
         given=given,
@@ -222,16 +222,16 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
 
     They can in a pool of both capacities only if its provider labels spot nodes.
     """
-    return pool.spot or (pool.capacity is CapacityType.BOTH and pool.marked and bool(provider.spot_labels))
+    return pool.spot or (pool.capacity is CapacityType.BOTH and pool.marked and bool(provider.spot_node_labels))
 
 
 def _marks(provider: Provider) -> frozenset[str]:
     """Return the keys of the labels by which a provider names a node's pool and marks it as spot."""
-    return frozenset((*provider.pool_labels, *(label.key for label in provider.spot_labels)))
+    return frozenset((*provider.pool_labels, *(label.key for label in provider.spot_node_labels)))
 
 
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
-    marks = {label.key: label.value for label in provider.spot_labels if pool is None or pool.marked}
+    marks = {label.key: label.value for label in provider.spot_node_labels if pool is None or pool.marked}
     labels = {**pool.labels, **marks} if pool is not None else marks
     meant: dict[TaintMeaning, list[Taint]] = {meaning: [] for meaning in TaintMeaning}
     for taint in _taints(provider, pool, labels):
@@ -270,13 +270,13 @@ def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) ->
     keys = {taint.key for taint in pool.taints}
     platform = (
         taint
-        for taint in provider.platform_taints
+        for taint in (each.taint for each in provider.platform_taints)
         if (named := platform_of(taint)) is not None and labels.get(named[0]) == named[1]
     )
     guards = (
         each.taint
         for each in provider.automatic_gpu_taints
-        if pool.gpu is Gpu.YES and (not each.types or each.types.match(pool.instance_type.casefold()))
+        if pool.gpu is Gpu.YES and (not each.instance_types or each.instance_types.match(pool.instance_type.casefold()))
     )
     automatic = (taint for taint in (*platform, *guards) if taint.key not in keys)
     return (*pool.taints, *provider.spot_taints, *automatic)
@@ -286,7 +286,7 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
     """Return the nodes of a pool that are not spot: without the spot label, or with another value of it."""
     marked = {
         label.key: LabelValues(present=False) if label.spot_only else LabelValues(excluded=frozenset((label.value,)))
-        for label in provider.spot_labels
+        for label in provider.spot_node_labels
     }
     requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(marked)
     return Nodes(labels=pool.labels, requirements=requirements, label_keys=pool.label_keys)

@@ -38,9 +38,9 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
 
     ``common`` is the result of `common_spot_taints` for the cluster.
     """
-    if any(each.matches(taint) for each in provider.forbidden_taints):
+    if provider.is_forbidden(taint):
         return TaintMeaning.FORBIDDEN
-    if any(each.matches(taint) for each in provider.spot_taint_patterns):
+    if provider.means_spot(taint):
         return TaintMeaning.SPOT
     if taint.key in provider.hands_off_selectors:  # Whatever the value says, it is a name: ``spot-first``.
         return TaintMeaning.DEDICATED

@@ -214,7 +214,7 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
             return own
         because = own
 
-    requested = frozenset[str]().union(*(requested_of(pod, each.gpu_resources) for each in providers.values()))
+    requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
     feasible = feasible_nodes(pod, terms, named, supply, playing, question.spot_shown, requested)
     pools = tuple(nodes.pool for nodes in feasible.nodes if nodes.pool is not None)
     stand_in = bool(feasible.nodes) and not pools

@@ -7,39 +7,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.clusters import cluster_of, same_cluster
 from webhook.capacity.providers.pool import Pool, Size
+from webhook.capacity.providers.reader_schema import SizedBySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from webhook.capacity.providers.query import Query, QueryPath
 
-
-class Sizer(msgspec.Struct, frozen=True, kw_only=True):
+class Sizer(SizedBySpec):
     """Describe a kind of object that sizes pools of one kind in its namespace.
 
     Attributes:
-        pool: the name of the pool that an object sizes; no result if it sizes none of that kind.
         this_cluster: the cluster that the policies are for, as ``cluster`` names it.
-        controller_fields: the fields that only the provider's controllers write.
     """
 
-    group: str
-    versions: tuple[str, ...]
-    kind: str
-    resource: str
-    scale: bool
     pool_kind: str
-    pool: Query
-    desired: Query
-    autoscaling: Query | None
-    cluster: Query | None
     this_cluster: str
-    controller_fields: tuple[QueryPath, ...] = ()
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
         """Return the size that an object gives. Return None if it sizes no such pool. Never raise for its contents."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS
 from webhook.kube.quantity import canonical_quantity
@@ -21,6 +19,7 @@ from webhook.kube.quantity import canonical_quantity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.capacity.providers.reader_schema import LeastSpec
     from webhook.capacity.providers.requirements import Requirements
     from webhook.globs import Globs
 
@@ -31,58 +30,45 @@ _WHOLE: Final = Decimal(1)
 _KIBI: Final = 1024
 
 
-class Least(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the least that a machine has, by resource.
-
-    Attributes:
-        gpu_resources: the resources that only machines with GPUs have.
-        counted: label key -> the resource that a requirement on this label counts.
-    """
-
-    machine: Mapping[str, Decimal]
-    gpu_machine: Mapping[str, Decimal]
-    gpu_resources: Globs
-    counted: Mapping[str, str]
-
-    def of_pool(self, requirements: Requirements | None) -> Mapping[str, Decimal]:
-        """Return the least that a machine has which meets the pool's requirements."""
-        least = dict(self.machine)
-        for label, resource in self.counted.items():
-            lowest = (requirements or NO_REQUIREMENTS).of(label).lowest
-            if lowest is not None:
-                least[resource] = max(Decimal(lowest), least.get(resource, _NOTHING))
-        return least
-
-
 def within_limits(
-    limits: Mapping[str, Decimal], gpu: Gpu, least: Least, requirements: Requirements | None
+    limits: Mapping[str, Decimal], gpu: Gpu, least: LeastSpec, gpu_resources: Globs, requirements: Requirements | None
 ) -> tuple[Gpu, str]:
     """Return which GPUs the limits allow, and why they allow no nodes; empty if they may allow some."""
-    machine = least.of_pool(requirements)
+    machine = _least_of_pool(least, requirements)
     no_gpus = ""
     for resource, amount in sorted(limits.items()):
-        of_gpus = least.gpu_resources.match(resource)
+        of_gpus = gpu_resources.match(resource)
         has = machine.get(resource, _WHOLE if of_gpus else _NOTHING)
         if amount <= 0 or amount < has:
-            because = _because(resource, amount, f"a machine has at least {_written(has)}")
+            because = _because(resource, amount, f"a machine has at least {written(has)}")
             if not of_gpus:
                 return gpu, because
             no_gpus = no_gpus or because
         elif amount < (has := least.gpu_machine.get(resource, _NOTHING)):
-            no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {_written(has)}")
+            no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {written(has)}")
     if not no_gpus or gpu is Gpu.NO:
         return gpu, ""
     # If it is unknown whether the machines have GPUs, only those without remain.
     return (gpu, no_gpus) if gpu is Gpu.YES else (Gpu.NO, "")
 
 
+def _least_of_pool(least: LeastSpec, requirements: Requirements | None) -> dict[str, Decimal]:
+    """Return the least that a machine has which meets the pool's requirements, by resource."""
+    found = dict(least.machine)
+    for label, resource in least.counted.items():
+        lowest = (requirements or NO_REQUIREMENTS).of(label).lowest
+        if lowest is not None:
+            found[resource] = max(Decimal(lowest), found.get(resource, _NOTHING))
+    return found
+
+
 def _because(resource: str, amount: Decimal, has: str) -> str:
     if amount <= 0:
         return f"its limits allow 0 of {resource}"
-    return f"its limits allow {_written(amount)} of {resource}, and {has}"
+    return f"its limits allow {written(amount)} of {resource}, and {has}"
 
 
-def _written(amount: Decimal) -> str:
+def written(amount: Decimal) -> str:
     """Return an amount as people write it: bytes with a binary suffix."""
     kibi, rest = divmod(amount, _KIBI)
     return str(canonical_quantity(f"{kibi:f}Ki")) if kibi and not rest else f"{float(amount):g}"

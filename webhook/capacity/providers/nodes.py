@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
-from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, classify
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.requirements import LabelValues, Requirements
 from webhook.kube.containers import is_zero
@@ -104,19 +104,19 @@ def _shared(value: _T) -> _T:
 def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]) -> NodeKind | None:
     """Return what a Node tells of its pool. Return None if it is of no provider that labels its spot nodes."""
     provider = provider_of(labels, providers)
-    if provider is None or not provider.spot_labels:
+    if provider is None or not provider.spot_node_labels:
         return None
     return _shared(
         NodeKind(
             provider=provider.name,
-            pool=labels.get(provider.pool_label, ""),
+            pool=labels.get(provider.pool_name_label, ""),
             spot=provider.is_spot_node(labels),
             gpu=_gpu(labels, node.status.allocatable, provider),
             zone=labels.get(ZONE_LABEL, ""),
             labels=tuple(
                 _shared(item)
                 for item in sorted(labels.items())
-                if item[0] == provider.pool_label or not is_of_one_node(item[0])
+                if item[0] == provider.pool_name_label or not is_of_one_node(item[0])
             ),
             taints=_shared(frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint))),
         )
@@ -128,18 +128,19 @@ def provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Pro
 
     Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
     """
-    found = [each for each in providers if each.pool_label in labels] or [
+    found = [each for each in providers if each.pool_name_label in labels] or [
         each for each in providers if each.is_spot_node(labels)
     ]
     return next((each for each in found if each.pools_are_here), found[0] if found else None)
 
 
 def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provider: Provider) -> Gpu:
-    machines, resources = provider.machines, provider.gpu_resources
-    by_type = machines.types.classify(labels.get(TYPE_LABEL, ""))
-    offered = any(resources.match(name) and not is_zero(amount) for name, amount in (allocatable or {}).items())
+    by_type = classify(provider.instance_types, labels.get(TYPE_LABEL, ""))
+    offered = any(
+        provider.gpu.resources.match(name) and not is_zero(amount) for name, amount in (allocatable or {}).items()
+    )
     # A Node that has just begun offers no GPUs yet.
-    if by_type is Gpu.YES or offered or any(map(machines.gpu_labels.match, labels)):
+    if by_type is Gpu.YES or offered or any(map(provider.gpu.labels.match, labels)):
         return Gpu.YES
     return Gpu.NO if allocatable else by_type
 

@@ -1,60 +1,385 @@
-"""Read a kind of node pool, and write an on-demand pool of that kind."""
+"""Read a kind of node pool into the normalised `Pool`, as its ``CapacityProvider`` document says.
+
+A pool with missing fields or wrong types is read as far as possible; what could not be read is in ``Pool.problems``.
+"""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.providers.pool_fields import PoolFields
-from webhook.capacity.providers.pool_parser import PoolParser
+from webhook.capacity.providers.clusters import cluster_of
+from webhook.capacity.providers.joins import Sizer, with_template
+from webhook.capacity.providers.limits import within_limits
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.query import at
+from webhook.capacity.providers.query_results import QueryResults
+from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
+from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
+from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
+from webhook.capacity.providers.taints import read_taints
+from webhook.kube.containers import ARCH_LABEL
+from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.pool import Taint, TemplateRef
     from webhook.capacity.providers.query import Query
+    from webhook.capacity.providers.requirements import Requirements
 
-_BOOLEANS: Final[Mapping[str, object]] = {"true": True, "false": False}
-"""Values of boolean fields, by the text that a document has for them."""
+ANY_TYPE: Final = "*"
+"""The instance type of a pool that leaves it to something which can't be read, as a launch template."""
+
+_SHOWN: Final = 60
+"""Characters of an unexpected value that are repeated in a problem."""
 
 
-class PoolReader(PoolFields, frozen=True, kw_only=True):
-    """Read the node pools of one kind."""
+class PoolReader(NodePoolReaderSpec):
+    """Read the node pools of one kind, or the templates that say which machines their nodes are.
+
+    Attributes:
+        provider: name of the `CapacityProvider`.
+        facts: its document.
+    """
+
+    provider: str
+    facts: CapacityProviderSpec
+    capacity: CapacityReaderSpec
+    is_template: bool = False
+
+    @cached_property
+    def machines(self) -> Machines:
+        """Return what the provider's document says about its machines."""
+        return Machines(self.facts)
+
+    @cached_property
+    def sizer(self) -> Sizer | None:
+        """Return the kind of object that sizes these pools. Return None if they say their size themselves."""
+        by = self.size.sized_by
+        if by is None:
+            return None
+        return Sizer.model_construct(**dict(by), pool_kind=self.kind, this_cluster=self.facts.this_cluster)
+
+    @property
+    def capacity_query(self) -> Query:
+        """Return the expression of the field that says whether a pool is spot, or which template does."""
+        found = self.template.from_ if self.template is not None else self.capacity.from_ or self.requirements
+        if found is None:
+            raise TypeError("a valid document says where the capacity is")
+        return found
+
+    @property
+    def is_cluster(self) -> bool:
+        """Return whether the object is the cluster itself. All pools of the cluster are deleted with it."""
+        return self.cluster is not None and self.cluster.text == "metadata.name"
+
+    def written_path(self, query: Query) -> str:
+        """Return the path of a plain field as the user writes it."""
+        return query.text.removeprefix("spec.") if self.listed_in is not None else query.text
 
     def read(self, value: Mapping[str, Any]) -> Pool:
         """Return the pool that a resource of this kind declares. Never raise for its contents."""
-        return PoolParser(self, value).pool()
+        return _PoolParser(self, value).pool()
 
-    def on_demand_manifest(
-        self, *, name: str, namespace: str, instance_type: str, maximum: int
-    ) -> dict[str, Any] | None:
-        """Return the manifest of an on-demand pool, which the autoscaler, if there is one, fills from zero.
 
-        Return None if the provider's document does not say plainly enough how such a pool is written, or if
-        ``instance_type`` names several types.
-        """
-        if self.listed_in is not None:
+class _PoolParser(QueryResults):
+    """Parse one object, and collect the problems in it."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
+        super().__init__(value)
+        self._reader = reader
+
+    def pool(self) -> Pool:
+        """Return the pool that the object declares. Never raise for its contents."""
+        reader, value = self._reader, self.value
+        metadata = value.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        name = _text(metadata.get("name")) or _text(metadata.get("generateName"))
+        namespace = _text(metadata.get("namespace"))
+        # The name of a template is no pool's.
+        labels = self._labels("" if reader.is_template else name)
+        if reader.chosen_by:
+            labels[reader.chosen_by] = name
+        requirements = self._requirements(labels)
+        types = self._instance_types(requirements)
+        if ARCH_LABEL not in labels and (architecture := reader.machines.architecture(types, requirements)):
+            labels[ARCH_LABEL] = architecture
+        capacity = self._capacity(requirements)
+        gpu_type, gpu_count, gpu = self._gpu(types, requirements)
+        gpu, limited = self._limited(gpu, requirements)
+        impossible = requirements.impossible if requirements is not None else ""
+        blocked, where, passing = self._status()
+        if limited:
+            blocked, where, passing = limited, reader.size.limits, False
+        elif impossible:
+            blocked, where, passing = f"no node can meet its requirements on {impossible}", reader.requirements, False
+        usual = (reader.facts.grace_period.budget_seconds, reader.facts.grace_period.safety_margin_seconds)
+        grace_seconds, margin = reader.grace_period.read(self, usual) or (None, None)
+        cluster, cluster_path = self._cluster(namespace, name)
+        autoscaling, taints = self.flag(reader.size.autoscaling), self._taints()
+        pool = Pool(
+            provider=reader.provider,
+            kind=reader.kind,
+            name=name,
+            namespace=namespace,
+            pool_name=labels.get(reader.facts.pool_name_label, ""),
+            capacity=capacity,
+            gpu=gpu,
+            gpu_type=gpu_type,
+            gpu_count=gpu_count,
+            instance_type=", ".join(types),
+            machines=reader.machines.described(requirements) if requirements is not None else (),
+            superchip=reader.machines.superchip(types),
+            autoscaling=autoscaling,
+            desired=self.number(reader.size.desired),
+            maximum=self.number(reader.size.maximum),
+            unlimited=reader.size.unlimited,
+            blocked=blocked,
+            passing=passing,
+            unread=f"its {self.unread} can't be read" if self.unread else "",
+            held_by=where.place(value) if where is not None else self.unread,
+            taints=taints,
+            requirements=requirements,
+            labels=labels,
+            zones=self._zones(requirements),
+            grace_seconds=grace_seconds,
+            safety_margin_seconds=margin,
+            cluster=cluster,
+            cluster_path=cluster_path,
+            chosen_by=reader.chosen_by or "",
+            is_cluster=reader.is_cluster,
+            template=self._template(namespace),
+            marked=reader.labels_spot_nodes,
+            is_template=reader.is_template,
+            deleting=bool(metadata.get("deletionTimestamp")),
+            problems=tuple(self.problems),
+        )
+        return pool if pool.template is None else with_template(pool, None)
+
+    def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
+        query = self._reader.requirements
+        if query is None:
             return None
-        sized: list[tuple[Query | None, object]] = [(self.desired, maximum)]
-        if self.autoscaling is not None and self.maximum is not None:
-            sized = [(self.autoscaling, True), (self.maximum, maximum), (self.desired, 0)]
-        on_demand = _BOOLEANS.get(self.capacity.on_demand.casefold(), self.capacity.on_demand)
-        fields = [(self.capacity.query, on_demand), (self.instance_type, instance_type), *sized]
-        metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-        manifest: dict[str, Any] = {
-            "apiVersion": f"{self.group}/{self.versions[0]}",
-            "kind": self.kind,
-            "metadata": metadata,
-        }
-        for query, value in fields:
-            if query is None:
-                continue
-            if value == "" or not query.plain or self.capacity.label or ", " in instance_type:
-                return None
-            *parents, last = query.text.split(".")
-            place = manifest
-            for parent in parents:
-                if not isinstance(place.get(parent), dict):
-                    place[parent] = {}  # A document may name a map as the flag that holds the maximum.
-                place = place[parent]
-            place[last] = value
-        return manifest
+        found = read_requirements(self.ask(query), query.field, labels)
+        self.problems += found.problems
+        return found
+
+    def _instance_types(self, requirements: Requirements | None) -> tuple[str, ...]:
+        query = self._reader.instance_type
+        if query is None:
+            return tuple(sorted((requirements or NO_REQUIREMENTS).of(TYPE_LABEL).values or ()))
+        if self.out_of_reach(query):
+            return ()
+        found = self.answer(query)[0]
+        several = found if isinstance(found, list) else [found]
+        types = tuple(sorted(each for each in several if isinstance(each, str) and each))
+        where = query.place(self.value)
+        if found == ANY_TYPE:
+            return ()
+        if not found:
+            self.note(f"{where} {'is missing' if at(self.value, where) is None else 'names no instance type'}")
+        elif not types:
+            self.note(f"{where} is not text")
+        elif len(types) < len(several):
+            self.note(f"{where} has items that are not strings")
+        return tuple(dict.fromkeys(types)) if len(types) == len(several) else ()
+
+    def _capacity(self, requirements: Requirements | None) -> CapacityType:
+        capacity = self._reader.capacity
+        if self._reader.template is not None:
+            return CapacityType(capacity.default) if self._template("") is None else CapacityType.UNKNOWN
+        if capacity.label and requirements is not None:
+            return self._required_capacity(capacity.label, requirements)
+        query = self._reader.capacity_query
+        if self.out_of_reach(query):
+            return CapacityType.UNKNOWN
+        written = self.answer(query)[0]
+        if written is None or (written == "" and not capacity.is_flag):
+            return CapacityType(capacity.default)
+        meant = capacity.meanings.get(str(written).casefold()) if isinstance(written, bool | str) else None
+        if meant is not None:
+            return meant
+        self.note(f"{query.place(self.value)} is {_shown(written)}, not one of {', '.join(capacity.values)}")
+        return CapacityType.UNKNOWN
+
+    def _required_capacity(self, label: str, requirements: Requirements) -> CapacityType:
+        capacity = self._reader.capacity
+        if requirements.is_unreadable(label):
+            return CapacityType.UNKNOWN
+        if label not in requirements.labels:
+            return CapacityType(capacity.default)
+        values = requirements.of(label)
+        for odd in sorted((values.values or frozenset()).difference(capacity.meanings)):
+            problem = f"{self._reader.capacity_query.field} has {label} {odd[:_SHOWN]!r}, not one of "
+            self.note(problem + ", ".join(capacity.values))
+        found = {meant for value, meant in capacity.meanings.items() if values.admits(value)}
+        both = CapacityType.BOTH if found else CapacityType.UNKNOWN
+        return found.pop() if len(found) == 1 else both
+
+    def _gpu(self, types: tuple[str, ...], requirements: Requirements | None) -> tuple[str, int | None, Gpu]:
+        """Return the accelerator type, the count, and whether the nodes have GPUs."""
+        reader = self._reader
+        where = reader.accelerators
+        kind, count = self.ask(where.type), self.number(where.count)
+        unread = self._unread_accelerators(kind, count)
+        if kind is not None and not isinstance(kind, str):
+            self.note(f"{where.type.field if where.type else ''} is not text")
+        named = kind if isinstance(kind, str) and count != 0 else ""
+        if named or (count or 0) > 0 or self.ask(where.when):
+            return named, count, Gpu.YES
+        if unread or (kind is not None and not isinstance(kind, str)):
+            return "", count, Gpu.UNKNOWN
+        if requirements is not None and reader.instance_type is None:
+            return "", count, reader.machines.required(requirements)
+        # The provider picks any of the types that a pool lists, whatever the Pods request.
+        if count == 0 and not types:
+            return "", count, Gpu.NO
+        found = reader.machines.classify(types)
+        return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
+
+    def _unread_accelerators(self, kind: object, count: int | None) -> bool:
+        """Return whether the object has an accelerators field that can't be read."""
+        where = self._reader.accelerators
+        queries = [query for query in (where.type, where.count, where.when) if query is not None]
+        if any(self.out_of_reach(query) for query in queries):
+            return True
+        unread = [query for query, found in ((where.type, kind), (where.count, count)) if query and found is None]
+        if count == 0:
+            return False
+        fields = [query.field for query in unread if query.written(self.value) not in (None, [])]
+        for field in fields:
+            self.note(f"{field} has no accelerators with a type and a count")
+        return bool(fields)
+
+    def _limited(self, gpu: Gpu, requirements: Requirements | None) -> tuple[Gpu, str]:
+        """Return which GPUs the pool's limits allow, and why they allow no nodes at all."""
+        query = self._reader.size.limits
+        limits = self.ask_in_doubt(query)
+        if query is None or limits is None:
+            return gpu, ""
+        if not isinstance(limits, dict):
+            self.doubt(query, f"{query.field} is not a map")
+            return gpu, ""
+        amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
+        odd = [resource for resource, amount in amounts.items() if amount is None]
+        self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
+        known = {resource: amount for resource, amount in amounts.items() if amount is not None}
+        return within_limits(known, gpu, self._reader.size.least, self._reader.facts.gpu.resources, requirements)
+
+    def _status(self) -> tuple[str, Query | None, bool]:
+        """Return why the pool's status says it gets no nodes, its field, and whether that passes.
+
+        A lasting reason comes before one that passes.
+        """
+        held = [each for each in self._reader.unusable if self.ask_in_doubt(each.when)]
+        found = min(held, key=lambda each: each.passing, default=None)
+        return (found.because, found.when, found.passing) if found is not None else ("", None, False)
+
+    def _taints(self) -> tuple[Taint, ...]:
+        reader, query = self._reader, self._reader.taints
+        found = self.ask_in_doubt(query)
+        if query is None or found is None:
+            return ()
+        taints, problems = read_taints(found, query.place(self.value), reader.taint_effects, texts=reader.taint_texts)
+        self.doubt(query, *problems)
+        return taints
+
+    def _labels(self, name: str) -> dict[str, str]:
+        reader = self._reader
+        labels: dict[str, str] = {}
+        where = reader.labels.field if reader.labels is not None else ""
+        found = self.ask(reader.labels)
+        if found is not None and not isinstance(found, dict):
+            self.note(f"{where} is not a map")
+        for key, item in found.items() if isinstance(found, dict) else ():
+            if not isinstance(item, str):
+                self.note(f"{where}[{key!r}] is not text")
+            elif _is_of(key, reader.label_domains):
+                labels[key] = item
+        for key, query in reader.known_labels.items():
+            if isinstance(item := self.answer(query)[0], str):
+                labels[key] = item
+        if reader.pool_name is not None:
+            written = self.ask(reader.pool_name)
+            name = written if isinstance(written, str) else ""
+            if not isinstance(written, str | None):
+                self.note(f"{reader.pool_name.place(self.value)} is not text")
+        if name:
+            labels[reader.facts.pool_name_label] = name
+        return labels
+
+    def _zones(self, requirements: Requirements | None) -> frozenset[str]:
+        query = self._reader.zones
+        if query is None:
+            return (requirements or NO_REQUIREMENTS).of(ZONE_LABEL).values or frozenset()
+        found = self.ask(query)
+        zones = list(filter(None, (found,))) if found is None or isinstance(found, str) else found
+        if not isinstance(zones, list):
+            self.note(f"{query.field} is not a list")
+            return frozenset()
+        texts = frozenset(zone for zone in zones if isinstance(zone, str))
+        if not all(isinstance(zone, str) for zone in zones):
+            self.note(f"{query.field} has items that are not strings")
+        return texts
+
+    def _template(self, namespace: str) -> TemplateRef | None:
+        """Return the template to which the pool refers. Return None if it is of no kind that is read."""
+        template = self._reader.template
+        if template is None:
+            return None
+        found = self.ask(template.from_)
+        reference = found if isinstance(found, dict) else {}
+        kind = _text(reference.get("kind"))
+        if kind and kind not in {each.kind for each in template.kinds}:
+            return None
+        return kind, namespace, _text(reference.get("name"))
+
+    def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
+        """Return the cluster of the pool as `cluster_of` does; empty strings for this one, or if the pool does not say.
+
+        A pool whose cluster can't be read is in a cluster of its own: it has no fallback, and is none.
+        """
+        query = self._reader.cluster
+        if query is None:
+            return "", ""
+        unknown = f"{namespace}/? of {name}", ""
+        if self.out_of_reach(query):
+            return unknown
+        found = self.answer(query)[0]
+        if found is None:
+            return "", ""
+        if not isinstance(found, str) or not found.strip("/"):
+            where = query.place(self.value)
+            self.note(f"{where} is {'no name of a cluster' if isinstance(found, str) else 'not text'}")
+            return unknown
+        other = self.ask(outside := self._reader.cluster_namespace)
+        if outside is not None and not isinstance(other, str | None):
+            self.note(f"{outside.field} is not text")
+            return unknown
+        inside = "" if self._reader.listed_in is not None else namespace
+        cluster, path = cluster_of(found, other or inside, self._reader.facts.this_cluster)
+        if cluster and isinstance(own := self.ask(self._reader.cluster_path), str):
+            path = cluster_of(own, namespace, self._reader.facts.this_cluster)[1]
+            cluster = cluster if path else ""
+        return cluster, path
+
+
+def _is_of(key: str, domains: Sequence[str]) -> bool:
+    """Return whether a label is of one of these domains or their subdomains; without domains any is."""
+    domain = key.rpartition("/")[0]
+    return not domains or any(domain == each or domain.endswith(f".{each}") for each in domains)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shown(value: object) -> str:
+    """Return an unexpected value as a phrase."""
+    if isinstance(value, bool | str):
+        return repr(value)[:_SHOWN]
+    return "a list or map" if isinstance(value, list | dict) else "a number"

@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal, Self, get_args
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, StrictInt, model_validator
+from pydantic import Field, StrictInt, model_validator
 
-from webhook.capacity.providers.query import problem_with
+from webhook.capacity.providers.pool import CapacityType
+from webhook.capacity.providers.query import Query, QueryPath, problem_with
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName  # noqa: TC001 - pydantic reads the annotations
-from webhook.policy.schema_annotations import EnumDescriptions
+from webhook.policy.schema_annotations import EnumDescriptions, Parsed
+
+if TYPE_CHECKING:
+    from webhook.capacity.providers.query_results import QueryResults
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
 
 
-def _check_query(text: str) -> str:
+@lru_cache(maxsize=512)  # providers repeat each other, and the next bundle this one
+def _query(text: str) -> Query:
     if said := problem_with(text):
         raise ValueError(f"not a JMESPath expression: {said}")
-    return text
+    return Query(text)
 
 
-def _check_quantity(quantity: int | str) -> int | str:
-    if amount_of(quantity) is None:
-        raise ValueError(f"{quantity!r} is not a quantity; write a number, or one with a unit, as 512Mi")
-    return quantity
+def _quantity(written: int | str) -> Decimal:
+    if (amount := amount_of(written)) is None:
+        raise ValueError(f"{written!r} is not a quantity; write a number, or one with a unit, as 512Mi")
+    return amount
 
 
-def _check_spec_field(path: str) -> str:
+def _spec_field(path: str) -> QueryPath:
     if not _SPEC_FIELD.fullmatch(path):
         raise ValueError(f"{path!r} is no field of `spec`; write its path, as spec.providerIDList")
-    return path
+    return tuple(path.split("."))
 
 
-Quantity = Annotated[StrictInt | str, AfterValidator(_check_quantity)]
-QueryText = Annotated[str, AfterValidator(_check_query)]
-SpecField = Annotated[str, AfterValidator(_check_spec_field)]
+Quantity = Annotated[Decimal, Parsed(StrictInt | str, _quantity)]
+Expression = Annotated[Query, Parsed(str, _query)]
+SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
 _CONTROLLER_FIELDS: Final = (
     "Fields of `spec` that only the provider's controllers write and no policy judges: the API server does not ask "
     "about them, so that controllers go on while spotgate is down. Fields that a reader reads are asked about all the "
@@ -58,7 +66,7 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 class CapacityReaderSpec(Model):
     """Say by which field, or by which requirements, a pool is spot or on demand."""
 
-    from_: QueryText | None = Field(default=None, alias="from", description="JMESPath of the field.")
+    from_: Expression | None = Field(default=None, alias="from", description="JMESPath of the field.")
     label: LabelKey | None = Field(
         default=None, description="Instead: the node label on which the pool has requirements."
     )
@@ -71,13 +79,28 @@ class CapacityReaderSpec(Model):
             raise ValueError("write either `from` or `label`")
         return self
 
+    @cached_property
+    def meanings(self) -> Mapping[str, CapacityType]:
+        """Return what each value means, by the casefolded value."""
+        return {value.casefold(): CapacityType(meant) for value, meant in self.values.items()}
+
+    @property
+    def on_demand(self) -> str:
+        """Return the value that means on-demand. Return an empty string if there is none."""
+        return next((value for value, meant in self.values.items() if meant == "on-demand"), "")
+
+    @property
+    def is_flag(self) -> bool:
+        """Return whether the field is a boolean, so that an empty text is a wrong value and not an absent one."""
+        return {"true", "false"}.issuperset(self.meanings)
+
 
 class AcceleratorsReaderSpec(Model):
     """Name the fields by which a pool says that its nodes have GPUs, apart from their instance type."""
 
-    type: QueryText | None = Field(default=None, description="JMESPath of the accelerator's name.")
-    count: QueryText | None = Field(default=None, description="JMESPath of how many each node has.")
-    when: QueryText | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
+    type: Expression | None = Field(default=None, description="JMESPath of the accelerator's name.")
+    count: Expression | None = Field(default=None, description="JMESPath of how many each node has.")
+    when: Expression | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
 
 
 class SizedBySpec(Model):
@@ -88,10 +111,10 @@ class SizedBySpec(Model):
     kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    pool: QueryText = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
-    desired: QueryText = Field(description="JMESPath of the number of nodes.")
-    autoscaling: QueryText | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
-    cluster: QueryText | None = Field(
+    pool: Expression = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
+    desired: Expression = Field(description="JMESPath of the number of nodes.")
+    autoscaling: Expression | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
+    cluster: Expression | None = Field(
         default=None, description="JMESPath of the cluster that both belong to, where the pool itself may not say it."
     )
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
@@ -110,18 +133,18 @@ class LeastSpec(Model):
 class SizeReaderSpec(Model):
     """Name the fields for the size of a pool, and for how large it may become."""
 
-    desired: QueryText | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
+    desired: Expression | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
-    autoscaling: QueryText | None = Field(
+    autoscaling: Expression | None = Field(
         default=None,
         description="JMESPath of a boolean: an autoscaler sizes it. Where a map says so by being there: "
         "spec.autoscaling != `null`.",
     )
-    maximum: QueryText | None = Field(
+    maximum: Expression | None = Field(
         default=None, description="JMESPath of the most nodes the autoscaler may give it."
     )
     unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
-    limits: QueryText | None = Field(
+    limits: Expression | None = Field(
         default=None,
         description="JMESPath of a map: resource -> the most that all its nodes have together. Zero leaves no nodes; "
         "zero of a GPU resource leaves no GPUs.",
@@ -138,7 +161,7 @@ class SizeReaderSpec(Model):
 class UnusableSpec(Model):
     """Describe a condition under which a pool gives no nodes."""
 
-    when: QueryText = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
+    when: Expression = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
     because: NonEmpty = Field(description="What a person is told.")
     passing: Flag = Field(default=False, description="It passes by itself: spot Pods can wait for the pool's nodes.")
 
@@ -146,12 +169,12 @@ class UnusableSpec(Model):
 class GraceWindowSpec(Model):
     """Hold the time that a pool's Pods have to stop, where it is not the provider's."""
 
-    when: QueryText | None = Field(default=None, description="JMESPath; where it holds.")
+    when: Expression | None = Field(default=None, description="JMESPath; where it holds.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
-    from_: QueryText | None = Field(
+    from_: Expression | None = Field(
         default=None, alias="from", description="JMESPath of the time instead: seconds, or a duration (90s, 1h30m)."
     )
-    reserved: QueryText | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
+    reserved: Expression | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
     note: str = Field(default="", description="For people: since which version.")
 
@@ -161,6 +184,21 @@ class GraceWindowSpec(Model):
             raise ValueError("write either `from` or `budgetSeconds`")
         return self
 
+    def read(self, found: QueryResults) -> tuple[int, int] | None:
+        """Return the seconds that a pool gives a Pod to stop, and the margin. Return None if it is not such a pool."""
+        if self.when is not None and not found.ask(self.when):
+            return None
+        if self.budget_seconds is not None:
+            return self.budget_seconds, self.safety_margin_seconds
+        total, reserved = found.seconds(self.from_), found.seconds(self.reserved) or 0
+        if self.from_ is None or total is None:
+            return None
+        if total <= reserved:
+            of = f", of which {self.reserved.field} takes {reserved} s" if self.reserved is not None else ""
+            found.note(f"{self.from_.field} is {total} s{of}: no time to stop is left")
+            return None
+        return total - reserved, self.safety_margin_seconds
+
 
 class PoolGraceSpec(Model):
     """Name the fields by which a pool itself says how long its Pods have to stop."""
@@ -168,9 +206,19 @@ class PoolGraceSpec(Model):
     windows: tuple[GraceWindowSpec, ...] = Field(
         default=(), description="Instead of the provider's gracePeriod; the first that holds."
     )
-    limit: QueryText | None = Field(
+    limit: Expression | None = Field(
         default=None, description="JMESPath of the most that a Pod gets in any case: seconds, or a duration."
     )
+
+    def read(self, found: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
+        """Return the seconds that a pool gives a Pod to stop, and the safety margin to keep free of them.
+
+        Return None if the pool does not say. ``usual`` are those of the provider. No margin is kept of the limit.
+        """
+        own = next(filter(None, (each.read(found) for each in self.windows)), None)
+        seconds, margin = own or usual
+        limit = found.seconds(self.limit)
+        return (limit, 0) if limit is not None and limit < seconds - margin else own
 
 
 class MachinesSpec(Model):
@@ -185,7 +233,7 @@ class MachinesSpec(Model):
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
         description="Where it says whether its nodes are spot.",
     )
-    instance_type: QueryText | None = Field(
+    instance_type: Expression | None = Field(
         default=None,
         description="An instance type, or a list of them, of which the provider takes which it likes; '*' where "
         "something says it that can't be read, as a launch template.",
@@ -194,11 +242,11 @@ class MachinesSpec(Model):
         default=AcceleratorsReaderSpec(),
         description="Where it says that its nodes have GPUs, beside the instance type.",
     )
-    known_labels: dict[LabelKey, QueryText] = Field(
+    known_labels: dict[LabelKey, Expression] = Field(
         default={},
         description="Labels that its nodes get without being listed: key -> expression of the value.",
     )
-    zones: QueryText | None = Field(default=None, description="A zone, or a list of them.")
+    zones: Expression | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
 
 
@@ -211,7 +259,9 @@ class MachineTemplateSpec(MachinesSpec):
 class TemplateSpec(Model):
     """Hold the object that says which machines a pool's nodes are; it is in the pool's namespace."""
 
-    from_: QueryText = Field(alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`.")
+    from_: Expression = Field(
+        alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`."
+    )
     kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The kinds that it may be of.")
     default: CapacityName = Field(
         default="on-demand",
@@ -237,10 +287,10 @@ class NodePoolReaderSpec(MachinesSpec):
 
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    when: QueryText | None = Field(
+    when: Expression | None = Field(
         default=None, description="Holds for the objects it reads, where another provider reads the same resource."
     )
-    requirements: QueryText | None = Field(
+    requirements: Expression | None = Field(
         default=None,
         description="A list of {key, operator, values} that the labels of its nodes meet: instance type, zone and GPUs "
         "are taken from it where nothing else says them.",
@@ -249,16 +299,16 @@ class NodePoolReaderSpec(MachinesSpec):
         default=None, description="Instead of `capacity`: another object says it, and which machines its nodes are."
     )
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
-    pool_name: QueryText | None = Field(
+    pool_name: Expression | None = Field(
         default=None, description="The value of the label that names a node's pool; default: the name of the resource."
     )
-    cluster: QueryText | None = Field(
+    cluster: Expression | None = Field(
         default=None, description="The cluster that the pool belongs to, where it may be another than it is stored in."
     )
-    cluster_namespace: QueryText | None = Field(
+    cluster_namespace: Expression | None = Field(
         default=None, description="The namespace of that name; default: the pool's own."
     )
-    cluster_path: QueryText | None = Field(
+    cluster_path: Expression | None = Field(
         default=None, description="The provider's own path of the cluster, by which others may name it too."
     )
     chosen_by: LabelKey | None = Field(
@@ -266,12 +316,12 @@ class NodePoolReaderSpec(MachinesSpec):
         description="Pods choose it by this node label, whose value is its name (GKE's ComputeClasses): no others are "
         "placed there, it is no fallback for other pools, and they are none for it.",
     )
-    taints: QueryText | None = Field(default=None, description="A list of {key, value, effect}.")
+    taints: Expression | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
         default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
     )
-    labels: QueryText | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    labels: Expression | None = Field(default=None, description="A map of the labels it gives its nodes.")
     label_domains: tuple[NonEmpty, ...] = Field(
         default=(), description="Only labels of these domains and their subdomains are given to nodes; default: all."
     )

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec  # noqa: TC001 - pydantic reads them
+from webhook.globs import Globs
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
 from webhook.policy.fields import LabelKey, LabelValue  # noqa: TC001 - pydantic reads the annotations
-from webhook.policy.schema_annotations import EnumDescriptions
+from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
 RequireName = Annotated[
     Literal["any", "standard", "gpu", "same-type"],
@@ -27,11 +29,12 @@ RequireName = Annotated[
 ]
 
 
-def _lower(globs: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(each.casefold() for each in globs)
+def _folded(globs: tuple[str, ...]) -> Globs:
+    return Globs(each.casefold() for each in globs)
 
 
-FoldedGlobs = Annotated[tuple[Glob, ...], AfterValidator(_lower)]
+GlobList = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
+FoldedGlobs = Annotated[Globs, Parsed(tuple[Glob, ...], _folded)]
 """Globs for which letter case does not matter."""
 
 
@@ -59,6 +62,11 @@ class TaintSpec(Model):
     effect: EffectName = Field(description="What it does to Pods that do not tolerate it.")
     note: str = Field(default="", description="For people: since which version, and where it does not hold.")
 
+    @property
+    def taint(self) -> Taint:
+        """Return the taint as nodes have it."""
+        return Taint(self.key, self.value, self.effect)
+
 
 class SpotTaintSpec(TaintSpec):
     """Describe a taint that spot nodes get from the provider."""
@@ -75,6 +83,10 @@ class TaintPatternSpec(Model):
     key: LabelKey = Field(description="Taint key.")
     value: LabelValue = Field(default="", description="Taint value; default: any.")
     effect: EffectName | Literal[""] = Field(default="", description="Taint effect; default: any.")
+
+    def matches(self, taint: Taint) -> bool:
+        """Return whether the taint matches this pattern."""
+        return taint.key == self.key and self.value in {"", taint.value} and self.effect in {"", taint.effect}
 
 
 class ForbiddenTaintSpec(TaintPatternSpec):
@@ -95,20 +107,27 @@ class GpuTaintSpec(TaintPatternSpec):
         "it counts as a taint of such pools.",
     )
     instance_types: FoldedGlobs = Field(
-        default=(), description="With `automatic`: only on these instance types (globs). Default: all with GPUs."
+        default_factory=Globs,
+        description="With `automatic`: only on these instance types (globs). Default: all with GPUs.",
     )
+
+    @property
+    def taint(self) -> Taint:
+        """Return the taint as nodes have it, if its effect is known."""
+        return Taint(self.key, self.value, self.effect)
 
 
 class GpuSpec(Model):
     """Say how GPUs are requested, and guarded."""
 
-    resources: tuple[Glob, ...] = Field(default=(), description="Extended resources that are GPUs (globs).")
+    resources: GlobList = Field(default_factory=Globs, description="Extended resources that are GPUs (globs).")
     taints: tuple[GpuTaintSpec, ...] = Field(
         default=(),
         description="Taints that keep other Pods off GPU nodes; tolerated only for Pods that request GPUs.",
     )
-    labels: tuple[Glob, ...] = Field(
-        default=(), description="Keys of labels that only nodes with GPUs have (globs); for pools with requirements."
+    labels: GlobList = Field(
+        default_factory=Globs,
+        description="Keys of labels that only nodes with GPUs have (globs); for pools with requirements.",
     )
 
 
@@ -118,11 +137,11 @@ class InstanceTypesSpec(Model):
     Letter case does not matter.
     """
 
-    gpu: FoldedGlobs = Field(default=(), description="Instance types with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default=(), description="Instance types without (globs).")
-    never_spot: FoldedGlobs = Field(default=(), description="Instance types that can't be spot (globs).")
+    gpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types with GPUs (globs).")
+    cpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types without (globs).")
+    never_spot: FoldedGlobs = Field(default_factory=Globs, description="Instance types that can't be spot (globs).")
     arm: FoldedGlobs = Field(
-        default=(),
+        default_factory=Globs,
         description="Instance types of architecture arm64 (globs); the others in `gpu` and `cpu` are amd64. Default: "
         "nobody has listed them.",
     )
@@ -137,9 +156,11 @@ class MachineLabelSpec(Model):
     """Describe a node label that names the type, family or category of a machine; for pools with requirements."""
 
     key: LabelKey = Field(description="Label key.")
-    gpu: FoldedGlobs = Field(default=(), description="Values of machines with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default=(), description="Values of machines without (globs). Neither list: instanceTypes.")
-    arm: FoldedGlobs = Field(default=(), description="Values of machines of architecture arm64 (globs).")
+    gpu: FoldedGlobs = Field(default_factory=Globs, description="Values of machines with GPUs (globs).")
+    cpu: FoldedGlobs = Field(
+        default_factory=Globs, description="Values of machines without (globs). Neither list: instanceTypes."
+    )
+    arm: FoldedGlobs = Field(default_factory=Globs, description="Values of machines of architecture arm64 (globs).")
 
 
 class TimelineSpec(Model):
@@ -183,7 +204,7 @@ class GracePeriodSpec(Model):
 class SystemNamespacesSpec(Model):
     """Hold namespaces of the provider's own; spotgate never touches what is in them."""
 
-    names: tuple[Glob, ...] = Field(default=(), description="By name (globs).")
+    names: GlobList = Field(default_factory=Globs, description="By name (globs).")
     labels: tuple[LabelSpec, ...] = Field(default=(), description="By label; any of these.")
 
 
@@ -234,8 +255,8 @@ class CapacityProviderSpec(Model):
         description="Other node labels that describe machines, in the domains of machineLabels. What is in neither, "
         "nor in gpu.labels, is misspelt, or newer than these. Default: nobody has listed them.",
     )
-    hands_off_schedulers: tuple[Glob, ...] = Field(
-        default=(), description="schedulerName of Pods that are left alone (globs)."
+    hands_off_schedulers: GlobList = Field(
+        default_factory=Globs, description="schedulerName of Pods that are left alone (globs)."
     )
     hands_off_selectors: tuple[LabelKey, ...] = Field(
         default=(), description="Keys of node labels; Pods that select by them are left alone."

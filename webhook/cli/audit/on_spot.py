@@ -227,7 +227,7 @@ def spot_nodes(
         provider = provider_of(labels, providers.values())
         if provider is None:
             continue
-        pool_of_it = pools.get((provider.name, labels.get(provider.pool_label, "")))
+        pool_of_it = pools.get((provider.name, labels.get(provider.pool_name_label, "")))
         if provider.is_spot_node(labels) or (pool_of_it is not None and pool_of_it.spot):
             found[metadata.name] = SpotNode(provider, pool_of_it)
     return found

@@ -230,7 +230,7 @@ class _Judging:
         if listed.key == _NAMESPACES:
             labels = manifest.value["metadata"].get("labels") or {}
             for provider in self._bundle.providers.values():
-                for each in provider.system_namespace_labels:  # by which the platform tells users' namespaces, too
+                for each in provider.system_namespaces.labels:  # by which the platform tells users' namespaces, too
                     labels.pop(each.key, None)
         judgement = self._judge.judge(manifest)
         self.on_spot.take_object(identity, manifest, judgement.findings)

@@ -65,7 +65,7 @@ def _is_spot(installed: Installed, labels: dict[str, str]) -> bool:
     if any(each.is_spot_node(labels) for each in providers.values()):
         return True
     return any(
-        pool.capacity is CapacityType.SPOT and labels.get(providers[pool.provider].pool_label) == pool.pool_name
+        pool.capacity is CapacityType.SPOT and labels.get(providers[pool.provider].pool_name_label) == pool.pool_name
         for pool in installed.view.pools or ()
         if pool.provider in providers and not pool.elsewhere
     )

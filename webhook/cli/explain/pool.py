@@ -73,21 +73,21 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
 
     accelerators = reader.accelerators
     machine = reader.requirements if reader.instance_type is None else reader.instance_type
-    capacity = f"{reader.capacity.label} in {reader.capacity.query.field}" if reader.capacity.label else ""
-    yield PoolFact("capacity", pool.capacity, capacity or source(reader.capacity.query))
+    capacity = f"{reader.capacity.label} in {reader.capacity_query.field}" if reader.capacity.label else ""
+    yield PoolFact("capacity", pool.capacity, capacity or source(reader.capacity_query))
     count = f", {pool.gpu_count} in each node" if pool.gpu_count else ""
     gpu = f"{_GPUS.get(pool.gpu, pool.gpu)}{count}{f' ({pool.gpu_type})' if pool.gpu_type else ''}"
     yield PoolFact("GPUs", gpu, source(accelerators.type, accelerators.count, accelerators.when, machine))
     yield PoolFact("instance types", pool.instance_type or _NOT_SAID, source(machine))
     now = _NOT_SAID if pool.desired is None else counted(pool.desired, "node")
     by = f"{pool.size.by[0]} {pool.size.by[2]}" if pool.size is not None else ""
-    yield PoolFact("size", now, by or source(reader.desired))
+    yield PoolFact("size", now, by or source(reader.size.desired))
     if pool.autoscaling:
         unbounded = "no maximum" if pool.unlimited else _NOT_SAID
         most = unbounded if pool.maximum is None else counted(pool.maximum, "node")
-        yield PoolFact("autoscaled to", most, source(reader.autoscaling, reader.maximum, reader.limits))
+        yield PoolFact("autoscaled to", most, source(reader.size.autoscaling, reader.size.maximum, reader.size.limits))
     else:
-        yield PoolFact("autoscaled", "no", source(reader.autoscaling))
+        yield PoolFact("autoscaled", "no", source(reader.size.autoscaling))
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
     here = " (taken for this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
     yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{here}", source(reader.cluster))
@@ -97,8 +97,12 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     zones = reader.requirements if reader.zones is None else reader.zones
     yield PoolFact("zones", ", ".join(sorted(pool.zones)) or _NOT_SAID, source(zones))
     own = pool.grace_seconds is not None
-    seconds = pool.grace_seconds if pool.grace_seconds is not None else provider.grace_budget
-    margin = provider.safety_margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
+    seconds = pool.grace_seconds if pool.grace_seconds is not None else provider.grace_period.budget_seconds
+    margin = (
+        provider.grace_period.safety_margin_seconds
+        if pool.safety_margin_seconds is None
+        else pool.safety_margin_seconds
+    )
     free = f", of which {margin} s are kept free" if margin else ""
     yield PoolFact("time to stop", f"{seconds} s{free}", "the pool's own" if own else f"of every {provider.title} pool")
     for problem in pool.problems:

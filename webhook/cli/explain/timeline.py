@@ -147,9 +147,9 @@ def timeline_of(
 
     ``written`` is the Pod before injection, ``pod`` after it. Without ``pool`` it is any pool of the provider.
     """
-    drain = provider.timeline.drain
+    drain = provider.interruption.drain_seconds
     window = drain + budget.limit
-    removal = max(provider.timeline.removal, window)
+    removal = max(provider.interruption.removal_seconds, window)
     stops = _stops(pod)
     lanes = [Lane(", ".join(stop.names), _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
     before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
@@ -161,7 +161,7 @@ def timeline_of(
         because=budget.because,
         events=tuple(sorted(_events(pod, provider, pool, budget), key=lambda event: event.seconds)),
         lanes=tuple(lanes),
-        cordon=provider.timeline.cordon,
+        cordon=provider.interruption.cordon_seconds,
         drain=drain,
         window=window,
         removal=removal,
@@ -236,13 +236,17 @@ def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]
 
 def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget) -> Iterator[Event]:
     """Yield all events; those at the same time in their order."""
-    timeline = provider.timeline
+    timeline = provider.interruption
     source = f"{provider.name}: interruption."
     own = pool is not None and pool.grace_seconds is not None
     limit = str(pool) if own else f"{provider.name}: gracePeriod.budgetSeconds"
-    drain, killed, window = timeline.drain, timeline.drain + pod.grace_seconds, timeline.drain + budget.limit
+    drain, killed, window = (
+        timeline.drain_seconds,
+        timeline.drain_seconds + pod.grace_seconds,
+        timeline.drain_seconds + budget.limit,
+    )
     yield Event(0, "notice", "the reclaim is announced", "")
-    yield Event(timeline.cordon, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
+    yield Event(timeline.cordon_seconds, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
     yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
     for stop in _stops(pod):
         yield from _stopping(stop, drain, min(killed, window))
@@ -250,10 +254,10 @@ def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget
         yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
     else:
         yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
-    if killed <= window < timeline.removal:
+    if killed <= window < timeline.removal_seconds:
         yield Event(window, "time up", "for Pods that are not critical to the node", limit)
-    source = limit if window > timeline.removal else f"{source}removalSeconds"
-    yield Event(max(timeline.removal, window), "removal", "the node is gone", source)
+    source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
+    yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)
 
 
 def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:

@@ -58,7 +58,9 @@ def neutral_keys(providers: Iterable[Provider]) -> list[str]:
 
     Outdated keys are left out, to keep expressions short: the webhook is called for a Pod with one.
     """
-    telling = {key for each in providers for key in (each.pool_label, *(label.key for label in each.spot_labels))}
+    telling = {
+        key for each in providers for key in (each.pool_name_label, *(label.key for label in each.spot_node_labels))
+    }
     return sorted(key for key in EVERY_NODE_HAS - telling if not key.startswith(_OUTDATED))
 
 

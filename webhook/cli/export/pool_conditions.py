@@ -11,8 +11,12 @@ import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
+from pydantic import BaseModel
+
 from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.reader import PoolReader
+from webhook.capacity.providers.reader_schema import MachineTemplateSpec, NodePoolReaderSpec
 from webhook.cli.export.cel import literal, quoted
 from webhook.cli.export.conditions import MEMBERS_AT_MOST, block, keys_in
 from webhook.rules.concern import Keys, concern_of
@@ -21,11 +25,8 @@ from webhook.rules.reserved_labels.own import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    import msgspec
-
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.query import QueryPath
-    from webhook.capacity.providers.reader import PoolReader
     from webhook.cli.export.matched_resources import MatchedResources, ResourceKey
 
 
@@ -68,10 +69,10 @@ def unasked_fields(providers: Iterable[Provider]) -> dict[ResourceKey, Tree]:
 
 
 def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
-    queries = [query for part in parts for query in _queries(part)]
+    queries = [query for part in parts for query in queries_of(part)]
     tree: Tree = {}
     for part in parts:
-        sizes = (part.desired, None if isinstance(part, Sizer) else part.maximum)
+        sizes = (part.desired,) if isinstance(part, Sizer) else (part.size.desired, part.size.maximum)
         for path in (path for query in sizes if query is not None for path in query.paths):
             if path[0] not in _NOT_READ:
                 _put(tree, path, ExcludedField.SIZE)
@@ -103,23 +104,23 @@ def annotations_read(providers: Iterable[Provider]) -> frozenset[str]:
         for reader in provider.readers
         for part in (reader, reader.sizer)
         if part is not None
-        for query in _queries(part)
+        for query in queries_of(part)
     )
     return frozenset(key for text in texts for key in _ANNOTATION.findall(text))
 
 
-def _queries(part: msgspec.Struct | tuple[object, ...] | object) -> Iterator[Query]:
+def queries_of(part: object) -> Iterator[Query]:
     """Yield all expressions of a reader."""
     if isinstance(part, Query):
         yield part
     elif isinstance(part, tuple):
         for each in part:
-            yield from _queries(each)
+            yield from queries_of(each)
     elif isinstance(part, dict):
-        yield from _queries(tuple(part.values()))
-    elif hasattr(part, "__struct_fields__"):
-        for name in part.__struct_fields__:
-            yield from _queries(getattr(part, name))
+        yield from queries_of(tuple(part.values()))
+    elif isinstance(part, BaseModel) and not isinstance(part, MachineTemplateSpec):  # these have readers of their own
+        for name in (NodePoolReaderSpec if isinstance(part, PoolReader) else type(part)).model_fields:
+            yield from queries_of(getattr(part, name))
 
 
 class PoolConditions:

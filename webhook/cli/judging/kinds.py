@@ -53,7 +53,7 @@ class ResourceKinds:
         if manifest.group:
             close = get_close_matches(manifest.group, {each.group for each in readers}, n=1, cutoff=_ALIKE)
             return sorted({f"{each.group}/{each.versions[0]}" for each in readers if each.group in close})
-        fitting = [each for each in readers if each.capacity.query(manifest.value)] or readers
+        fitting = [each for each in readers if each.capacity_query(manifest.value)] or readers
         if pools := {f"{each.group}/{each.versions[0]}" for each in fitting}:
             return sorted(pools)
         return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []

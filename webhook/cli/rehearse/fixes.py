@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.capacity.providers.machines import TYPE_LABEL
+from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.cli.rehearse.inputs.changes import with_changes
 from webhook.cli.rehearse.inputs.nodes import pool_of_node
 from webhook.cli.rehearse.inputs.resources import identity_of, manifest_of, pod_spec_of
@@ -240,7 +241,7 @@ def _may_be_spot(pool: Pool | None, node: JSON, bundle: Bundle) -> bool:
         return pool.spot
     labels = node["metadata"]["labels"]
     found = pool_of_node(labels, bundle.providers)
-    return found is not None and (not found[1].spot_labels or found[1].is_spot_node(labels))
+    return found is not None and (not found[1].spot_node_labels or found[1].is_spot_node(labels))
 
 
 def _on_demand(name: str, pool: Pool | None, like: JSON, number: int, bundle: Bundle) -> JSON | None:
@@ -249,7 +250,8 @@ def _on_demand(name: str, pool: Pool | None, like: JSON, number: int, bundle: Bu
     found = pool_of_node(labels, bundle.providers)
     provider = pool.provider if pool is not None else found[1].name if found is not None else ""
     manifests = (
-        reader.on_demand_manifest(
+        on_demand_manifest(
+            reader,
             name=f"{pool.name if pool is not None else name}-fallback",
             namespace=pool.namespace if pool is not None else "",
             instance_type=pool.instance_type if pool is not None else labels.get(TYPE_LABEL, ""),

@@ -29,7 +29,7 @@ def judge_pool(
     ``reported`` are the fields in which the policy's own checks have found mistakes.
     """
     if _superchip_on_spot(pool) and not _superchip_on_spot(before):
-        where, on_demand = reader.capacity.query, reader.capacity.on_demand
+        where, on_demand = reader.capacity_query, reader.capacity.on_demand
         example = f":\n{as_yaml(reader.written_path(where), on_demand)}" if where.plain and on_demand else ""
         yield Violation(
             id="superchip-on-spot",
@@ -64,7 +64,9 @@ def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
         return False
     if any(each.effect in _KEEPS_OFF for each in pool.taints):
         return False
-    return not provider.taints_declared_pools and not (pool.gpu is Gpu.YES and provider.taints_gpus)
+    if any(each.declared_pools for each in provider.spot_node_taints):
+        return False
+    return not (pool.gpu is Gpu.YES and any(each.automatic for each in provider.gpu.taints))
 
 
 def _without_taint(reader: PoolReader, provider: Provider, pool: Pool) -> Violation:
@@ -89,7 +91,7 @@ def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> It
     machines = reader.machines
     types = [each for each in machines.unlisted(pool) if before is None or each not in machines.unlisted(before)]
     if types:
-        patterns = (*machines.types.gpu.patterns, *machines.types.cpu.patterns)
+        patterns = (*reader.facts.instance_types.gpu.patterns, *reader.facts.instance_types.cpu.patterns)
         known = [each for each in patterns if not _WILD & set(each)]
         what = "instance type" if len(types) == 1 else "instance types"
         yield _unknown(reader, pool, what, types, meant=did_you_mean(types[0], known))

@@ -116,7 +116,7 @@ def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
         if spec.enforcement is not Enforcement.OFF:
             yield Check(
                 part=f"{where}.checks[{number}] {spec.fields[0]}",
-                when=Query(spec.when),
+                when=spec.when,
                 fields=tuple(map(Query, spec.fields)),
                 message=MessageTemplate(spec.message),
                 detail=MessageTemplate(spec.detail),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.decision import Outcome, Violation
 from webhook.documents.yaml_writer import dump
@@ -13,15 +14,15 @@ from webhook.documents.yaml_writer import dump
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from webhook.capacity.placement.fallback import Fallbacks
-    from webhook.capacity.providers.provider import FallbackKind, FallbackNeed
+    from webhook.capacity.placement.fallback import FallbackNeed, Fallbacks
     from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.providers.schema import RequireName
     from webhook.cluster.protocol import ClusterView
 
 _LISTED: Final = 8
 """Pools that a finding names before it only counts the rest: a denial is read in a terminal."""
 
-_WANTED: Final[Mapping[FallbackKind, str]] = {
+_WANTED: Final[Mapping[RequireName, str]] = {
     "any": "an on-demand pool",
     "standard": "an on-demand pool without GPUs",
     "gpu": "an on-demand pool with GPUs",
@@ -102,7 +103,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         """Return the violation for a request that takes the last fallback from the spot pools in ``left``."""
         reader, after = change.reader, change.after
         fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0], need)}"]
-        flag, maximum = reader.autoscaling, reader.maximum
+        flag, maximum = reader.size.autoscaling, reader.size.maximum
         if after is not None and after.desired == 0 and not after.autoscaling and flag and flag.plain and maximum:
             fix.insert(0, f"turn on {flag.field}, with {maximum.field} above 0, to run it at 0 nodes")
         because = [need.because] if need.because else []
@@ -155,7 +156,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
             if reader.machines.classify(spot.instance_type.split(", ")) is Gpu.NO:
                 break  # Its GPUs are in fields of their own, of which no example can be made.
-            manifest = reader.on_demand_manifest(
+            manifest = on_demand_manifest(
+                reader,
                 name=f"{_stem(spot)}-fallback".lstrip("-"),
                 namespace=spot.namespace,
                 instance_type=(not unlisted and spot.instance_type) or "<an instance type with GPUs>",
@@ -171,7 +173,7 @@ def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
     return Violation(
         id="unreadable-capacity",
         reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
-        field=reader.capacity.query.field,
+        field=reader.capacity_query.field,
         detail=f"Not readable: {'; '.join(pool.problems)}.",
         fix=_capacity_remedy(reader),
         outcome=Outcome.WARN,
@@ -185,7 +187,7 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
     return Violation(
         id="template-unknown",
         reason=f"can't tell whether {pool} is spot: {named} is not known",
-        field=reader.capacity.query.field,
+        field=reader.capacity_query.field,
         detail="It can have no machines without the template; OnDemandFallback judges it when the template is created.",
         fix=f"create {named} in the same namespace, or pass it with --state",
         outcome=Outcome.WARN,
@@ -196,9 +198,9 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
 def _capacity_remedy(reader: PoolReader) -> str:
     if reader.template is not None:
         return "mend its template"
-    if not reader.capacity.query.plain:
+    if not reader.capacity_query.plain:
         return "mend what can't be read"
-    return f"write one of: {', '.join(reader.capacity.words)}"
+    return f"write one of: {', '.join(reader.capacity.values)}"
 
 
 def _gpu_remedy(spot: Pool) -> str:

@@ -53,9 +53,9 @@ from webhook.rules.protocol import PolicyKind, expect_judged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.fallback import LostCoverage
+    from webhook.capacity.placement.fallback import FallbackNeed, LostCoverage
     from webhook.capacity.providers.joins import Sizer
-    from webhook.capacity.providers.provider import FallbackNeed, ResourceReader
+    from webhook.capacity.providers.provider import ResourceReader
     from webhook.capacity.providers.reader import PoolReader
     from webhook.cluster.protocol import ClusterView
     from webhook.context import Context
@@ -162,7 +162,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         then = msgspec.structs.replace(view, pools=tuple(after.get(pool.identity, pool) for pool in view.pools))
         reader = readers.of(subject.object or subject.old_object or {})
         for key in users:
-            change = PoolChange(reader, before[key], after[key], reader.capacity.query.field)
+            change = PoolChange(reader, before[key], after[key], reader.capacity_query.field)
             yield from self._judge(subject, change, then)
 
     def _size(self, subject: Subject, sizers: tuple[Sizer, ...], view: ClusterView) -> Iterator[Violation]:
@@ -324,23 +324,23 @@ def _annotations(value: dict[str, Any]) -> object:
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:
     """Return the field in which the request changes the pool; of a new pool, the field that makes it spot."""
     if before is None or after is None:
-        return reader.capacity.query.field if before is None else ""
+        return reader.capacity_query.field if before is None else ""
     for query, old, new in (
         (reader.cluster, before.cluster_id, after.cluster_id),
-        (reader.capacity.query, before.capacity, after.capacity),
+        (reader.capacity_query, before.capacity, after.capacity),
         (reader.instance_type, before.instance_type, after.instance_type),
         (reader.accelerators.type, before.gpu_type, after.gpu_type),
         (reader.requirements, (before.gpu, before.machines), (after.gpu, after.machines)),
         (reader.taints, before.taints, after.taints),
         (reader.zones or reader.requirements, before.zones, after.zones),
-        (reader.autoscaling, before.autoscaling, after.autoscaling),
-        (reader.maximum, before.maximum, after.maximum),
+        (reader.size.autoscaling, before.autoscaling, after.autoscaling),
+        (reader.size.maximum, before.maximum, after.maximum),
     ):
         if query is not None and old != new:
             return query.field
     if after.held_by and (before.blocked, before.unread) != (after.blocked, after.unread):
         return after.held_by
-    return reader.desired.field if reader.desired is not None else ""
+    return reader.size.desired.field if reader.size.desired is not None else ""
 
 
 def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:

@@ -26,8 +26,8 @@ _GENERATED: Final = "xxxxx"
 
 def namespace_concern(providers: Mapping[str, Provider]) -> Concern:
     """Return the names and labels that make a Namespace a provider's own."""
-    globs = [glob for each in providers.values() for glob in each.system_namespaces.patterns]
-    labels = frozenset(label.key for each in providers.values() for label in each.system_namespace_labels)
+    globs = [glob for each in providers.values() for glob in each.system_namespaces.names.patterns]
+    labels = frozenset(label.key for each in providers.values() for label in each.system_namespaces.labels)
     return Concern(labels=Keys(labels), names=frozenset(_LITERAL.match(glob)[0] for glob in globs))  # type: ignore[index]
 
 
@@ -45,11 +45,11 @@ def claims(
     for provider in providers.values():
         owned: list[tuple[str, str]] = []
         if subject.operation == "CREATE":
-            named = (glob for glob in provider.system_namespaces.patterns if Globs((glob,)).match(str(name)))
+            named = (glob for glob in provider.system_namespaces.names.patterns if Globs((glob,)).match(str(name)))
             owned += ((f"a name in {glob}", "metadata.name") for glob in named)
         owned += (
             (f"the label {each.key}: {each.value}", f'metadata.labels["{each.key}"]')
-            for each in provider.system_namespace_labels
+            for each in provider.system_namespaces.labels
             if labels.get(each.key) == each.value != old_labels.get(each.key) and each.key not in told
         )
         for what, field in owned:

@@ -187,8 +187,7 @@ def this_cluster(names: list[str]) -> str:
 
 def given_cluster(providers: Mapping[str, Provider]) -> str:
     """Return the name that this cluster has by `--cluster` or `thisCluster`. Return an empty string without one."""
-    readers = (reader for provider in providers.values() for reader in provider.readers)
-    return next((reader.this_cluster for reader in readers if reader.this_cluster), "")
+    return next((each.this_cluster for each in providers.values() if each.this_cluster), "")
 
 
 def _unseen_pool(name: str, providers: list[Provider], names: list[str]) -> Violation:
@@ -200,7 +199,7 @@ def _unseen_pool(name: str, providers: list[Provider], names: list[str]) -> Viol
         _ANNOTATION,
         f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
         f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and the "
-        "nodeSelector " + " or ".join(f"`{each.pool_label}: {name}`" for each in providers),
+        "nodeSelector " + " or ".join(f"`{each.pool_name_label}: {name}`" for each in providers),
     )
 
 

@@ -39,7 +39,6 @@ from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
 from webhook.capacity.providers.pool import Taint
-from webhook.capacity.providers.provider import Label
 from webhook.cluster.protocol import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.pod import Requirement
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.schema import LabelSpec
     from webhook.context import Context
     from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
@@ -91,7 +91,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
     provider: str
     tolerating: bool
-    labels: tuple[Label, ...]
+    labels: tuple[LabelSpec, ...]
     providers: Mapping[str, Provider]
 
     def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
@@ -206,7 +206,7 @@ def _excluded(target: Target) -> tuple[Requirement, ...]:
     """Return what keeps a Pod that only prefers spot off spot nodes of another platform, which its tolerations open."""
     names: dict[str, list[str]] = {}
     for nodes in target.opened:
-        key = nodes.provider.pool_label
+        key = nodes.provider.pool_name_label
         if (name := nodes.labels.get(key)) is not None:
             names.setdefault(key, []).append(name)
     return tuple(Requirement(key, "NotIn", tuple(sorted(each))) for key, each in names.items())
@@ -239,7 +239,7 @@ def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
     return SpotPlacement(
         provider=spec.provider,
         tolerating=spec.tolerating_is_targeting,
-        labels=tuple(Label(label.key, label.value) for label in spec.selector_labels),
+        labels=spec.selector_labels,
         providers=facts.providers,
     )
 

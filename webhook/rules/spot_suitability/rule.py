@@ -277,7 +277,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         members=members,
         gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *members), facts.workloads),
         providers=providers,
-        karpenters=frozenset(each.name for each in providers.values() if each.pool_label == KARPENTERS_POOL_LABEL),
+        karpenters=frozenset(each.name for each in providers.values() if each.pool_name_label == KARPENTERS_POOL_LABEL),
     )
 
 

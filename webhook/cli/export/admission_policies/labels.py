@@ -46,7 +46,9 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
             for path in rule.resources:
                 of_namespaces = (group, path.partition("/")[0]) == ("", "namespaces")
                 _add(exported, namespaces if of_namespaces else own, rule, group, path)
-    if namespaces and (globs := [g for p in exported.bundle.providers.values() for g in p.system_namespaces.patterns]):
+    if namespaces and (
+        globs := [g for p in exported.bundle.providers.values() for g in p.system_namespaces.names.patterns]
+    ):
         why = f"names of namespaces in {', '.join(globs)} are let through: Kubernetes can't be told whose cluster it is"
         exported.leave_out((), why)
     for groups in (own, namespaces):

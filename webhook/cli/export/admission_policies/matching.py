@@ -165,7 +165,7 @@ class ExportedPolicy:
         """Exclude the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
         labels: dict[str, list[str]] = {}
         for provider in self.bundle.providers.values():
-            for label in provider.system_namespace_labels:
+            for label in provider.system_namespaces.labels:
                 labels.setdefault(label.key, []).append(label.value)
         return [
             {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(values))} for key, values in labels.items()
@@ -180,7 +180,9 @@ class ExportedPolicy:
         if given.exclude:
             found[f"{OWN}exclude"] = f"{here}!({names(_NAMESPACE, given.exclude)})"
         providers = self.bundle.providers.values()
-        if not part.guards_namespaces and (system := [g for p in providers for g in p.system_namespaces.patterns]):
+        if not part.guards_namespaces and (
+            system := [g for p in providers for g in p.system_namespaces.names.patterns]
+        ):
             found[f"{OWN}no-system-namespaces"] = f"!({names(_NAMESPACE, system)})"
         return found
 

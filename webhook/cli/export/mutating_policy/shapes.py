@@ -135,7 +135,7 @@ def vocabulary(context: Context, providers: Mapping[str, Provider], named: Itera
     labels = chain.from_iterable(each.labels.items() for each in (*supply.spot, *unseen))
     selectors = dict.fromkeys([*(item for item in labels if item[0] in supply.telling), *_PLATFORMS])
     names = (name for each in supply.spot if each.pool for name in (each.pool.name, each.pool.pool_name) if name)
-    globs = dict.fromkeys(glob for each in providers.values() for glob in each.gpu_resources.patterns)
+    globs = dict.fromkeys(glob for each in providers.values() for glob in each.gpu.resources.patterns)
     return Vocabulary(
         selectors=tuple(selectors),
         names=tuple(dict.fromkeys(names)),
@@ -146,7 +146,7 @@ def vocabulary(context: Context, providers: Mapping[str, Provider], named: Itera
 
 
 def _is_of(resource: str, providers: Mapping[str, Provider], names: Iterable[str]) -> bool:
-    return any(providers[name].gpu_resources.match(resource) for name in names)
+    return any(providers[name].gpu.resources.match(resource) for name in names)
 
 
 def _taints(supply: Supply) -> Iterator[Taint]:

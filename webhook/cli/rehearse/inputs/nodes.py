@@ -27,11 +27,11 @@ _GOOD: Final = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "Fal
 
 def pool_of_node(labels: Mapping[str, str], providers: Mapping[str, Provider]) -> tuple[str, Provider] | None:
     """Return the name of a Node's pool, and its provider. Return None if no label tells."""
-    named = [each for each in providers.values() if each.pool_label in labels]
+    named = [each for each in providers.values() if each.pool_name_label in labels]
     # Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
     named.sort(key=lambda each: not each.pools_are_here)
     if named:
-        return labels[named[0].pool_label], named[0]
+        return labels[named[0].pool_name_label], named[0]
     spot = next((each for each in providers.values() if each.is_spot_node(labels)), None)
     return ("", spot) if spot is not None else None
 
@@ -115,16 +115,16 @@ def node_of_pool(
     provider = providers[pool.provider]
     name = f"{pool.name}-{number}"
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", HOSTNAME: name, **pool.labels}
-    if provider.pool_label:
-        labels.setdefault(provider.pool_label, pool.pool_name or pool.name)
+    if provider.pool_name_label:
+        labels.setdefault(provider.pool_name_label, pool.pool_name or pool.name)
     kind = pool.instance_type.partition(", ")[0]
     if kind:
         labels.setdefault(TYPE_LABEL, kind)
     if pool.zones:
         labels.setdefault(ZONE_LABEL, sorted(pool.zones)[number % len(pool.zones)])
-    if pool.spot and provider.spot_labels:
-        labels.setdefault(provider.spot_labels[0].key, provider.spot_labels[0].value)
-    offered = allocatable.get(pool.name) or allocatable.get(kind) or provider.machines.allocatable.get(kind)
+    if pool.spot and provider.spot_node_labels:
+        labels.setdefault(provider.spot_node_labels[0].key, provider.spot_node_labels[0].value)
+    offered = allocatable.get(pool.name) or allocatable.get(kind) or provider.instance_types.allocatable.get(kind)
     if offered is None:
         raise CannotJudgeError(
             f"spotgate rehearse: it is unknown what a node of {pool} offers: pass "

@@ -158,13 +158,20 @@ def _windows(
         if named is None:
             found.setdefault((_NO_PROVIDER, 0, 0, 0, 0, True), []).append(node["metadata"]["name"])
             continue
-        provider, timeline = named[1], named[1].timeline
+        provider, timeline = named[1], named[1].interruption
         pool = next((each for each in pools if each.is_named(named[0])), None)
         budget = budgets.of_pools([pool]) if pool is not None else None
-        limit = budget.limit if budget is not None else provider.grace_budget
-        removal = max(timeline.removal, timeline.drain)
-        kill = min(timeline.drain + limit, removal)
-        key = (provider.title, timeline.cordon, timeline.drain, kill, removal, timeline.evicts)
+        limit = budget.limit if budget is not None else provider.grace_period.budget_seconds
+        removal = max(timeline.removal_seconds, timeline.drain_seconds)
+        kill = min(timeline.drain_seconds + limit, removal)
+        key = (
+            provider.title,
+            timeline.cordon_seconds,
+            timeline.drain_seconds,
+            kill,
+            removal,
+            timeline.drained_by == "eviction",
+        )
         found.setdefault(key, []).append(node["metadata"]["name"])
     for (title, cordon, drain, kill, removal, evicts), names in found.items():
         yield ReclaimWindow(title, tuple(names), cordon, drain, kill, removal, evicts)

@@ -86,7 +86,7 @@ class Workloads:
 
     def __init__(self, watches: Watches, bundle: Bundle) -> None:
         self._watches = watches
-        self._gpus = Globs(sorted({each for one in bundle.providers.values() for each in one.gpu_resources.patterns}))
+        self._gpus = Globs(sorted({each for one in bundle.providers.values() for each in one.gpu.resources.patterns}))
         self._known: dict[str, KnownPod] = {}
         self._history: dict[WorkloadKey, list[float]] = {}
 

@@ -1,0 +1,50 @@
+"""Write the manifest of an on-demand pool, as its ``CapacityProvider`` document says where each field is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.providers.query import Query
+    from webhook.capacity.providers.reader import PoolReader
+
+_BOOLEANS: Final[Mapping[str, object]] = {"true": True, "false": False}
+"""Values of boolean fields, by the text that a document has for them."""
+
+
+def on_demand_manifest(
+    reader: PoolReader, *, name: str, namespace: str, instance_type: str, maximum: int
+) -> dict[str, Any] | None:
+    """Return the manifest of an on-demand pool, which the autoscaler, if there is one, fills from zero.
+
+    Return None if the provider's document does not say plainly enough how such a pool is written, or if
+    ``instance_type`` names several types.
+    """
+    if reader.listed_in is not None:
+        return None
+    sized: list[tuple[Query | None, object]] = [(reader.size.desired, maximum)]
+    if reader.size.autoscaling is not None and reader.size.maximum is not None:
+        sized = [(reader.size.autoscaling, True), (reader.size.maximum, maximum), (reader.size.desired, 0)]
+    on_demand = _BOOLEANS.get(reader.capacity.on_demand.casefold(), reader.capacity.on_demand)
+    fields = [(reader.capacity_query, on_demand), (reader.instance_type, instance_type), *sized]
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    manifest: dict[str, Any] = {
+        "apiVersion": f"{reader.group}/{reader.versions[0]}",
+        "kind": reader.kind,
+        "metadata": metadata,
+    }
+    for query, value in fields:
+        if query is None:
+            continue
+        if value == "" or not query.plain or reader.capacity.label or ", " in instance_type:
+            return None
+        *parents, last = query.text.split(".")
+        place = manifest
+        for parent in parents:
+            if not isinstance(place.get(parent), dict):
+                place[parent] = {}  # A document may name a map as the flag that holds the maximum.
+            place = place[parent]
+        place[last] = value
+    return manifest
