@@ -43,7 +43,7 @@ def _spec_field(path: str) -> QueryPath:
 
 
 Quantity = Annotated[Decimal, Parsed(StrictInt | str, _quantity)]
-Expression = Annotated[Query, Parsed(str, _query)]
+JMESPath = Annotated[Query, Parsed(str, _query)]
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
 _CONTROLLER_FIELDS: Final = (
     "Fields of `spec` that only the provider's controllers write and no policy judges: the API server does not ask "
@@ -66,7 +66,7 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 class CapacityReaderSpec(Model):
     """Say by which field, or by which requirements, a pool is spot or on demand."""
 
-    from_: Expression | None = Field(default=None, alias="from", description="JMESPath of the field.")
+    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the field.")
     label: LabelKey | None = Field(
         default=None, description="Instead: the node label on which the pool has requirements."
     )
@@ -98,9 +98,9 @@ class CapacityReaderSpec(Model):
 class AcceleratorsReaderSpec(Model):
     """Name the fields by which a pool says that its nodes have GPUs, apart from their instance type."""
 
-    type: Expression | None = Field(default=None, description="JMESPath of the accelerator's name.")
-    count: Expression | None = Field(default=None, description="JMESPath of how many each node has.")
-    when: Expression | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
+    type: JMESPath | None = Field(default=None, description="JMESPath of the accelerator's name.")
+    count: JMESPath | None = Field(default=None, description="JMESPath of how many each node has.")
+    when: JMESPath | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
 
 
 class SizedBySpec(Model):
@@ -111,10 +111,10 @@ class SizedBySpec(Model):
     kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    pool: Expression = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
-    desired: Expression = Field(description="JMESPath of the number of nodes.")
-    autoscaling: Expression | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
-    cluster: Expression | None = Field(
+    pool: JMESPath = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
+    desired: JMESPath = Field(description="JMESPath of the number of nodes.")
+    autoscaling: JMESPath | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
+    cluster: JMESPath | None = Field(
         default=None, description="JMESPath of the cluster that both belong to, where the pool itself may not say it."
     )
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
@@ -133,18 +133,16 @@ class LeastSpec(Model):
 class SizeReaderSpec(Model):
     """Name the fields for the size of a pool, and for how large it may become."""
 
-    desired: Expression | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
+    desired: JMESPath | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
-    autoscaling: Expression | None = Field(
+    autoscaling: JMESPath | None = Field(
         default=None,
         description="JMESPath of a boolean: an autoscaler sizes it. Where a map says so by being there: "
         "spec.autoscaling != `null`.",
     )
-    maximum: Expression | None = Field(
-        default=None, description="JMESPath of the most nodes the autoscaler may give it."
-    )
+    maximum: JMESPath | None = Field(default=None, description="JMESPath of the most nodes the autoscaler may give it.")
     unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
-    limits: Expression | None = Field(
+    limits: JMESPath | None = Field(
         default=None,
         description="JMESPath of a map: resource -> the most that all its nodes have together. Zero leaves no nodes; "
         "zero of a GPU resource leaves no GPUs.",
@@ -161,7 +159,7 @@ class SizeReaderSpec(Model):
 class UnusableSpec(Model):
     """Describe a condition under which a pool gives no nodes."""
 
-    when: Expression = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
+    when: JMESPath = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
     because: NonEmpty = Field(description="What a person is told.")
     passing: Flag = Field(default=False, description="It passes by itself: spot Pods can wait for the pool's nodes.")
 
@@ -169,12 +167,12 @@ class UnusableSpec(Model):
 class GraceWindowSpec(Model):
     """Hold the time that a pool's Pods have to stop, where it is not the provider's."""
 
-    when: Expression | None = Field(default=None, description="JMESPath; where it holds.")
+    when: JMESPath | None = Field(default=None, description="JMESPath; where it holds.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
-    from_: Expression | None = Field(
+    from_: JMESPath | None = Field(
         default=None, alias="from", description="JMESPath of the time instead: seconds, or a duration (90s, 1h30m)."
     )
-    reserved: Expression | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
+    reserved: JMESPath | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
     note: str = Field(default="", description="For people: since which version.")
 
@@ -206,7 +204,7 @@ class PoolGraceSpec(Model):
     windows: tuple[GraceWindowSpec, ...] = Field(
         default=(), description="Instead of the provider's gracePeriod; the first that holds."
     )
-    limit: Expression | None = Field(
+    limit: JMESPath | None = Field(
         default=None, description="JMESPath of the most that a Pod gets in any case: seconds, or a duration."
     )
 
@@ -233,7 +231,7 @@ class MachinesSpec(Model):
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
         description="Where it says whether its nodes are spot.",
     )
-    instance_type: Expression | None = Field(
+    instance_type: JMESPath | None = Field(
         default=None,
         description="An instance type, or a list of them, of which the provider takes which it likes; '*' where "
         "something says it that can't be read, as a launch template.",
@@ -242,11 +240,11 @@ class MachinesSpec(Model):
         default=AcceleratorsReaderSpec(),
         description="Where it says that its nodes have GPUs, beside the instance type.",
     )
-    known_labels: dict[LabelKey, Expression] = Field(
+    known_labels: dict[LabelKey, JMESPath] = Field(
         default={},
         description="Labels that its nodes get without being listed: key -> expression of the value.",
     )
-    zones: Expression | None = Field(default=None, description="A zone, or a list of them.")
+    zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
 
 
@@ -259,9 +257,7 @@ class MachineTemplateSpec(MachinesSpec):
 class TemplateSpec(Model):
     """Hold the object that says which machines a pool's nodes are; it is in the pool's namespace."""
 
-    from_: Expression = Field(
-        alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`."
-    )
+    from_: JMESPath = Field(alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`.")
     kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The kinds that it may be of.")
     default: CapacityName = Field(
         default="on-demand",
@@ -287,10 +283,10 @@ class NodePoolReaderSpec(MachinesSpec):
 
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    when: Expression | None = Field(
+    when: JMESPath | None = Field(
         default=None, description="Holds for the objects it reads, where another provider reads the same resource."
     )
-    requirements: Expression | None = Field(
+    requirements: JMESPath | None = Field(
         default=None,
         description="A list of {key, operator, values} that the labels of its nodes meet: instance type, zone and GPUs "
         "are taken from it where nothing else says them.",
@@ -299,16 +295,16 @@ class NodePoolReaderSpec(MachinesSpec):
         default=None, description="Instead of `capacity`: another object says it, and which machines its nodes are."
     )
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
-    pool_name: Expression | None = Field(
+    pool_name: JMESPath | None = Field(
         default=None, description="The value of the label that names a node's pool; default: the name of the resource."
     )
-    cluster: Expression | None = Field(
+    cluster: JMESPath | None = Field(
         default=None, description="The cluster that the pool belongs to, where it may be another than it is stored in."
     )
-    cluster_namespace: Expression | None = Field(
+    cluster_namespace: JMESPath | None = Field(
         default=None, description="The namespace of that name; default: the pool's own."
     )
-    cluster_path: Expression | None = Field(
+    cluster_path: JMESPath | None = Field(
         default=None, description="The provider's own path of the cluster, by which others may name it too."
     )
     chosen_by: LabelKey | None = Field(
@@ -316,12 +312,12 @@ class NodePoolReaderSpec(MachinesSpec):
         description="Pods choose it by this node label, whose value is its name (GKE's ComputeClasses): no others are "
         "placed there, it is no fallback for other pools, and they are none for it.",
     )
-    taints: Expression | None = Field(default=None, description="A list of {key, value, effect}.")
+    taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
         default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
     )
-    labels: Expression | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
     label_domains: tuple[NonEmpty, ...] = Field(
         default=(), description="Only labels of these domains and their subdomains are given to nodes; default: all."
     )

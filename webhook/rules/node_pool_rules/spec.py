@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
 
-from webhook.capacity.providers.reader_schema import Expression  # noqa: TC001 - pydantic reads it
+from webhook.capacity.providers.reader_schema import JMESPath  # noqa: TC001 - pydantic reads it
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 from webhook.policy.terms import Enforcement
@@ -59,7 +59,7 @@ class FieldSpec(Model):
 class CheckSpec(Model):
     """Something that may not be, across fields. Texts may hold ``${JMESPath}`` of the object."""
 
-    when: Expression = Field(description="JMESPath; what is wrong holds when it is neither empty, false nor null.")
+    when: JMESPath = Field(description="JMESPath; what is wrong holds when it is neither empty, false nor null.")
     fields: tuple[FieldPathText, ...] = Field(
         min_length=1,
         description="Field paths that it is about. An update that changes none of them is not judged; the finding is "
