@@ -45,8 +45,12 @@ def test_a_figure_is_worse_or_better_if_it_is_so_in_every_run(
 def test_a_workload_that_only_one_of_them_touches_has_nothing_pending_in_the_other() -> None:
     result = rehearsed(pending=Figure(2, 2))
     nothing = msgspec.structs.replace(result, workloads=())
-    assert [(each.workload, each.figure) for each in compare(nothing, result, "main").worse] == [(WEB, "pending")]
-    assert [(each.workload, each.figure) for each in compare(result, nothing, "main").better] == [(WEB, "pending")]
+    assert [
+        ((each.kind, each.namespace, each.name), each.figure) for each in compare(nothing, result, "main").worse
+    ] == [(WEB, "pending")]
+    assert [
+        ((each.kind, each.namespace, each.name), each.figure) for each in compare(result, nothing, "main").better
+    ] == [(WEB, "pending")]
 
 
 @pytest.fixture

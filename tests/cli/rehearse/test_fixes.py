@@ -10,12 +10,11 @@ from msgspec import structs
 
 from webhook.bundle import Bundle, load_bundle
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
-from webhook.cli.rehearse.inputs.changes import with_changes
 from webhook.cli.rehearse.inputs.resources import manifest_of
 from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
+from webhook.cli.rehearse.inputs.source import ClusterSource
 from webhook.cli.rehearse.result import Figure, ReclaimEvent, ReclaimWindow, Rehearsal, RehearsalSummary, WorkloadResult
 from webhook.manifests.objects import read_manifests
-from webhook.manifests.state import view_of
 
 ALLOCATABLE = {"big": {"cpu": "4", "memory": "16Gi"}}
 POOLS = """
@@ -60,9 +59,7 @@ def bundle() -> Bundle:
 
 def snapshot(bundle: Bundle, tmp_path: Any, text: str) -> ClusterSnapshot:
     (tmp_path / "cluster.yaml").write_text(POOLS + text)
-    objects = read_manifests([tmp_path]).objects
-    pools = view_of(objects, bundle.providers, complete=True).pools or ()
-    return snapshot_of(objects, pools, bundle, ALLOCATABLE)
+    return snapshot_of(ClusterSource(manifests=read_manifests([tmp_path]).objects), bundle, ALLOCATABLE)
 
 
 def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehearsal:
@@ -180,9 +177,8 @@ def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> N
         budget="web",
         reasons=("PodDisruptionBudget web allows no disruption",),
     )
-    # Without what a node of the type offers: those that are there show it.
-    after = with_fixes(before, fixes_of(result, before, bundle, startup=30), bundle, {})
-    objects = {(each["kind"], each["metadata"]["name"]): each for each in (*after.stored, *after.applied)}
+    after = with_fixes(before, fixes_of(result, before, bundle, startup=30), bundle, ALLOCATABLE)
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in after.objects}
     template = objects["Deployment", "web"]["spec"]["template"]
     assert template["metadata"]["labels"] == {"app": "web", "spotgate.dev/capacity": "spot-preferred"}
     assert template["spec"]["terminationGracePeriodSeconds"] == 270
@@ -193,7 +189,7 @@ def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> N
     }
     assert {"spot-fallback-0", "spot-fallback-1"} <= {name for kind, name in objects if kind == "Node"}
     assert [each.name for each in after.pools if not each.spot] == ["on-demand", "spot-fallback"]
-    assert len(after.applied) == len(after.sources) == len(before.applied)
+    assert len(after.applied) == len(before.applied)
 
 
 JOB = """
@@ -246,10 +242,10 @@ status: {replicas: 2}
     }
     added = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db"}, "spec": {}}
     changes = [manifest_of("here", change), manifest_of("here", added)]
-    after = with_changes(before, changes, bundle, {}, size=lambda _: 0)
+    after = snapshot_of(before.source.with_changes(changes, lambda _: 0), bundle, ALLOCATABLE)
     (database,) = (each for each in after.stored if each["kind"] == "StatefulSet")
     assert database["metadata"]["uid"] == "22222222-0000-0000-0000-000000000001"
     assert (database["spec"]["replicas"], database["status"]) == (2, {"replicas": 2})
     assert database["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 5
     assert database["spec"]["updateStrategy"] == {"type": "RollingUpdate"}  # else its Pods would stay as they are
-    assert [each["metadata"] for each in after.applied] == [{"name": "db", "namespace": "default"}]
+    assert [each.metadata for each in after.applied] == [{"name": "db", "namespace": "default"}]

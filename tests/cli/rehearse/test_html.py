@@ -11,6 +11,7 @@ from webhook.cli.rehearse.output import html
 from webhook.cli.rehearse.output.capacity_svg import capacity_drawings
 from webhook.cli.rehearse.output.reclaim_svg import reclaim_drawing
 from webhook.cli.rehearse.result import (
+    Capacity,
     Figure,
     PoolCapacity,
     ReclaimEvent,
@@ -125,7 +126,8 @@ def test_there_is_no_picture_where_nothing_happens_to_a_pod() -> None:
 
 def test_capacity_is_drawn_for_resources_that_nodes_offer_and_pods_request() -> None:
     offered = {"cpu": 4.0, "memory": 2.0**33, "nvidia.com/gpu": 1.0, "hugepages-1Gi": 1.0, "example.com/<x>": 1.0}
-    pool = PoolCapacity("spot", True, 1, 0, offered, {}, {"cpu": 1.0, "example.com/<x>": 1.0}, {})  # noqa: FBT003
+    before = Capacity(1, offered, {"cpu": 1.0, "example.com/<x>": 1.0})
+    pool = PoolCapacity("spot", spot=True, before=before, after=Capacity(0, {}, {}))
     drawings = dict(capacity_drawings([pool]))
     assert list(drawings) == ["cpu", "memory", "example.com/<x>"]
     assert "1 of 4" in drawings["cpu"]

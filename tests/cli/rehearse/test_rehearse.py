@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from webhook.cli import main
-from webhook.cli.rehearse.inputs.custom_resources import scaled_part
+from webhook.cli.rehearse.inputs.custom_resources import definitions_of
 from webhook.cli.rehearse.inputs.live import without_environment
 
 if TYPE_CHECKING:
@@ -291,7 +291,16 @@ def test_what_others_changed_in_pods_that_run_is_named(
 
 def test_of_a_custom_resource_only_its_scale_is_kept() -> None:
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-    definition = {"spec": {"versions": [{"name": "v1", "subresources": {"scale": scale}}]}}
+    definition = {
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "clonesets.apps.kruise.io"},
+        "spec": {
+            "group": "apps.kruise.io",
+            "scope": "Namespaced",
+            "names": {"kind": "CloneSet", "plural": "clonesets"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "subresources": {"scale": scale}}],
+        },
+    }
     metadata = {"name": "web", "namespace": "shop", "uid": "1"}
     value = {
         "apiVersion": "apps.kruise.io/v1",
@@ -300,7 +309,8 @@ def test_of_a_custom_resource_only_its_scale_is_kept() -> None:
         "spec": {"replicas": 3, "password": "s3cret"},
         "status": "none yet",
     }
-    kept = scaled_part(value, definition)
+    (found,) = definitions_of([definition], {("apps.kruise.io", "CloneSet")}).values()
+    kept = found.scaled_part(value)
     assert kept == {**value, "metadata": metadata, "spec": {"replicas": 3}, "status": {}}
 
 

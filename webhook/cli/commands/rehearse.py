@@ -18,14 +18,13 @@ from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
-from webhook.cli.rehearse.inputs.growth import grown_nodes
-from webhook.cli.rehearse.inputs.nodes import expect_known_types
+from webhook.cli.rehearse.inputs.nodes import expect_known_types, grown_nodes
 from webhook.cli.rehearse.inputs.selection import loss_of
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
+from webhook.cli.rehearse.inputs.source import ClusterSource
 from webhook.cli.terminal import complain
 from webhook.kube.quantity import amount_of
 from webhook.manifests.objects import read_manifests
-from webhook.manifests.state import view_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -181,7 +180,8 @@ def run(options: Namespace) -> int:
     bundle = read_policies(options.policies, cluster=options.cluster)
     snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
     expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
-    programs = cache(partial(find_programs, options.binaries, snapshot.version))  # sought once the input is judged
+    # Sought once the input is judged.
+    programs = cache(partial(find_programs, options.binaries, snapshot.source.version))
     result = _rehearse(options, bundle, snapshot, programs)
     if options.with_fixes and result.fixes:
         allocatable = dict(options.allocatable)
@@ -213,7 +213,8 @@ def _rehearse(
 ) -> Rehearsal:
     """Rehearse it, or prove what can be proved without a scheduler."""
     loss = loss_of(options.lose, snapshot, bundle.providers)
-    grown = grown_nodes(options.grow, snapshot, bundle.providers, dict(options.allocatable))
+    allocatable = dict(options.allocatable)
+    grown = grown_nodes(options.grow, snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
     programs = find()
     if programs is None:
         from webhook.cli.rehearse.arithmetic import prove  # noqa: PLC0415
@@ -260,12 +261,12 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
     manifests = read_manifests(paths)
     if manifests.problems:
         raise CannotJudgeError("\n".join(map(str, manifests.problems)))
+    source = ClusterSource(manifests=manifests.objects)
     if options.kubeconfig is not None:
-        from webhook.cli.rehearse.inputs.live import live_snapshot  # noqa: PLC0415 - the Kubernetes client
+        from webhook.cli.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
 
-        return live_snapshot(options, manifests.objects, bundle)
-    view = view_of(manifests.objects, bundle.providers, complete=True)
-    return snapshot_of(manifests.objects, view.pools or (), bundle, dict(options.allocatable))
+        source = live_source(options, manifests.objects, bundle)
+    return snapshot_of(source, bundle, dict(options.allocatable))
 
 
 def _code(result: Rehearsal, most: float | None) -> int:

@@ -8,22 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.git import base_of
-from webhook.cli.rehearse.result import Figure, FigureChange, RehearsalComparison
+from webhook.cli.rehearse.result import Figure, FigureChange, RehearsalComparison, WorkloadResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from webhook.cli.rehearse.result import Rehearsal, WorkloadResult
+    from webhook.cli.rehearse.result import Rehearsal
 
 FLAG: Final = "--compare"
 
-_NONE: Final = Figure(0, 0)
-_MORE_IS_WORSE: Final[dict[str, Callable[[WorkloadResult], Figure]]] = {
-    "pending": lambda each: each.pending,
-    "killedEarly": lambda each: each.killed_early,
-    "secondsBelowBudget": lambda each: each.seconds_below_budget,
-    "workLostGpuHours": lambda each: each.work_lost_gpu_hours,
-}
+_MORE_IS_WORSE: Final = ("pending", "killed_early", "seconds_below_budget", "work_lost_gpu_hours")
+_NAMES: Final = dict(zip(WorkloadResult.__struct_fields__, WorkloadResult.__struct_encode_fields__, strict=True))
 
 
 def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparison:
@@ -43,26 +38,20 @@ def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparis
     better: list[FigureChange] = []
     for identity in sorted({*before, *after}):
         was, now = before.get(identity), after.get(identity)
-        for figure, read in _MORE_IS_WORSE.items():
-            old, new = (_NONE if each is None else read(each) for each in (was, now))
-            if _below(old, new):
-                worse.append(FigureChange(identity, figure, old, new))
-            elif _below(new, old):
-                better.append(FigureChange(identity, figure, old, new))
-        for figure, old, new in _less_is_worse(was, now):
-            if _below(new, old):
-                worse.append(FigureChange(identity, figure, old, new))
-            elif _below(old, new):
-                better.append(FigureChange(identity, figure, old, new))
+        figures = [*_MORE_IS_WORSE]
+        if was is not None and now is not None:
+            figures.append("lowest_ready")
+            if was.failed or now.failed:  # else a Pod that does not move was not lost, or is pending
+                figures.append("moved")
+        for figure in figures:
+            old, new = (getattr(each, figure, Figure(0, 0)) for each in (was, now))
+            change = FigureChange(*identity, _NAMES[figure], old, new)
+            low, high = (old, new) if figure in _MORE_IS_WORSE else (new, old)
+            if _below(low, high):
+                worse.append(change)
+            elif _below(high, low):
+                better.append(change)
     return RehearsalComparison(name, tuple(worse), tuple(better))
-
-
-def _less_is_worse(was: WorkloadResult | None, now: WorkloadResult | None) -> Iterator[tuple[str, Figure, Figure]]:
-    if was is None or now is None:
-        return
-    yield "lowestReady", was.lowest_ready, now.lowest_ready
-    if was.failed or now.failed:  # else a Pod that does not move was not lost, or is pending
-        yield "moved", was.moved, now.moved
 
 
 def _below(low: Figure, high: Figure) -> bool:

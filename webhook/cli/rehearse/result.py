@@ -38,7 +38,7 @@ class Figure(msgspec.Struct, frozen=True):
     @classmethod
     def over(cls, figures: list[float]) -> Figure:
         """Return the range of these figures, one for each run; unknown if one is not a number."""
-        return cls() if any(map(math.isnan, figures)) else cls(min(figures), max(figures))
+        return cls() if any(map(math.isnan, figures)) else cls(round(min(figures), 3), round(max(figures), 3))
 
     def __str__(self) -> str:
         if self.min is None or self.max is None:
@@ -47,14 +47,14 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class ReclaimEvent(msgspec.Struct, frozen=True):
-    """Something that happens in the first run.
+    """Hold something that happens in the first run.
 
     Attributes:
         seconds: after the notice; modelled.
         name: what it is.
         node: which Node it happens to, or where the Pod is; empty if it has none.
         pod: the Pod's name; empty if it happens to a Node.
-        workload: its workload, as in `WorkloadResult.identity`; None if it happens to a Node.
+        workload: its workload, as in `WorkloadKey.identity`; None if it happens to a Node.
         text: what there is to say: the scheduler's words, the budget that blocks.
     """
 
@@ -66,25 +66,27 @@ class ReclaimEvent(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class PoolCapacity(msgspec.Struct, frozen=True):
-    """The capacity of a node pool before and after the reclaim.
+class Capacity(msgspec.Struct, frozen=True):
+    """Hold the capacity of a node pool.
 
     Attributes:
-        name: of the pool; empty: Nodes of no known pool.
-        spot: whether it is spot.
-        before, after: its Nodes.
-        allocatable_before, allocatable_after: what they offer together, by resource, in whole units or bytes.
-        requested_before, requested_after: what the Pods on them request of that, in the first run.
+        nodes: its number of Nodes.
+        allocatable: what they offer together, by resource, in whole units or bytes.
+        requested: what the Pods on them request of that, in the first run.
     """
+
+    nodes: int
+    allocatable: Mapping[str, float]
+    requested: Mapping[str, float]
+
+
+class PoolCapacity(msgspec.Struct, frozen=True):
+    """Hold the capacity of a node pool before and after the reclaim; without a name it is that of no known pool."""
 
     name: str
     spot: bool
-    before: int
-    after: int
-    allocatable_before: Mapping[str, float]
-    allocatable_after: Mapping[str, float]
-    requested_before: Mapping[str, float]
-    requested_after: Mapping[str, float]
+    before: Capacity
+    after: Capacity
 
 
 class ReclaimWindow(msgspec.Struct, frozen=True):
@@ -113,11 +115,38 @@ NO_SCHEDULER: Final = "no scheduler here is named"
 """How these reasons of a workload begin."""
 
 
-class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
+    """Name the workload that people know, or the Pod itself where nothing owns it."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Return kind, namespace and name."""
+        return (self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+FIGURES: Final = (
+    "moved",
+    "pending",
+    "killed_early",
+    "lowest_ready",
+    "seconds_below_budget",
+    "work_lost_gpu_hours",
+)
+"""The figures of a workload that differ from run to run."""
+
+
+class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     """Say what a reclaim does to one workload; the figures are those of `-o json`.
 
     Attributes:
-        api_version, kind, namespace, name: the workload, or the Pod itself where nothing owns it.
         replicas: its Pods that run before.
         lost: those on lost Nodes; None: the scheduler would tell.
         moved: Pods made anew that run at the end.
@@ -130,25 +159,16 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
         reasons: why Pods are pending, in the scheduler's words, and what else there is to say.
     """
 
-    api_version: str = msgspec.field(name="apiVersion")
-    kind: str
-    namespace: str
-    name: str
     replicas: int
     lost: int | None
-    moved: Figure
-    pending: Figure
-    killed_early: Figure = msgspec.field(name="killedEarly")
-    lowest_ready: Figure = msgspec.field(name="lowestReady")
-    seconds_below_budget: Figure = msgspec.field(name="secondsBelowBudget")
-    reasons: tuple[str, ...]
-    work_lost_gpu_hours: Figure
+    moved: Figure = Figure()
+    pending: Figure = Figure()
+    killed_early: Figure = Figure()
+    lowest_ready: Figure = Figure()
+    seconds_below_budget: Figure = Figure()
+    reasons: tuple[str, ...] = ()
+    work_lost_gpu_hours: Figure = Figure()
     budget: str = ""
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """Return kind, namespace and name."""
-        return (self.kind, self.namespace, self.name)
 
     @property
     def failed(self) -> bool:
@@ -161,7 +181,7 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """Something that would mend it.
+    """Propose something that would mend it.
 
     Attributes:
         why: what is wrong, and what this changes.
@@ -173,36 +193,37 @@ class Fix(msgspec.Struct, frozen=True):
 
     @property
     def yaml(self) -> str:
-        """The manifest as YAML."""
+        """Return the manifest as YAML."""
         return dump(self.manifest)
 
 
 class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """The figures of all workloads together."""
+    """Hold the figures of all workloads together."""
 
-    moved: Figure
-    pending: Figure
-    killed_early: Figure
-    work_lost_gpu_hours: Figure
+    moved: Figure = Figure()
+    pending: Figure = Figure()
+    killed_early: Figure = Figure()
+    work_lost_gpu_hours: Figure = Figure()
 
 
 class FigureChange(msgspec.Struct, frozen=True):
-    """A figure of one workload that is worse or better in every run.
+    """Hold a figure of one workload that is worse or better in every run.
 
     Attributes:
-        workload: as in `WorkloadResult.identity`.
+        kind, namespace, name: the workload.
         figure: its name in `-o json`.
         before, after: its range.
     """
 
-    workload: tuple[str, str, str]
+    kind: str
+    namespace: str
+    name: str
     figure: str
     before: Figure
     after: Figure
 
     def __str__(self) -> str:
-        kind, namespace, name = self.workload
-        return f"{kind} {namespace}/{name}: {self.figure} {self.before} -> {self.after}"
+        return f"{self.kind} {self.namespace}/{self.name}: {self.figure} {self.before} -> {self.after}"
 
 
 class RehearsalComparison(msgspec.Struct, frozen=True):
@@ -218,8 +239,8 @@ class RehearsalComparison(msgspec.Struct, frozen=True):
     better: tuple[FigureChange, ...]
 
 
-class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a rehearsal.
+class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Hold the result of a rehearsal.
 
     Attributes:
         lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone/a``.
@@ -242,8 +263,8 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str | None
     programs: str = ""
     not_simulated: tuple[str, ...]
-    modelled: tuple[str, ...]
-    summary: RehearsalSummary
+    modelled: tuple[str, ...] = ()
+    summary: RehearsalSummary = RehearsalSummary()
     workloads: tuple[WorkloadResult, ...]
     fixes: tuple[Fix, ...] = ()
     windows: tuple[ReclaimWindow, ...] = ()

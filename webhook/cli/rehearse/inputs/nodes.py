@@ -1,21 +1,27 @@
-"""The Nodes of a rehearsal: those that are given, and those that node pools without Nodes would have."""
+"""The Nodes of a rehearsal: those that are given, those that pools without Nodes would have, and those that come."""
 
 from __future__ import annotations
 
+import copy
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
+from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.cli.rehearse.inputs.resources import JSON
 
 HOSTNAME: Final = "kubernetes.io/hostname"
+CREATED: Final = "2026-01-01T00:00:00Z"
+"""When an object was made that does not say so; nothing depends on it."""
+
 _DEFAULTS: Final = {"pods": "110", "ephemeral-storage": "100Gi"}
 """What a node offers where nobody says so: the kubelet's default, and a small disk."""
 
@@ -25,15 +31,69 @@ _MOST_OF_ONE_POOL: Final = 20_000
 _GOOD: Final = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
 
 
-def pool_of_node(labels: Mapping[str, str], providers: Mapping[str, Provider]) -> tuple[str, Provider] | None:
-    """Return the name of a Node's pool, and its provider. Return None if no label tells."""
-    named = [each for each in providers.values() if each.pool_name_label in labels]
+@dataclass(frozen=True, slots=True)
+class RehearsedNode:
+    """Hold a Node, and what its labels and the node pools tell of it.
+
+    Attributes:
+        value: the object.
+        pool_name: the pool's name in its labels; empty: they tell none.
+        provider: its provider; None: no label tells.
+        pool: its pool; None: no object describes that.
+        spot: whether it is spot, by its own labels or its pool.
+    """
+
+    value: JSON
+    pool_name: str
+    provider: Provider | None
+    pool: Pool | None
+    spot: bool
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return str(self.value["metadata"]["name"])
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Return its labels."""
+        labels: Mapping[str, str] = self.value["metadata"]["labels"]
+        return labels
+
+    @property
+    def instance_type(self) -> str:
+        """Return its instance type, by its own labels or its pool; empty: they tell none."""
+        return self.labels.get(TYPE_LABEL) or (self.pool.instance_type if self.pool is not None else "")
+
+    @property
+    def allocatable(self) -> dict[str, float]:
+        """Return what it offers, by resource, in whole units or bytes."""
+        return {name: float(amount_of(each) or 0) for name, each in self.value["status"]["allocatable"].items()}
+
+    def is_of(self, pool: str) -> bool:
+        """Return whether this is a name of its pool."""
+        return bool(pool) and (pool == self.pool_name or (self.pool is not None and self.pool.is_named(pool)))
+
+
+def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provider]) -> RehearsedNode:
+    """Return a Node with what is known of it."""
+    labels = value["metadata"]["labels"]
     # Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
-    named.sort(key=lambda each: not each.pools_are_here)
-    if named:
-        return labels[named[0].pool_name_label], named[0]
-    spot = next((each for each in providers.values() if each.is_spot_node(labels)), None)
-    return ("", spot) if spot is not None else None
+    named = min((each for each in providers.values() if each.pool_name_label in labels), key=_elsewhere, default=None)
+    marked = next((each for each in providers.values() if each.is_spot_node(labels)), None)
+    name = labels[named.pool_name_label] if named is not None else ""
+    pool = next((each for each in pools if each.is_named(name)), None)
+    spot = marked is not None or (pool is not None and pool.spot)
+    return RehearsedNode(value, name, named or marked, pool, spot)
+
+
+def _elsewhere(provider: Provider) -> bool:
+    return not provider.pools_are_here
+
+
+def pool_names(nodes: Iterable[RehearsedNode], pools: Iterable[Pool]) -> str:
+    """Return the names of all pools, for people; empty if none is known."""
+    return ", ".join(sorted({each.pool_name for each in nodes} - {""} | {each.name for each in pools}))
 
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
@@ -42,49 +102,81 @@ def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
     metadata.pop("managedFields", None)
     metadata.pop("resourceVersion", None)
     labels = {HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
-    now = "2026-01-01T00:00:00Z"
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"uid": str(uuid.uuid4()), "creationTimestamp": now, **metadata, "labels": labels},
+        "metadata": {"uid": str(uuid.uuid4()), "creationTimestamp": CREATED, **metadata, "labels": labels},
         "spec": spec,
         "status": {
             **status,
             "allocatable": {**_DEFAULTS, **allocatable},
             "capacity": {**_DEFAULTS, **allocatable, **(status.get("capacity") or {})},
-            "conditions": [{"type": each, "status": good, "lastTransitionTime": now} for each, good in _GOOD.items()],
+            "conditions": [
+                {"type": each, "status": good, "lastTransitionTime": CREATED} for each, good in _GOOD.items()
+            ],
         },
     }
 
 
 def nodes_of_pools(
-    pools: Iterable[Pool],
-    objects: Iterable[JSON],
+    pools: Sequence[Pool],
+    there: Sequence[RehearsedNode],
     providers: Mapping[str, Provider],
     allocatable: Mapping[str, Mapping[str, str]],
-) -> Iterator[JSON]:
-    """Yield the Nodes of those pools that have none among the objects.
+    size: Callable[[Pool], int],
+) -> Iterator[RehearsedNode]:
+    """Yield the Nodes of those pools that have none there, as many as a pool's size is.
 
     Raises:
         CannotJudgeError: it is unknown what a node of such a pool offers, or it has more than a rehearsal can take.
     """
-    there = {
-        found[0]
-        for each in objects
-        if each["kind"] == "Node" and (found := pool_of_node(each["metadata"]["labels"], providers))
-    }
+    shown = {each.instance_type: each.value["status"]["allocatable"] for each in there if each.instance_type}
+    names = {each.pool_name for each in there} - {""}
     for pool in pools:
-        if there.isdisjoint({pool.name, pool.pool_name}):
-            check_number(size_of(pool), str(pool))
-            for number in range(size_of(pool)):
-                yield node_of_pool(pool, number, providers, allocatable)
+        if names.isdisjoint({pool.name, pool.pool_name}):
+            _check_number(size(pool), str(pool))
+            for number in range(size(pool)):
+                yield read_node(_node_of_pool(pool, number, providers, {**shown, **allocatable}), pools, providers)
+
+
+def grown_nodes(
+    growth: Iterable[tuple[str, int, float]],
+    nodes: Sequence[RehearsedNode],
+    pools: Sequence[Pool],
+    providers: Mapping[str, Provider],
+    allocatable: Mapping[str, Mapping[str, str]],
+) -> list[tuple[float, RehearsedNode]]:
+    """Return the Nodes that come, each with its second. They are as the pool's others, or as the pool says.
+
+    Raises:
+        CannotJudgeError: there is no such pool, it is unknown what its nodes offer, or too many come.
+    """
+    found: list[tuple[float, RehearsedNode]] = []
+    for name, number, seconds in growth:
+        _check_number(number, f"--grow {name}")
+        pool = next((each for each in pools if each.is_named(name)), None)
+        like = next((node for node in nodes if node.is_of(name)), None)
+        if pool is None and like is None:
+            there = pool_names(nodes, pools) or "none is known"
+            raise CannotJudgeError(f"spotgate rehearse: --grow {name}: the pool is not there; pools: {there}")
+        for index in range(number):
+            if like is not None:
+                node = copy.deepcopy(like.value)
+            elif pool is not None:
+                node = _node_of_pool(pool, index, providers, allocatable)
+            node["metadata"] |= {"name": f"{name}-grown-{index}", "uid": str(uuid.uuid4())}
+            node["metadata"]["labels"][HOSTNAME] = f"{name}-grown-{index}"
+            node["spec"].pop("unschedulable", None)
+            node["spec"].pop("providerID", None)
+            found.append((seconds, read_node(node, pools, providers)))
+    return found
 
 
 def expect_known_types(
-    allocatable: Mapping[str, Mapping[str, str]], pools: Iterable[Pool], nodes: Iterable[JSON]
+    allocatable: Mapping[str, Mapping[str, str]], pools: Iterable[Pool], nodes: Iterable[RehearsedNode]
 ) -> None:
     """Raise CannotJudgeError if what a node offers is said of an instance type or pool that nothing has."""
-    known = {each["metadata"]["labels"].get(TYPE_LABEL, "") for each in nodes}
+    known = {each.labels.get(TYPE_LABEL, "") for each in nodes}
     for pool in pools:
         known |= {pool.name, *pool.instance_type.split(", ")}
     if unknown := sorted(allocatable.keys() - known):
@@ -94,7 +186,13 @@ def expect_known_types(
         )
 
 
-def check_number(number: int, whose: str) -> None:
+def size_of(pool: Pool) -> int:
+    """Return how many nodes a pool says that it has."""
+    desired = pool.desired if pool.size is None or pool.size.desired is None else pool.size.desired
+    return max(desired or 0, 0)
+
+
+def _check_number(number: int, whose: str) -> None:
     """Raise CannotJudgeError if these are more nodes of one pool than a rehearsal can take."""
     if number > _MOST_OF_ONE_POOL:
         raise CannotJudgeError(
@@ -102,16 +200,10 @@ def check_number(number: int, whose: str) -> None:
         )
 
 
-def size_of(pool: Pool) -> int:
-    """Return how many nodes a pool says that it has."""
-    desired = pool.desired if pool.size is None or pool.size.desired is None else pool.size.desired
-    return max(desired or 0, 0)
-
-
-def node_of_pool(
+def _node_of_pool(
     pool: Pool, number: int, providers: Mapping[str, Provider], allocatable: Mapping[str, Mapping[str, str]]
 ) -> JSON:
-    """Return a Node that the pool would have. Its zones take turns. Raises CannotJudgeError."""
+    """Return a Node that the pool would have. Its zones take turns. Raise CannotJudgeError."""
     provider = providers[pool.provider]
     name = f"{pool.name}-{number}"
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", HOSTNAME: name, **pool.labels}

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from webhook.documents import Document
+from webhook.kube.pod import PodSpec
+from webhook.kube.quantity import amount_of
 from webhook.manifests.objects import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JSON: TypeAlias = dict[str, Any]
+GroupKind: TypeAlias = tuple[str, str]
+
+
+class SchedulingGroup(msgspec.Struct):
+    """Name the PodGroup that a Pod is scheduled with."""
+
+    podGroupName: str = ""
+
+
+class RehearsedPodSpec(PodSpec):
+    """Hold the spec of a Pod, with what only a rehearsal reads."""
+
+    schedulingGroup: SchedulingGroup | None = None
 
 
 class RehearsedKind(msgspec.Struct, frozen=True):
@@ -89,9 +105,19 @@ KINDS: Final = (
 BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
 
 
+def group_kind_of(value: Mapping[str, Any]) -> GroupKind:
+    """Return the API group and kind of an object, or of the owner that a reference names."""
+    return value.get("apiVersion", "").rpartition("/")[0], value.get("kind", "")
+
+
 def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
     """Return the kind of an object. Return None if a rehearsal does not load such objects."""
-    return BY_NAME.get((value["apiVersion"].rpartition("/")[0], value["kind"]))
+    return BY_NAME.get(group_kind_of(value))
+
+
+def controller_of(value: Mapping[str, Any]) -> JSON | None:
+    """Return the reference to the owner that manages an object, or None."""
+    return next((each for each in value["metadata"].get("ownerReferences") or () if each.get("controller")), None)
 
 
 def manifest_of(where: str, value: JSON) -> Manifest:
@@ -99,10 +125,22 @@ def manifest_of(where: str, value: JSON) -> Manifest:
     return Manifest(Document(file=where, line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value)
 
 
-def pod_spec_of(value: Mapping[str, Any] | None) -> JSON:
-    """Return the spec of a Pod, or of a workload's pod template. Return {} if there is none."""
+def pod_spec_of(value: Mapping[str, Any] | None) -> RehearsedPodSpec:
+    """Return the spec of a Pod, or of a workload's pod template; an empty one if there is none."""
     spec: JSON = (value or {}).get("spec") or {}
-    return spec if (value or {}).get("kind") == POD.kind else (spec.get("template") or {}).get("spec") or {}
+    if (value or {}).get("kind") != POD.kind:
+        spec = (spec.get("template") or {}).get("spec") or {}
+    return msgspec.convert(spec, RehearsedPodSpec)
+
+
+def requests_of(spec: PodSpec) -> Counter[str]:
+    """Return what the containers of a Pod request together, in whole units or bytes; a limit is a request, too."""
+    total: Counter[str] = Counter()
+    for each in spec.containers:
+        if each.resources is not None:
+            for resource, amount in {**(each.resources.limits or {}), **(each.resources.requests or {})}.items():
+                total[resource] += float(amount_of(amount) or 0)  # type: ignore[assignment]
+    return total
 
 
 def identity_of(value: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -3,47 +3,53 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from msgspec import structs
+
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.inputs.custom_resources import (
-    controllers_of_pods,
-    custom_kinds,
-    defined_by,
-    established,
-    scaled_part,
-    uncounted_budgets,
-)
+from webhook.cli.rehearse.inputs.custom_resources import custom_owner_of, definitions_of, uncounted_budgets
 from webhook.cli.rehearse.inputs.gangs import pods_without_controller
-from webhook.cli.rehearse.inputs.nodes import nodes_of_pools, running_node
+from webhook.cli.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of
 from webhook.cli.rehearse.inputs.resources import (
     CUSTOM_RESOURCE_DEFINITION,
     LIMIT_RANGE,
     NAMESPACE,
     NODE,
     POD,
+    group_kind_of,
+    identity_of,
     kind_of_object,
+    manifest_of,
     pod_spec_of,
 )
-from webhook.cli.rehearse.inputs.shapes import expect_shape
-from webhook.cli.rehearse.inputs.storage_classes import storage_classes_for
+from webhook.cli.rehearse.inputs.source import expect_no_duplicates
+from webhook.kube.disruption import KIND as BUDGET
+from webhook.kube.disruption import budget_from
+from webhook.kube.pod import ObjectMeta, Pod
 from webhook.kube.quantity import amount_of
+from webhook.manifests.state import view_of
+from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
-    from webhook.cli.rehearse.inputs.resources import JSON, RehearsedKind
+    from webhook.cli.rehearse.inputs.nodes import RehearsedNode
+    from webhook.cli.rehearse.inputs.resources import JSON, GroupKind, RehearsedKind
+    from webhook.cli.rehearse.inputs.source import ClusterSource, Identity
     from webhook.manifests.objects import Manifest
 
-CREATED: Final = "2026-01-01T00:00:00Z"
-"""When an object was made that does not say so; nothing depends on it."""
+PROVISIONER: Final = "rehearse.spotgate.dev"
+"""The provisioner of the StorageClasses that a rehearsal makes."""
 
 JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer by which the Job controller counts Pods."""
 
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _SYSTEM_CLASSES: Final = "system-"
 _WITH_REVISIONS: Final = frozenset({"StatefulSet", "DaemonSet"})
 _AT_ONCE: Final = frozenset({NAMESPACE, CUSTOM_RESOURCE_DEFINITION})
@@ -55,121 +61,129 @@ class ClusterSnapshot:
     """A cluster at one moment.
 
     Attributes:
+        source: what it was made of.
         stored: objects that were in a cluster, or are to be there at once, such as Nodes: written as they are.
-        applied: objects of manifests, which the API server is to create, and controllers to make Pods of.
-        sources: for each of these where it was written, if it was.
-        custom_kinds: the kinds of custom resources among `stored`, by group and kind.
+        applied: objects that the API server is to create, and controllers to make Pods of.
+        custom_kinds: the kinds of custom resources among `stored`.
+        nodes: its Nodes.
         pools: its node pools, without those of other clusters.
         state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
         not_simulated: what a rehearsal of it leaves out, a sentence each.
-        version: of its API server; None: there is none.
     """
 
+    source: ClusterSource
     stored: Sequence[JSON]
-    applied: Sequence[JSON] = ()
-    sources: Sequence[Manifest | None] = ()
-    custom_kinds: Mapping[tuple[str, str], RehearsedKind] = field(default_factory=dict)
-    pools: Sequence[Pool] = ()
-    state: Sequence[JSON] = ()
-    not_simulated: Sequence[str] = ()
-    version: str | None = None
+    applied: Sequence[Manifest]
+    custom_kinds: Mapping[GroupKind, RehearsedKind]
+    nodes: Sequence[RehearsedNode]
+    pools: Sequence[Pool]
+    state: Sequence[JSON]
+    not_simulated: Sequence[str]
 
     @property
-    def nodes(self) -> list[JSON]:
-        """Return its Nodes."""
-        return [each for each in self.stored if each["kind"] == NODE.kind]
+    def objects(self) -> Iterator[JSON]:
+        """Yield all of its objects."""
+        yield from self.stored
+        yield from (each.value for each in self.applied)
 
 
-@dataclass(frozen=True, slots=True)
-class SortedObjects:
-    """Hold the objects of a cluster by what becomes of them: `stored`, `applied` and `sources` as in a snapshot.
-
-    Attributes:
-        custom: custom resources that have been in a cluster.
-        notes: what is left out.
-    """
-
-    stored: list[JSON] = field(default_factory=list)
-    applied: list[JSON] = field(default_factory=list)
-    sources: list[Manifest | None] = field(default_factory=list)
-    custom: list[JSON] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def apply(self, value: JSON, source: Manifest | None) -> None:
-        """Add an object that the API server is to create."""
-        self.applied.append(value)
-        self.sources.append(source)
-
-
-def snapshot_of(
-    manifests: Sequence[Manifest],
-    pools: Sequence[Pool],
-    bundle: Bundle,
-    allocatable: Mapping[str, Mapping[str, str]],
-) -> ClusterSnapshot:
+def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
     """Return the cluster that these objects describe.
 
     Args:
-        manifests: its objects.
-        pools: its node pools.
+        source: its objects.
         bundle: says how pools are labelled, and which kinds have pod templates.
         allocatable: what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
 
     Raises:
         CannotJudgeError: they describe no cluster.
     """
-    _expect_no_duplicates(manifests)
-    here = [each for each in pools if not each.elsewhere]
-    objects = sort_objects(manifests, bundle)
-    for each in storage_classes_for([*objects.stored, *objects.applied]):
-        objects.apply(each, None)
-    objects.stored.extend(nodes_of_pools(here, objects.stored, bundle.providers, allocatable))
-    objects.notes.extend(_without_requests(objects.applied))
-    return complete(objects, here, [each.value for each in manifests])
-
-
-def sort_objects(manifests: Sequence[Manifest], bundle: Bundle) -> SortedObjects:
-    """Return these objects by what becomes of them. Raises CannotJudgeError."""
-    objects = SortedObjects()
-    for manifest in manifests:
-        if (kind := kind_of_object(manifest.value)) is not None:
-            _add(objects, manifest, kind)
-    owners = {
-        (owner.get("kind"), each["metadata"].get("namespace", ""), owner.get("name"))
-        for each in (*objects.stored, *objects.applied)
-        for owner in each["metadata"].get("ownerReferences") or ()
-    }
-    for manifest in manifests:
-        if kind_of_object(manifest.value) is not None:
+    expect_no_duplicates(source.manifests)
+    stored: list[JSON] = []
+    applied: list[Manifest] = []
+    others: list[Manifest] = []
+    for manifest in source.manifests:
+        kind = kind_of_object(manifest.value)
+        if kind is None:
+            others.append(manifest)
             continue
-        if manifest.metadata.get("uid"):
-            objects.custom.append(manifest.value)
-        if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
-            continue  # what its controller has made is here
-        try:
-            made, note = pods_without_controller({**manifest.value, "metadata": manifest.metadata}, bundle)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise CannotJudgeError(
-                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
-            ) from None
-        for each in made:
-            objects.apply(each, manifest)
-        objects.notes.extend([note] if note else [])
-    return objects
+        value = _expected_object(manifest, kind)
+        if kind is NODE:
+            stored.append(running_node(value, _expected_allocatable(manifest)))
+        elif not _was_there(kind, value):
+            applied.append(structs.replace(manifest, value=value))
+        elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
+            stored.append(_as_stored(value, source.rolled_out))
+    notes = [*source.notes, *_apply_others(others, stored, applied, bundle)]
+    if not source.live:
+        applied += _storage_classes_for([*stored, *(each.value for each in applied)])
+    view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
+    pools = [each for each in view.pools or () if not each.elsewhere]
+    nodes = [read_node(each, pools, bundle.providers) for each in stored if each["kind"] == NODE.kind]
+
+    def size(pool: Pool) -> int:
+        wanted = source.sizes.get((pool.kind, pool.namespace or "default", pool.name))
+        if wanted is None:
+            return 0 if source.live else size_of(pool)
+        return wanted(pool)
+
+    new = list(nodes_of_pools(pools, nodes, bundle.providers, allocatable, size))
+    nodes += new
+    stored += [each.value for each in new]
+    _expect_nodes(nodes, stored)
+    owners = {group_kind_of(owner) for each in stored if (owner := custom_owner_of(each)) is not None}
+    definitions = definitions_of(stored, owners)
+    everything = [*stored, *(each.value for each in applied)]
+    if any(pod_spec_of(each).schedulingGroup for each in everything):
+        notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
+    notes += [*_without_requests(applied), *_changed_by_others(stored), *uncounted_budgets(everything, definitions)]
+    told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
+    return ClusterSnapshot(
+        source=source,
+        stored=[
+            *_namespaces_for(everything),
+            *(each for each in stored if each["kind"] != CUSTOM_RESOURCE_DEFINITION.kind),
+            *(_as_stored(each.established()) for each in definitions.values()),
+            *(
+                definitions[kind_of].scaled_part(each.value)
+                for each in others
+                if (kind_of := group_kind_of(each.value)) in definitions and each.metadata.get("uid")
+            ),
+        ],
+        applied=applied,
+        custom_kinds={key: each.kind for key, each in definitions.items()},
+        nodes=nodes,
+        pools=pools,
+        state=[*told, *(each.value for each in nodes)],
+        not_simulated=notes,
+    )
 
 
-def _add(objects: SortedObjects, manifest: Manifest, kind: RehearsedKind) -> None:
-    """Add an object of a kind that is loaded. Raises CannotJudgeError."""
-    expect_shape(manifest)
-    value = {**manifest.value, "metadata": dict(manifest.metadata)}
+class _Spec(msgspec.Struct):
+    template: Pod | None = None
+    replicas: int | None = None
+    parallelism: int | None = None
+
+
+class _Workload(msgspec.Struct):
+    """Hold the fields of an object that are read: the API server judges the rest."""
+
+    metadata: ObjectMeta
+    spec: _Spec | None = None
+
+
+def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
+    """Return the object in its namespace. Raise CannotJudgeError if what is read of it is malformed."""
+    try:
+        msgspec.convert(manifest.value, Pod if kind is POD else _Workload)
+        if manifest.kind == BUDGET:
+            budget_from(manifest.value)
+    except (msgspec.ValidationError, MalformedObjectError) as error:
+        raise CannotJudgeError(f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name}: {error}") from None
+    metadata = dict(manifest.metadata)
     if kind.namespaced:
-        value["metadata"].setdefault("namespace", "default")
-    if kind is NODE:
-        objects.stored.append(running_node(value, _expected_allocatable(manifest)))
-    elif not _was_there(kind, value):
-        objects.apply(value, manifest)
-    elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
-        objects.stored.append(as_stored(value))
+        metadata.setdefault("namespace", "default")
+    return {**manifest.value, "metadata": metadata}
 
 
 def _was_there(kind: RehearsedKind, value: JSON) -> bool:
@@ -178,67 +192,87 @@ def _was_there(kind: RehearsedKind, value: JSON) -> bool:
     return runs or kind in _AT_ONCE or bool(value["metadata"].get("uid"))
 
 
-def complete(objects: SortedObjects, pools: Sequence[Pool], state: Sequence[JSON]) -> ClusterSnapshot:
-    """Return the snapshot of these objects, with the Namespaces that they need. Raises CannotJudgeError."""
-    stored = objects.stored
-    nodes = {each["metadata"]["name"] for each in stored if each["kind"] == NODE.kind}
-    if not nodes:
+def _apply_others(
+    others: Iterable[Manifest], stored: Iterable[JSON], applied: list[Manifest], bundle: Bundle
+) -> Iterator[str]:
+    """Apply the Jobs and Pods of workloads whose controllers are not here, and yield what is left out of them.
+
+    Raise CannotJudgeError.
+    """
+    owners = {
+        (owner.get("kind"), each["metadata"].get("namespace", ""), owner.get("name"))
+        for each in (*stored, *(each.value for each in applied))
+        for owner in each["metadata"].get("ownerReferences") or ()
+    }
+    for manifest in others:
+        if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
+            continue  # what its controller has made is here
+        try:
+            made, note = pods_without_controller({**manifest.value, "metadata": manifest.metadata}, bundle)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise CannotJudgeError(
+                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
+            ) from None
+        applied += (structs.replace(manifest, value=each) for each in made)
+        if note:
+            yield note
+
+
+def _expect_nodes(nodes: Iterable[RehearsedNode], stored: Iterable[JSON]) -> None:
+    """Raise CannotJudgeError if there are no Nodes, or not those that Pods are on."""
+    names = {each.name for each in nodes}
+    if not names:
         raise CannotJudgeError(
             "spotgate rehearse: there are no nodes: pass Nodes or node pools with --state, or --kubeconfig"
         )
     for pod in stored:
-        if pod["kind"] == POD.kind and (node := pod["spec"].get("nodeName")) and node not in nodes:
+        if pod["kind"] == POD.kind and (node := pod["spec"].get("nodeName")) and node not in names:
             metadata = pod["metadata"]
             raise CannotJudgeError(
                 f"spotgate rehearse: Pod {metadata['namespace']}/{metadata['name']} is on Node {node}, which is not "
                 "in the snapshot: take Nodes and Pods at one time, or leave out the Pod"
             )
-    kinds = custom_kinds(stored, controllers_of_pods(stored))
-    if any(pod_spec_of(each).get("schedulingGroup") for each in (*stored, *objects.applied)):
-        objects.notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
-    objects.notes.extend(changed_by_others(stored))
-    notes = [*objects.notes, *uncounted_budgets([*stored, *objects.applied], kinds)]
-    ordered = [*namespaces_for(stored, objects.applied), *_with_custom(stored, objects.custom, kinds)]
-    return ClusterSnapshot(
-        stored=sorted(ordered, key=lambda each: each["kind"] != NAMESPACE.kind),
-        applied=objects.applied,
-        sources=objects.sources,
-        custom_kinds=kinds,
-        pools=pools,
-        state=[*state, *(each for each in stored if each["kind"] == NODE.kind)],
-        not_simulated=notes,
-    )
 
 
-def namespaces_for(stored: Iterable[JSON], applied: Iterable[JSON]) -> Iterator[JSON]:
+def _namespaces_for(objects: Sequence[JSON]) -> Iterator[JSON]:
     """Yield the Namespaces that objects are in and that are not among them."""
-    there = {each["metadata"]["name"] for each in stored if each["kind"] == NAMESPACE.kind}
+    there = {each["metadata"]["name"] for each in objects if each["kind"] == NAMESPACE.kind}
     needed = {
         each["metadata"]["namespace"]
-        for each in (*stored, *applied)
+        for each in objects
         if (kind := kind_of_object(each)) is not None and kind.namespaced
     }
     for name in sorted(needed - there):
-        yield as_stored({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield _as_stored({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-def _with_custom(
-    stored: Iterable[JSON], custom: Iterable[JSON], kinds: Mapping[tuple[str, str], RehearsedKind]
-) -> Iterator[JSON]:
-    """Yield the objects with those custom resources, and their definitions, that control Pods; without all others."""
-    definitions = {}
-    for each in stored:
-        if each["kind"] != CUSTOM_RESOURCE_DEFINITION.kind:
-            yield each
-        elif (kind := defined_by(each)) in kinds:
-            definitions[kind] = each
-            yield established(each)
-    for each in custom:
-        if (definition := definitions.get((each["apiVersion"].rpartition("/")[0], each["kind"]))) is not None:
-            yield scaled_part(each, definition)
+def _storage_classes_for(objects: Iterable[JSON]) -> Iterator[Manifest]:
+    """Yield the StorageClasses that claims name, or leave to the default, and that are not among the objects."""
+    names: set[str] = set()
+    there: set[str] = set()
+    default = False
+    for each in objects:
+        if each["kind"] == "StorageClass":
+            there.add(each["metadata"]["name"])
+            default = default or (each["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
+        elif each["kind"] == "PersistentVolumeClaim" and not each["spec"].get("volumeName"):
+            names.add(each["spec"].get("storageClassName") or "")
+        elif each["kind"] == "StatefulSet":
+            claims = each["spec"].get("volumeClaimTemplates") or ()
+            names |= {(claim.get("spec") or {}).get("storageClassName") or "" for claim in claims}
+    for name in sorted(names - there):
+        if name or not default:
+            value = {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": name or "rehearsed", "annotations": {} if name else {_DEFAULT_CLASS: "true"}},
+                "provisioner": PROVISIONER,
+                "volumeBindingMode": "WaitForFirstConsumer",
+            }
+            yield manifest_of("spotgate rehearse", value)
 
 
-def as_stored(value: JSON) -> JSON:
+def _as_stored(value: JSON, rolled_out: frozenset[Identity] = frozenset()) -> JSON:
     """Return an object as etcd is to have it: with a UID, and without what the API server adds when it is read."""
     metadata = {
         "uid": str(uuid.uuid4()),
@@ -253,22 +287,15 @@ def as_stored(value: JSON) -> JSON:
         # Those who would take other finalizers away are not here, and the Pod would never be gone.
         metadata["finalizers"] = [each for each in metadata.get("finalizers") or () if each == JOB_TRACKING]
         if not value.get("status") and value["spec"].get("nodeName"):
-            stored["status"] = running_status()
+            stored["status"] = _running_status()
     elif value["kind"] in _WITH_REVISIONS:
         # Its revisions are not here, and what containers are told may be left out: it would roll its Pods.
-        stored["spec"] = {**value["spec"], "updateStrategy": {"type": "OnDelete"}}
+        strategy = "RollingUpdate" if identity_of(value) in rolled_out else "OnDelete"
+        stored["spec"] = {**value["spec"], "updateStrategy": {"type": strategy}}
     return stored
 
 
-def rolled_out(before: JSON, after: JSON) -> JSON:
-    """Return a changed object; its controller is to roll out another template, also one that else only keeps Pods."""
-    template = (before.get("spec") or {}).get("template")
-    if before["kind"] in _WITH_REVISIONS and (after.get("spec") or {}).get("template") != template:
-        return {**after, "spec": {**after["spec"], "updateStrategy": {"type": "RollingUpdate"}}}
-    return after
-
-
-def running_status() -> JSON:
+def _running_status() -> JSON:
     """Return the status of a Pod that runs and is ready."""
     ready = [
         {"type": each, "status": "True", "lastTransitionTime": CREATED}
@@ -277,21 +304,7 @@ def running_status() -> JSON:
     return {"phase": "Running", "startTime": CREATED, "conditions": ready}
 
 
-def _expect_no_duplicates(manifests: Iterable[Manifest]) -> None:
-    """Raise CannotJudgeError if an object is there twice: the API server has one, and it matters which."""
-    first: dict[tuple[str, ...], Manifest] = {}
-    for each in manifests:
-        if not each.name:
-            continue
-        there = first.setdefault((each.group, each.kind, each.namespace or "default", each.name), each)
-        if there is not each and there.value != each.value:
-            raise CannotJudgeError(
-                f"{each.file}:{each.line}: {each.kind} {each.name} is there twice, also at {there.file}:{there.line}: "
-                "leave out one of them, or rename it"
-            )
-
-
-def changed_by_others(stored: Iterable[JSON]) -> Iterator[str]:
+def _changed_by_others(stored: Iterable[JSON]) -> Iterator[str]:
     """Yield a sentence for each workload whose Pods have other containers or requests than its template."""
     owners = {each["metadata"].get("uid"): each for each in stored if each["kind"] != POD.kind}
     said: set[str] = set()
@@ -310,26 +323,27 @@ def changed_by_others(stored: Iterable[JSON]) -> Iterator[str]:
             )
 
 
-def _requests_by_container(value: JSON) -> dict[str, JSON]:
+def _requests_by_container(value: JSON) -> dict[str, Mapping[str, Any]]:
     spec = pod_spec_of(value)
-    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-    return {each["name"]: (each.get("resources") or {}).get("requests") or {} for each in containers}
+    containers = (*spec.containers, *(spec.initContainers or ()))
+    return {each.name: (each.resources.requests if each.resources is not None else None) or {} for each in containers}
 
 
-def _without_requests(applied: Sequence[JSON]) -> Iterator[str]:
+def _without_requests(applied: Sequence[Manifest]) -> Iterator[str]:
     """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
-    limited = {each["metadata"]["namespace"] for each in applied if each["kind"] == LIMIT_RANGE.kind}
+    limited = {each.namespace for each in applied if each.kind == LIMIT_RANGE.kind}
     for each in applied:
-        if each["metadata"].get("namespace") in limited:
-            continue
-        containers = pod_spec_of(each).get("containers") or ()
-        if containers and not any(any((one.get("resources") or {}).values()) for one in containers):
-            name = f"{each['kind']} {each['metadata'].get('name', '')}"
-            yield f"{name} requests no resources: to the scheduler its Pods need no room, and fit anywhere"
+        containers = pod_spec_of(each.value).containers if each.namespace not in limited else ()
+        resources = [one.resources for one in containers if one.resources is not None]
+        if containers and not any(one.requests or one.limits for one in resources):
+            yield (
+                f"{each.value['kind']} {each.name} requests no resources: to the scheduler its Pods need no room, and "
+                "fit anywhere"
+            )
 
 
 def _expected_allocatable(manifest: Manifest) -> Mapping[str, Any]:
-    """Return what a Node offers. Raises CannotJudgeError if it does not say so, or nothing that can be read."""
+    """Return what a Node offers. Raise CannotJudgeError if it does not say so, or nothing that can be read."""
     status = manifest.value.get("status") or {}
     offered = status.get("allocatable") or status.get("capacity")
     if not offered:

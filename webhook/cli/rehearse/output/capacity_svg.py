@@ -21,14 +21,12 @@ _BAR: Final = 13
 
 def capacity_drawings(pools: Sequence[PoolCapacity]) -> Iterator[tuple[str, str]]:
     """Yield each resource that matters, with its drawing for a page that includes the style of drawings."""
-    offered = {name for pool in pools for name, amount in pool.allocatable_before.items() if amount}
-    asked = {name for pool in pools for name, amount in pool.requested_before.items() if amount}
+    offered = {name for pool in pools for name, amount in pool.before.allocatable.items() if amount}
+    asked = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
     shown = [each for each in _FIRST if each in offered]
     shown += sorted(each for each in offered & asked if "/" in each)
     for resource in shown:
-        having = [
-            each for each in pools if each.allocatable_before.get(resource) or each.allocatable_after.get(resource)
-        ]
+        having = [each for each in pools if any(part.allocatable.get(resource) for part in (each.before, each.after))]
         height = _ROW * len(having) + 8
         drawn = "".join(_drawing(having, resource))
         size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
@@ -37,26 +35,18 @@ def capacity_drawings(pools: Sequence[PoolCapacity]) -> Iterator[tuple[str, str]
 
 
 def _drawing(pools: Sequence[PoolCapacity], resource: str) -> Iterator[str]:
-    most = max(
-        max(
-            each.allocatable_before.get(resource, 0),
-            each.allocatable_after.get(resource, 0),
-            each.requested_after.get(resource, 0),
-        )
-        for each in pools
-    )
+    parts = [part for pool in pools for part in (pool.before, pool.after)]
+    most = max(amounts.get(resource, 0) for part in parts for amounts in (part.allocatable, part.requested))
     for number, pool in enumerate(pools):
         y = 6 + _ROW * number
         yield text(16, y + 12, pool.name or "no known pool", "strong", most=26)
-        nodes = f"{pool.before} nodes, then {pool.after}" if pool.before != pool.after else f"{pool.before} nodes"
+        nodes = f"{pool.before.nodes} nodes"
+        if pool.after.nodes != pool.before.nodes:
+            nodes += f", then {pool.after.nodes}"
         yield text(16, y + 28, f"{'spot, ' if pool.spot else ''}{nodes}", "faint")
-        both = (
-            ("before", pool.allocatable_before, pool.requested_before),
-            ("after", pool.allocatable_after, pool.requested_after),
-        )
-        for row, (when, allocatable, requested) in enumerate(both):
+        for row, (when, part) in enumerate((("before", pool.before), ("after", pool.after))):
             top = y + row * (_BAR + 3)
-            offered, asked = allocatable.get(resource, 0), requested.get(resource, 0)
+            offered, asked = part.allocatable.get(resource, 0), part.requested.get(resource, 0)
             yield text(_LEFT - 10, top + 11, when, "faint", anchor="end")
             yield bar("running", _LEFT, top, _width(offered, most), _BAR)
             yield bar("shutdown", _LEFT, top, _width(asked, most), _BAR)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from webhook.cli.rehearse.result import FigureChange, Rehearsal, WorkloadResult
+    from webhook.cli.rehearse.result import Rehearsal
 
-_NOT_SHOWN: Final = ("workLostGpuHours", "budget", "work_lost_gpu_hours")
+_SHOWN: Final = ("lost", "runs", "scheduler", "notSimulated", "summary", "workloads")
+_NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget")
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -19,31 +20,12 @@ def show(rehearsal: Rehearsal) -> None:
 
 def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     """Return the fixed shape, and the comparison where one was asked for."""
-    shown = {
-        "lost": list(rehearsal.lost),
-        "runs": rehearsal.runs,
-        "scheduler": rehearsal.scheduler,
-        "notSimulated": list(rehearsal.not_simulated),
-        "summary": msgspec.to_builtins(rehearsal.summary),
-        "workloads": [_workload(each) for each in rehearsal.workloads],
-        "fixes": [{"why": each.why, "yaml": each.yaml} for each in rehearsal.fixes],
-    }
+    every = msgspec.to_builtins(rehearsal)
+    shown = {key: every[key] for key in _SHOWN}
+    for workload in shown["workloads"]:
+        for key in _NOT_OF_A_WORKLOAD:
+            del workload[key]
+    shown["fixes"] = [{"why": each.why, "yaml": each.yaml} for each in rehearsal.fixes]
     if rehearsal.comparison is not None:
-        compared = rehearsal.comparison
-        shown["comparison"] = {
-            "base": compared.base,
-            "worse": list(map(_change, compared.worse)),
-            "better": list(map(_change, compared.better)),
-        }
+        shown["comparison"] = every["comparison"]
     return shown
-
-
-def _change(change: FigureChange) -> dict[str, Any]:
-    kind, namespace, name = change.workload
-    place = {"kind": kind, "namespace": namespace, "name": name, "figure": change.figure}
-    return {**place, "before": msgspec.to_builtins(change.before), "after": msgspec.to_builtins(change.after)}
-
-
-def _workload(result: WorkloadResult) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(result)
-    return {key: each for key, each in shown.items() if key not in _NOT_SHOWN}

@@ -22,8 +22,7 @@ def show(rehearsal: Rehearsal) -> None:
         errors="0",
     )
     for each in rehearsal.workloads:
-        name = f"{each.kind} {each.namespace}/{each.name}"
-        case = ET.SubElement(suite, "testcase", classname="spotgate.rehearse", name=name, time="0")
+        case = ET.SubElement(suite, "testcase", classname="spotgate.rehearse", name=str(each), time="0")
         if each.pending.max or each.failed:
             message, sort = (
                 (f"{each.pending} Pods stay pending", "pending") if each.pending.max else (JOB_FAILED, "failed")

@@ -99,8 +99,7 @@ def _window(window: ReclaimWindow, y: int, end: int, below: int) -> Iterator[str
 
 
 def _lane(workload: WorkloadResult, events: Iterable[ReclaimEvent], y: int, end: int) -> Iterator[str]:
-    where = f"{workload.kind} {workload.namespace}/{workload.name}"
-    yield f"<g><title>{safe(where)}</title>{text(16, y + 16, workload.name, most=23)}</g>\n"
+    yield f"<g><title>{safe(str(workload))}</title>{text(16, y + 16, workload.name, most=23)}</g>\n"
     own = [event for event in events if event.workload == workload.identity]
     changes = [*_counts(workload.replicas, own), (float(end), Counter())]
     yield bar("running before", _LEFT, y, _RIGHT - _LEFT, _BAR)

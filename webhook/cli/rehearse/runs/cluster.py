@@ -9,15 +9,14 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from certs.authority import create_authority, issue_leaf
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.export.configurations import configurations
+from webhook.cli.rehearse.inputs.nodes import CREATED
 from webhook.cli.rehearse.runs import etcd
 from webhook.controlplane import servers
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError, reserve_control_plane
@@ -50,13 +49,13 @@ _QPS: Final = 1000
 
 _SYNCS: Final = 20
 _SERVE: Final = "import sys; from webhook.cli import main; sys.exit(main())"
-_WEBHOOK_KEY: Final = "/registry/mutatingwebhookconfigurations/spotgate"
-_EVENTS: Final = base64.b64encode(b"/registry/events/")[:20].decode()
+_WEBHOOK_KEY: Final = b"/registry/mutatingwebhookconfigurations/spotgate"
+_EVENTS: Final = b"/registry/events/"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """The control plane of a run.
+    """Hold the control plane of a run.
 
     Attributes:
         plane: its processes.
@@ -70,23 +69,19 @@ class RunningCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """Return the administrator's kubeconfig."""
         return self.plane.credentials.kubeconfig("admin")
 
-    def contents(self) -> etcd.Pairs:
-        """Return what its etcd has, for another run to begin with. Raises ControlPlaneError."""
-        mine = base64.b64encode(_WEBHOOK_KEY.encode()).decode()
-        return [
-            pair
-            for pair in asyncio.run(etcd.dump(self.plane.etcd_url))
-            if pair[0] != mine and not pair[0].startswith(_EVENTS)
-        ]
+    async def contents(self) -> etcd.Pairs:
+        """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""
+        pairs = await etcd.dump(self.plane.etcd_url)
+        return [each for each in pairs if each[0] != _WEBHOOK_KEY and not each[0].startswith(_EVENTS)]
 
 
 @contextlib.contextmanager
 def start_rehearsal_cluster(
     binaries: Mapping[str, Path],
-    contents: Iterable[tuple[str, str]],
+    contents: Iterable[tuple[bytes, bytes]],
     *,
     bundle: Bundle,
     serve_flags: Sequence[str],
@@ -110,10 +105,9 @@ def start_rehearsal_cluster(
     with reserve_control_plane(binaries) as plane, reserve_port() as metrics:
         port = metrics.getsockname()[1]
         config = _scheduler_config(plane, scheduler_config)
-        webhook, client = _start_webhook(plane, serve_flags, state)
+        webhook = _start_webhook(plane, serve_flags, state)
         plane.start_etcd()
-        mutating = _configuration(bundle, client, webhook)
-        own = (_encoded(_WEBHOOK_KEY), _encoded(json.dumps(mutating)))
+        own = (_WEBHOOK_KEY, json.dumps(_configuration(bundle, plane, webhook)).encode())
         asyncio.run(etcd.load(plane, (*contents, own)))
         plane.start_api_server(
             servers.NO_SERVICE_ACCOUNTS,
@@ -171,20 +165,15 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
     return path
 
 
-def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JSON]) -> tuple[int, JSON]:
-    """Start spotgate on a port of its own. Return the port, and how it is to be trusted."""
-    now = datetime.now(UTC)
-    authority = create_authority(now)
-    leaf = issue_leaf(authority, names=["localhost"], ips=["127.0.0.1"], now=now)
-    certificate, key, known = (plane.directory / each for each in ("webhook.crt", "webhook.key", "state.json"))
-    certificate.write_bytes(leaf.certificate_pem)
-    key.write_bytes(leaf.key_pem)
+def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JSON]) -> int:
+    """Start spotgate with the certificate of the API server. Return its port. Raise ControlPlaneError."""
+    known = plane.directory / "state.json"
     known.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(state)}))
     process = Process(
         "spotgate",
         [
-            *(sys.executable, "-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"),
-            *(f"--tls-cert={certificate}", f"--tls-key={key}", f"--state={known}"),
+            *(sys.executable, "-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--state={known}"),
+            *(f"--tls-cert={plane.credentials.certificate}", f"--tls-key={plane.credentials.key}"),
             *flags,
         ],
         plane.directory / "spotgate.log",
@@ -197,7 +186,7 @@ def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JS
         if time.monotonic() > deadline:
             raise ControlPlaneError(f"spotgate does not listen; it said last:\n{process.tail()}")
         time.sleep(POLL_SECONDS)
-    return port, {"caBundle": base64.b64encode(authority.certificate_pem).decode()}
+    return port
 
 
 def _port_in(log: Path) -> int | None:
@@ -208,15 +197,12 @@ def _port_in(log: Path) -> int | None:
     return None
 
 
-def _configuration(bundle: Bundle, trust: JSON, port: int) -> JSON:
+def _configuration(bundle: Bundle, plane: ControlPlane, port: int) -> JSON:
     """Return the configuration that has the API server call spotgate for Pods that are made."""
+    trust = {"caBundle": base64.b64encode(plane.credentials.authority.read_bytes()).decode()}
     found = next(each for each in configurations(bundle, {"service": {"name": "spotgate", "namespace": "x"}}))
     for webhook in found["webhooks"]:
         path = webhook["clientConfig"]["service"]["path"]
         webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", **trust}
-    found["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    found["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "creationTimestamp": CREATED}
     return found
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

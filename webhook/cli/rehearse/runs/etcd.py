@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 import msgspec
 
-from webhook.cli.rehearse.inputs.resources import kind_of_object
+from webhook.cli.rehearse.inputs.resources import group_kind_of, kind_of_object
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.cli.rehearse.inputs.resources import JSON, RehearsedKind
+    from webhook.cli.rehearse.inputs.resources import JSON, GroupKind, RehearsedKind
     from webhook.controlplane.control_plane import ControlPlane
 
-Pairs = list[tuple[str, str]]
-"""Keys and values, as base64."""
+Pairs = list[tuple[bytes, bytes]]
+"""Keys and values."""
 
 _BATCH: Final = 64
 """Writes of one transaction; etcd takes 128, and 1.5 MB."""
@@ -33,34 +33,33 @@ _CONNECTIONS: Final = 8
 _PREFIX: Final = b"/registry/"
 
 
-def pairs_of(objects: Iterable[JSON], custom: Mapping[tuple[str, str], RehearsedKind]) -> Iterator[tuple[str, str]]:
+def pairs_of(objects: Iterable[JSON], custom: Mapping[GroupKind, RehearsedKind]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and value that etcd has of each object, custom resources of these kinds included."""
     for each in objects:
-        kind = kind_of_object(each) or custom.get((each["apiVersion"].rpartition("/")[0], each["kind"]))
-        if kind is not None:
-            yield _encoded(kind.key(each["metadata"]).encode()), _encoded(msgspec.json.encode(each))
+        kind = kind_of_object(each) or custom[group_kind_of(each)]
+        yield kind.key(each["metadata"]).encode(), msgspec.json.encode(each)
 
 
-async def load(plane: ControlPlane, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write these to the etcd of a control plane, as soon as it answers. Raises ControlPlaneError."""
+async def load(plane: ControlPlane, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write these to the etcd of a control plane, as soon as it answers. Raise ControlPlaneError."""
     async with aiohttp.ClientSession(plane.etcd_url) as session:
         await _wait(session, plane)
         rest = iter(pairs)
 
         async def write() -> None:
             while batch := list(islice(rest, _BATCH)):
-                puts = [{"requestPut": {"key": key, "value": value}} for key, value in batch]
+                puts = [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}} for key, value in batch]
                 await _post(session, "/v3/kv/txn", {"success": puts})
 
         await asyncio.gather(*(write() for _ in range(_CONNECTIONS)))
 
 
 async def dump(url: str) -> Pairs:
-    """Return everything that an API server keeps there. Raises ControlPlaneError."""
+    """Return everything that an API server keeps there. Raise ControlPlaneError."""
     async with aiohttp.ClientSession(url) as session:
         last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
         answer = await _post(session, "/v3/kv/range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
-    return [(each["key"], each["value"]) for each in answer.get("kvs", ())]
+    return [(base64.b64decode(each["key"]), base64.b64decode(each["value"])) for each in answer.get("kvs", ())]
 
 
 async def _wait(session: aiohttp.ClientSession, plane: ControlPlane) -> None:

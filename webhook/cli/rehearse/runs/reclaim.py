@@ -8,34 +8,32 @@ quiet.
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import random
 from collections import Counter
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.rehearse.result import ReclaimEvent
+from webhook.cli.rehearse.runs.clock import Clock, Rank
 from webhook.cli.rehearse.runs.restarts import AT_ONCE, originals, recreate
 from webhook.cli.rehearse.runs.watching import READY, STOPPED
 from webhook.cluster.api import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from webhook.cli.rehearse.inputs.resources import JSON
-    from webhook.cli.rehearse.result import ReclaimEventName, ReclaimWindow
+    from webhook.cli.rehearse.result import ReclaimEventName, ReclaimWindow, WorkloadKey
     from webhook.cli.rehearse.runs.quiet import Quiet
-    from webhook.cli.rehearse.runs.watching import SeenBudget, SeenPod, Watches
-    from webhook.cli.rehearse.runs.workloads import KnownPod, WorkloadKey, Workloads
+    from webhook.cli.rehearse.runs.watching import SeenPod, Watches
+    from webhook.cli.rehearse.runs.workloads import KnownPod, Workloads
     from webhook.cluster.api import Api
 
 _MERGE: Final = "application/merge-patch+json"
 _STATUS: Final = "application/strategic-merge-patch+json"
 _ANSWER: Final = 60.0
 _POLL: Final = 0.05
-_ANEW: Final = 10
-"""The rank of what is made anew, among what happens in one second: the last."""
 
 AFTERWARDS: Final = 600.0
 """Seconds for which the cluster is looked at when nothing more happens: what is not well then stays so."""
@@ -45,84 +43,65 @@ _TOGETHER: Final = 16
 
 _READY: Final = {"metadata": {"annotations": {READY: ""}}}
 _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}
+_DISRUPTED: Final = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 _KILLED: Final = {
     "status": {
         "phase": "Failed",
         "reason": "Terminated",
         "message": "the Node was reclaimed",
-        "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
+        "conditions": [_DISRUPTED],
     }
 }
-_SHUTTING_DOWN: Final = {
-    "status": {
-        "conditions": [
-            {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"},
-            {"type": "Ready", "status": "False", "reason": "NodeShutdown"},
-        ]
-    }
-}
-_EVICTION: Final = {"apiVersion": "policy/v1", "kind": "Eviction"}
+_NOT_READY: Final = {"type": "Ready", "status": "False", "reason": "NodeShutdown"}
+_SHUTTING_DOWN: Final = {"status": {"conditions": [_DISRUPTED, _NOT_READY]}}
 
 
 class Reclaim:
-    """A reclaim that is being played.
+    """Play a reclaim.
 
     Attributes:
         events: what has happened.
-        evicted: when Pods were told to stop, by UID.
-        killed: UIDs of Pods that were killed before their grace period was over.
         broken: the gangs that have lost a Pod.
         lowest: the fewest ready Pods of each workload so far.
         below: the seconds that each budget was not met.
-        known: every Pod that was ever seen, by UID.
-        quiet: tells when the components have nothing left to do.
-        workloads: tells whose a Pod is.
+        workloads: tells whose a Pod is, and what has happened to it.
     """
 
     def __init__(
         self, api: Api, watches: Watches, quiet: Quiet, workloads: Workloads, *, startup: float, seed: int
     ) -> None:
         self.events: list[ReclaimEvent] = []
-        self.evicted: dict[str, float] = {}
-        self.killed: set[str] = set()
         self.broken: dict[tuple[str, ...], list[KnownPod]] = {}
         self.lowest: dict[WorkloadKey, int] = {}
         self.below: Counter[tuple[str, str]] = Counter()
-        self.known: dict[str, KnownPod] = {}
+        self.workloads = workloads
         self._api = api
         self._watches = watches
-        self.quiet = quiet
-        self.workloads = workloads
+        self._quiet = quiet
         self._startup = startup
         self._random = random.Random(seed)  # noqa: S311 - the order of a drain is no secret
-        self._due: list[tuple[float, int, int, Callable[[], Awaitable[None]]]] = []
-        self._order = itertools.count()
-        self._now = 0.0
-        self._starting: set[str] = set()
-        self._stopping: set[str] = set()
-        self._draining: dict[str, ReclaimWindow] = {}
+        self._clock = Clock()
         self._lost: dict[str, ReclaimWindow] = {}
-        self._blocked: dict[str, tuple[tuple[str, str], ...]] = {}
-        self._said_blocked: set[str] = set()
-        self._said_pending: set[str] = set()
+        self._draining: set[str] = set()
         self._gate = asyncio.Semaphore(_TOGETHER)
 
     async def begin(self) -> None:
         """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
         while True:
-            await self.quiet.wait()
-            bound = [pod for pod in self._watches.pods if self._is_new(pod)]
-            stopping = [pod for pod in self._watches.pods if pod.terminating and pod.metadata.uid not in self._stopping]
+            await self._quiet.wait()
+            bound = [known for pod, known in self._pods() if _is_bound(pod, known)]
+            stopping = [known for pod, known in self._pods() if pod.terminating and not known.stops]
             if not bound and not stopping:
                 break
-            self._starting.update(pod.metadata.uid for pod in bound)
-            self._stopping.update(pod.metadata.uid for pod in stopping)
-            await self._all(self._make_ready(pod.metadata.uid) for pod in bound)
-            await self._all(self._stop(pod.metadata.uid) for pod in stopping)
-        for pod in self._watches.pods:
-            known = self.workloads.of(pod)
-            self.known[known.uid] = known
-            self._said_pending.add(known.uid)
+            for known in bound:
+                known.starts = True
+            for known in stopping:
+                known.stops = True
+            await _all(self._make_ready(known) for known in bound)
+            await _all(self._stop(known) for known in stopping)
+        self.events.clear()
+        for pod, known in self._pods():
+            known.waits = not pod.node
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
         """Play it to its end.
@@ -134,47 +113,42 @@ class Reclaim:
         self._observe_ready()
         for window in windows:
             self._lost |= dict.fromkeys(window.nodes, window)
-            for node in window.nodes:
-                self._say("notice", node=node)
-            self._at(window.cordon, 1, lambda window=window: self._cordon(window))  # type: ignore[misc]
-            self._at(window.drain, 2, lambda window=window: self._drain(window))  # type: ignore[misc]
-            self._at(window.kill, 8, lambda window=window: self._kill(window))  # type: ignore[misc]
-            self._at(window.removal, 9, lambda window=window: self._remove(window))  # type: ignore[misc]
+            self._say_of_nodes("notice", window.nodes)
+            self._clock.at(window.cordon, Rank.CORDON, partial(self._cordon, window))
+            self._clock.at(window.drain, Rank.DRAIN, partial(self._drain, window))
+            self._clock.at(window.kill, Rank.KILL, partial(self._kill, window))
+            self._clock.at(window.removal, Rank.REMOVE, partial(self._remove, window))
         for seconds, new in grown:
-            self._at(seconds, 5, lambda new=new: self._grow(new))  # type: ignore[misc]
-        while self._due:
-            self._pass_to(self._due[0][0])
-            while self._due and self._due[0][0] == self._now:
-                same = self._due[0][1]
-                together = []
-                while self._due and self._due[0][:2] == (self._now, same):
-                    together.append(heapq.heappop(self._due)[3])
-                if same == _ANEW:  # what is on its way to delete a Pod would delete the new one of that name
-                    await self.quiet.wait()
-                await self._all(each() for each in together)
+            self._clock.at(seconds, Rank.GROW, partial(self._grow, new))
+        while (then := self._clock.next) is not None:
+            self._pass_to(then)
+            for rank, together in self._clock.due():
+                if rank is Rank.ANEW:  # what is on its way to delete a Pod would delete the new one of that name
+                    await self._quiet.wait()
+                await _all(each() for each in together)
             await self._settle()
         # A budget that is not met now is not met until somebody does something.
-        self._pass_to(self._now + AFTERWARDS)
-
-    def _at(self, seconds: float, rank: int, action: Callable[[], Awaitable[None]]) -> None:
-        heapq.heappush(self._due, (seconds, rank, next(self._order), action))
+        self._pass_to(self._clock.now + AFTERWARDS)
 
     def _pass_to(self, seconds: float) -> None:
         """Move the clock, and count how long budgets are not met."""
-        for budget in self._watches.budgets:
+        for key, budget in self._watches.budgets.items():
             if budget.status.currentHealthy < budget.status.desiredHealthy:
-                self.below[budget.metadata.key] += seconds - self._now  # type: ignore[assignment]
-        self._now = seconds
+                self.below[key] += seconds - self._clock.now  # type: ignore[assignment]
+        self._clock.now = seconds
 
-    def _say(self, name: ReclaimEventName, pod: KnownPod | None = None, *, node: str = "", text: str = "") -> None:
-        if pod is None:
-            self.events.append(ReclaimEvent(self._now, name, node=node, text=text))
-        else:
-            where = node or pod.node
-            self.events.append(ReclaimEvent(self._now, name, where, pod.name, pod.workload.identity, text))
+    def _pods(self) -> list[tuple[SeenPod, KnownPod]]:
+        """Return the Pods that are there."""
+        return [(pod, self.workloads.of(pod)) for pod in self._watches.pods.values()]
 
-    async def _all(self, work: Iterable[Awaitable[None]]) -> None:
-        await asyncio.gather(*work)
+    def _pods_on(self, window: ReclaimWindow) -> list[tuple[SeenPod, KnownPod]]:
+        return [(pod, known) for pod, known in self._pods() if pod.node in window.nodes]
+
+    def _say(self, name: ReclaimEventName, pod: KnownPod, text: str = "") -> None:
+        self.events.append(ReclaimEvent(self._clock.now, name, pod.node, pod.name, pod.workload.identity, text))
+
+    def _say_of_nodes(self, name: ReclaimEventName, nodes: Iterable[str]) -> None:
+        self.events.extend(ReclaimEvent(self._clock.now, name, node) for node in nodes)
 
     async def _write(self, method: str, path: str, body: Mapping[str, Any], media: str = "application/json") -> int:
         """Send it; return the status. That something has gone in the meantime is no problem."""
@@ -192,7 +166,7 @@ class Reclaim:
     async def _settle(self) -> None:
         """Wait until the components are quiet, and note what comes of it. Drain on as far as budgets allow."""
         while True:
-            await self.quiet.wait()
+            await self._quiet.wait()
             self._notice()
             if not await self._evict():
                 break
@@ -200,124 +174,134 @@ class Reclaim:
 
     def _notice(self) -> None:
         """Plan what becomes of Pods that were bound or told to stop since the last time."""
-        for pod in list(self._watches.pods):
-            known = self.workloads.of(pod)
-            self.known.setdefault(known.uid, known)
-            if self._is_new(pod) and not self._is_lost_now(pod):
-                self._starting.add(known.uid)
-                self._say("placed", known, node=pod.node)
+        now = self._clock.now
+        for pod, known in self._pods():
+            if _is_bound(pod, known) and not (pod.node in self._lost and now >= self._lost[pod.node].kill):
+                known.starts = True
+                self._say("placed", known)
                 seconds = self.workloads.startup(known.workload, self._startup)
-                self._at(self._now + seconds, 3, lambda uid=known.uid: self._make_ready(uid))  # type: ignore[misc]
-            elif pod.terminating and known.uid not in self._stopping:
-                self._stopping.add(known.uid)
-                if pod.node and known.uid not in self.evicted:
-                    self._say("evicted", known, text="not by the drain: for its gang, or for a Pod of higher priority")
-                self.evicted.setdefault(known.uid, self._now)
-                self._at(self._now + (known.grace if pod.node else 0), 4, lambda uid=known.uid: self._stop(uid))  # type: ignore[misc]
-            elif pod.lives and not pod.node and known.uid not in self._said_pending:
+                self._clock.at(now + seconds, Rank.READY, partial(self._make_ready, known))
+            elif pod.terminating and not known.stops:
+                known.stops = True
+                if known.evicted is None:
+                    known.evicted = now
+                    if pod.node:
+                        self._say("evicted", known, "not by the drain: for its gang, or for a Pod of higher priority")
+                self._clock.at(now + (known.grace if pod.node else 0), Rank.STOP, partial(self._stop, known))
+            elif pod.lives and not pod.node and not known.waits:
+                known.waits = True
                 scheduled = pod.condition("PodScheduled")
-                self._said_pending.add(known.uid)
-                self._say("pending", known, text=scheduled.message if scheduled is not None else "")
-
-    def _is_new(self, pod: SeenPod) -> bool:
-        return (
-            bool(pod.node)
-            and pod.lives
-            and not pod.ready
-            and pod.metadata.uid not in self._starting
-            and pod.status.phase == "Pending"
-        )
-
-    def _is_lost_now(self, pod: SeenPod) -> bool:
-        return pod.node in self._lost and self._now >= self._lost[pod.node].kill
+                self._say("pending", known, scheduled.message if scheduled is not None else "")
 
     def _observe_ready(self) -> None:
-        ready = Counter(self.workloads.of(pod).workload for pod in self._watches.pods if pod.ready)
-        for workload in {each.workload for each in self.known.values()}:
+        ready = Counter(known.workload for pod, known in self._pods() if pod.ready)
+        for workload in {each.workload for each in self.workloads.known.values()}:
             self.lowest[workload] = min(ready[workload], self.lowest.get(workload, ready[workload]))
 
     # -- the provider's steps -------------------------------------------------------------------------------------
 
     async def _cordon(self, window: ReclaimWindow) -> None:
-        for node in window.nodes:
-            self._say("cordon", node=node)
-        await self._all(self._unschedulable(node) for node in window.nodes)
-
-    async def _unschedulable(self, node: str) -> None:
-        await self._write("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}}, _MERGE)
+        self._say_of_nodes("cordon", window.nodes)
+        cordoned = {"spec": {"unschedulable": True}}
+        await _all(self._write("PATCH", f"/api/v1/nodes/{node}", cordoned, _MERGE) for node in window.nodes)
 
     async def _drain(self, window: ReclaimWindow) -> None:
-        for node in window.nodes:
-            self._say("drain", node=node)
+        self._say_of_nodes("drain", window.nodes)
         if window.evicts:
-            self._draining |= dict.fromkeys(window.nodes, window)
+            self._draining.update(window.nodes)
         else:
-            pods = [pod for pod in self._watches.pods if pod.node in window.nodes and pod.lives]
-            await self._all(self._shut_down(pod, window) for pod in pods)
+            pods = [(pod, known) for pod, known in self._pods_on(window) if pod.lives and not known.leaves]
+            await _all(self._shut_down(pod, known, window) for pod, known in pods)
 
-    async def _shut_down(self, pod: SeenPod, window: ReclaimWindow) -> None:
+    async def _shut_down(self, pod: SeenPod, known: KnownPod, window: ReclaimWindow) -> None:
         """Stop a Pod as a kubelet does whose node shuts down: not ready at once, failed when its grace is over."""
-        known = self.workloads.of(pod)
-        if known.leaves:
-            return
-        self.evicted[known.uid] = self._now
-        self._say("evicted", known, text="the kubelet stops it, as its node shuts down")
-        await self._write("PATCH", f"{_path(pod)}/status", _SHUTTING_DOWN, _STATUS)
-        if (end := self._now + known.grace) <= window.kill:
-            self._at(end, 4, lambda uid=known.uid: self._fail(uid))  # type: ignore[misc]
+        known.evicted = self._clock.now
+        self._say("evicted", known, "the kubelet stops it, as its node shuts down")
+        await self._write("PATCH", f"{pod.path}/status", _SHUTTING_DOWN, _STATUS)
+        if (end := self._clock.now + known.grace) <= window.kill:
+            self._clock.at(end, Rank.STOP, partial(self._fail, known))
         await self._break_gang(known)
 
-    async def _fail(self, uid: str) -> None:
+    async def _fail(self, known: KnownPod) -> None:
         """Have a Pod end that its kubelet has stopped: its controller sees it only now."""
-        pod = self._pod(uid)
+        pod = self._pod(known)
         if pod is not None and pod.lives:
-            self._say("stopped", self.known[uid])
-            await self._kill_one(pod)
+            self._say("stopped", known)
+            await self._kill_one(pod, known)
 
     async def _evict(self) -> bool:
         """Evict what budgets allow of the Nodes that are drained. Return whether there was any."""
-        budgets = {each.metadata.key: each for each in self._watches.budgets}
         pods = [
-            pod
-            for pod in self._watches.pods
+            (pod, known)
+            for pod, known in self._pods()
             if pod.node in self._draining
-            and self._now < self._draining[pod.node].kill
+            and self._clock.now < self._lost[pod.node].kill
             and pod.lives
-            and not self.workloads.of(pod).leaves
-            and not self._still_blocked(pod, budgets)
+            and not known.leaves
         ]
         self._random.shuffle(pods)
-        done = await asyncio.gather(*(self._evict_one(pod) for pod in pods))
-        return any(done)
+        return any(await asyncio.gather(*(self._evict_one(pod, known) for pod, known in pods)))
 
-    def _still_blocked(self, pod: SeenPod, budgets: Mapping[tuple[str, str], SeenBudget]) -> bool:
-        blocked = self._blocked.get(pod.metadata.uid)
-        if blocked is None:
+    async def _evict_one(self, pod: SeenPod, known: KnownPod) -> bool:
+        covering = self._watches.covering(pod)
+        allowed = [self._watches.budgets[key].status.disruptionsAllowed for key in covering]
+        several = len(covering) > 1  # the Eviction API refuses Pods with more than one budget
+        if known.blocked and (several or not all(allowed)):
             return False
-        return len(blocked) > 1 or any(
-            key in budgets and budgets[key].status.disruptionsAllowed == 0 for key in blocked
-        )
-
-    async def _evict_one(self, pod: SeenPod) -> bool:
-        metadata, known = pod.metadata, self.workloads.of(pod)
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
-        body = {**_EVICTION, "metadata": {"name": metadata.name, "namespace": metadata.namespace}}
-        covering = self.quiet.covering(pod)
-        status: int = HTTPStatus.INTERNAL_SERVER_ERROR
-        if len(covering) < 2:  # noqa: PLR2004 - the Eviction API refuses Pods with more than one budget
-            status = await self._write("POST", path, body)
+        metadata = {"name": known.name, "namespace": known.namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        status = HTTPStatus.CONFLICT if several else await self._write("POST", f"{pod.path}/eviction", body)
         if status == HTTPStatus.OK:
-            self.evicted[known.uid] = self._now
+            known.evicted = self._clock.now
             self._say("evicted", known)
             await self._break_gang(known)
-            return True
-        if status != HTTPStatus.NOT_FOUND:
-            self._blocked[known.uid] = covering
-            if known.uid not in self._said_blocked:
-                self._said_blocked.add(known.uid)
-                names = ", ".join(name for _, name in covering)
-                self._say("blocked", known, text=f"PodDisruptionBudget {names} allows no disruption")
-        return False
+        elif status != HTTPStatus.NOT_FOUND and not known.blocked:
+            known.blocked = True
+            names = ", ".join(name for _, name in covering)
+            self._say("blocked", known, f"PodDisruptionBudget {names} allows no disruption")
+        return status == HTTPStatus.OK
+
+    async def _kill(self, window: ReclaimWindow) -> None:
+        """SIGKILL for all that still runs there."""
+        victims = [(pod, known) for pod, known in self._pods_on(window) if not pod.finished]
+        for _, known in victims:
+            late = known.grace - (self._clock.now - known.evicted if known.evicted is not None else 0)
+            if late > 0 and not known.leaves:
+                known.killed = True
+                self._say("killed", known, f"{late:g} s before its grace period ends")
+        await _all(self._kill_one(pod, known) for pod, known in victims)
+        for _, known in victims:
+            await self._break_gang(known)
+
+    async def _kill_one(self, pod: SeenPod, known: KnownPod) -> None:
+        known.stops = True
+        await self._write("PATCH", f"{pod.path}/status", _KILLED, _STATUS)
+        await self._write("PATCH", pod.path, _STOPPED, _MERGE)
+
+    async def _remove(self, window: ReclaimWindow) -> None:
+        """Delete the Nodes and, as the garbage collector of Pods does, what was on them."""
+        await _all(self._write("DELETE", pod.path, AT_ONCE) for pod, _ in self._pods_on(window))
+        self._say_of_nodes("removed", window.nodes)
+        await _all(self._write("DELETE", f"/api/v1/nodes/{node}", AT_ONCE) for node in window.nodes)
+
+    async def _grow(self, node: JSON) -> None:
+        self._say_of_nodes("grown", [node["metadata"]["name"]])
+        await self._write("POST", "/api/v1/nodes", node)
+
+    # -- Pods, and gangs of them ----------------------------------------------------------------------------------
+
+    async def _make_ready(self, known: KnownPod) -> None:
+        pod = self._pod(known)
+        if pod is not None and pod.lives:
+            await self._write("PATCH", pod.path, _READY, _MERGE)
+            self._say("ready", known)
+
+    async def _stop(self, known: KnownPod) -> None:
+        pod = self._pod(known)
+        if pod is not None and not pod.finished:
+            if pod.node:
+                self._say("stopped", known)
+            await self._write("PATCH", pod.path, _STOPPED, _MERGE)
 
     async def _break_gang(self, lost: KnownPod) -> None:
         """Stop the other Pods of a gang: its work is lost, and its controller makes all of them anew.
@@ -327,89 +311,39 @@ class Reclaim:
         if lost.gang is None or lost.gang in self.broken:
             return
         members = [
-            pod
-            for pod in self._watches.pods
-            if self.workloads.of(pod).gang == lost.gang and pod.status.phase != "Succeeded"
+            (pod, known) for pod, known in self._pods() if known.gang == lost.gang and pod.status.phase != "Succeeded"
         ]
-        self.broken[lost.gang] = [self.workloads.of(pod) for pod in members if pod.node]
-        anew = await originals(self._api, members)
-        for pod in members:
-            if pod.lives and pod.metadata.uid != lost.uid:
-                await self._write("DELETE", _path(pod), {})
-        grace = max((self.workloads.of(pod).grace for pod in members), default=0.0)
-        window = self._lost.get(lost.node)
-        end = self._now + grace if window is None else min(self._now + grace, max(window.removal, self._now))
-        self._at(end, _ANEW, lambda: self._recreate(anew))
+        self.broken[lost.gang] = [known for pod, known in members if pod.node]
+        anew = await originals(self._api, (pod for pod, _ in members))
+        for pod, known in members:
+            if pod.lives and known is not lost:
+                await self._write("DELETE", pod.path, {})
+        end = self._clock.now + max((known.grace for _, known in members), default=0.0)
+        if (window := self._lost.get(lost.node)) is not None:
+            end = min(end, max(window.removal, self._clock.now))
+        self._clock.at(end, Rank.ANEW, partial(self._recreate, anew))
 
     async def _recreate(self, objects: Sequence[JSON]) -> None:
         """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
         jobs = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in objects if each["kind"] == "Job"}
-        before = {key: job.metadata.uid for key, job in self._watches.jobs.items.items() if key in jobs}
+        before = {key: job.metadata.uid for key, job in self._watches.jobs.items() if key in jobs}
         await recreate(self._api, objects)
         async with asyncio.timeout(_ANSWER):
             while any(  # noqa: ASYNC110 - what the watches have is looked at everywhere else
-                (job := self._watches.jobs.items.get(key)) is None or job.metadata.uid == before.get(key)
-                for key in jobs
+                (job := self._watches.jobs.get(key)) is None or job.metadata.uid == before.get(key) for key in jobs
             ):
                 await asyncio.sleep(_POLL)
 
-    async def _make_ready(self, uid: str) -> None:
-        pod = self._pod(uid)
-        if pod is None or not pod.lives:
-            return
-        await self._write("PATCH", _path(pod), _READY, _MERGE)
-        if uid in self.known:
-            self._say("ready", self.known[uid], node=pod.node)
-
-    async def _stop(self, uid: str) -> None:
-        pod = self._pod(uid)
-        if pod is None or pod.finished:
-            return
-        if pod.node and uid in self.known:
-            self._say("stopped", self.known[uid])
-        await self._write("PATCH", _path(pod), _STOPPED, _MERGE)
-
-    async def _kill(self, window: ReclaimWindow) -> None:
-        """SIGKILL for all that still runs there."""
-        victims = [pod for pod in self._watches.pods if pod.node in window.nodes and not pod.finished]
-        for pod in victims:
-            known = self.workloads.of(pod)
-            late = known.grace - (self._now - self.evicted.get(known.uid, self._now))
-            if late > 0 and not known.leaves:
-                self.killed.add(known.uid)
-                self._say("killed", known, text=f"{late:g} s before its grace period ends")
-        await self._all(self._kill_one(pod) for pod in victims)
-        for pod in victims:
-            await self._break_gang(self.workloads.of(pod))
-
-    async def _kill_one(self, pod: SeenPod) -> None:
-        self._stopping.add(pod.metadata.uid)
-        await self._write("PATCH", f"{_path(pod)}/status", _KILLED, _STATUS)
-        await self._write("PATCH", _path(pod), _STOPPED, _MERGE)
-
-    async def _remove(self, window: ReclaimWindow) -> None:
-        """Delete the Nodes and, as the garbage collector of Pods does, what was on them."""
-        gone = [pod for pod in self._watches.pods if pod.node in window.nodes]
-        await self._all(self._delete(_path(pod)) for pod in gone)
-        for node in window.nodes:
-            self._say("removed", node=node)
-            self._draining.pop(node, None)
-        await self._all(self._delete(f"/api/v1/nodes/{node}") for node in window.nodes)
-
-    async def _delete(self, path: str) -> None:
-        await self._write("DELETE", path, AT_ONCE)
-
-    async def _grow(self, node: JSON) -> None:
-        self._say("grown", node=node["metadata"]["name"])
-        await self._write("POST", "/api/v1/nodes", node)
-
-    def _pod(self, uid: str) -> SeenPod | None:
-        known = self.known.get(uid)
-        if known is not None:
-            found = self._watches.pods.items.get((known.namespace, known.name))
-            return found if found is not None and found.metadata.uid == uid else None
-        return next((each for each in self._watches.pods if each.metadata.uid == uid), None)
+    def _pod(self, known: KnownPod) -> SeenPod | None:
+        """Return the Pod as it is now. Return None if it is gone."""
+        found = self._watches.pods.get((known.namespace, known.name))
+        return found if found is not None and found.metadata.uid == known.uid else None
 
 
-def _path(pod: SeenPod) -> str:
-    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+def _is_bound(pod: SeenPod, known: KnownPod) -> bool:
+    """Return whether a Pod is bound to a Node and nobody has planned yet when it is ready."""
+    return bool(pod.node) and pod.lives and not pod.ready and not known.starts and pod.status.phase == "Pending"
+
+
+async def _all(work: Iterable[Awaitable[object]]) -> None:
+    await asyncio.gather(*work)

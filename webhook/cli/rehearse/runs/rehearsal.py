@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ from webhook.cli.rehearse.runs.programs import OLDEST
 from webhook.cli.rehearse.runs.quiet import Quiet
 from webhook.cli.rehearse.runs.reclaim import Reclaim
 from webhook.cli.rehearse.runs.tally import Before, capacity_by_pool, outcome_of, summary_of, workload_results
-from webhook.cli.rehearse.runs.volumes import keep_provisioning
+from webhook.cli.rehearse.runs.volumes import provisioning
 from webhook.cli.rehearse.runs.watching import Watches
 from webhook.cli.rehearse.runs.workloads import Workloads
 from webhook.cluster.api import Api, ApiError
@@ -26,11 +26,12 @@ from webhook.cluster.view import version_of
 from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.inputs.nodes import RehearsedNode
+    from webhook.cli.rehearse.inputs.resources import RehearsedKind
     from webhook.cli.rehearse.inputs.selection import Loss
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.runs.cluster import RunningCluster
@@ -69,7 +70,7 @@ class RehearsalOptions:
     scheduler_config: Path | None
     runs: int
     startup: float
-    grown: Sequence[tuple[float, JSON]]
+    grown: Sequence[tuple[float, RehearsedNode]]
     say: Callable[[str], None]
 
 
@@ -82,24 +83,20 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         CannotJudgeError: the API server refuses an object, or a component does not run.
     """
     outcomes: list[RunOutcome] = []
-    notes = {*snapshot.not_simulated, *_other_version(snapshot, options.programs)}
-    contents: etcd.Pairs | None = None
+    contents = list(etcd.pairs_of(snapshot.stored, snapshot.custom_kinds))
     try:
         for number in range(options.runs):
             with start_rehearsal_cluster(
                 options.programs.paths,
-                etcd.pairs_of(snapshot.stored, snapshot.custom_kinds) if contents is None else contents,
+                contents,
                 bundle=options.bundle,
                 serve_flags=options.serve_flags,
                 state=snapshot.state,
                 scheduler_config=options.scheduler_config,
             ) as cluster:
-                run = _Run(cluster, options, number)
-                if contents is None:
-                    asyncio.run(run.prepare(snapshot))
-                    contents = cluster.contents() if options.runs > 1 else []
-                outcomes.append(asyncio.run(run.play(loss)))
-                notes |= run.notes
+                run = _play(cluster, () if number else snapshot.applied, loss, options, seed=number)
+                outcome, contents = asyncio.run(run)
+                outcomes.append(outcome)
             options.say(f"run {number + 1} of {options.runs} is done")
     except ControlPlaneError as error:
         raise CannotJudgeError(f"spotgate rehearse: {error}") from None
@@ -107,120 +104,84 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         raise CannotJudgeError(
             f"spotgate rehearse: the control plane refuses a step of the rehearsal: {error}"
         ) from None
+    notes = {*snapshot.not_simulated, *_other_version(snapshot, options.programs)}
     return Rehearsal(
         lost=loss.named,
         runs=options.runs,
         scheduler=options.programs.version,
         programs=options.programs.origin,
-        not_simulated=tuple(sorted(notes)),
+        not_simulated=tuple(sorted(notes.union(*(each.notes for each in outcomes)))),
         modelled=MODELLED,
         summary=summary_of(outcomes),
         workloads=workload_results(outcomes),
         windows=loss.windows,
-        pools=capacity_by_pool(
-            snapshot,
-            loss.nodes,
-            [node for _, node in options.grown],
-            options.bundle.providers,
-            outcomes[0].requested,
-        ),
+        pools=capacity_by_pool(snapshot.nodes, loss.nodes, [node for _, node in options.grown], outcomes[0]),
         events=tuple(outcomes[0].events),
     )
 
 
 def _other_version(snapshot: ClusterSnapshot, programs: Programs) -> Iterator[str]:
-    if snapshot.version and version_of(snapshot.version) != version_of(f"v{programs.version}"):
+    if snapshot.source.version and version_of(snapshot.source.version) != version_of(f"v{programs.version}"):
         yield (
-            f"Kubernetes {snapshot.version}, which the cluster has: the scheduler here is {programs.version}; "
+            f"Kubernetes {snapshot.source.version}, which the cluster has: the scheduler here is {programs.version}; "
             f"`spotgate rehearse --prepare --kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
         )
 
 
-class _Run:
-    """One run on a control plane.
+async def _play(
+    cluster: RunningCluster, applied: Iterable[Manifest], loss: Loss, options: RehearsalOptions, *, seed: int
+) -> tuple[RunOutcome, etcd.Pairs]:
+    """Do one run on a control plane. Return what it has seen, and what etcd had before. Raise ApiError.
 
-    Attributes:
-        notes: what it could not rehearse.
+    Args:
+        cluster: the control plane.
+        applied: what is to be created before.
+        loss: what is lost.
+        options: of the rehearsal.
+        seed: makes one run differ from another.
     """
-
-    def __init__(self, cluster: RunningCluster, options: RehearsalOptions, number: int) -> None:
-        self.notes: set[str] = set()
-        self._cluster = cluster
-        self._options = options
-        self._number = number
-
-    async def prepare(self, snapshot: ClusterSnapshot) -> None:
-        """Create what manifests describe, and wait until all that can run runs. Raises ApiError, ControlPlaneError."""
-        async with self._connected() as (api, reclaim, _):
-            await _create(api, snapshot)
-            await reclaim.begin()
-
-    async def play(self, loss: Loss) -> RunOutcome:
-        """Play the reclaim. Raises ApiError, ControlPlaneError."""
-        async with self._connected() as (_, reclaim, watches):
-            await reclaim.begin()
-            before = Before(watches, reclaim.quiet, reclaim.workloads, loss.nodes)
-            await reclaim.play(loss.windows, self._options.grown)
-            self._note_other_schedulers(watches)
-            return outcome_of(before, reclaim, watches, reclaim.workloads)
-
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[Api, Reclaim, Watches]]:
-        """Yield a connection, a reclaim that can be played, and watches that are current."""
-        api = await Api.connect(self._cluster.kubeconfig)
-        watches = Watches()
-        following: list[asyncio.Task[None]] = []
-        async with aiohttp.ClientSession() as session:
-            quiet = Quiet(self._cluster, watches, session)
-            workloads = Workloads(watches, self._options.bundle)
-            try:
-                await asyncio.gather(*(each.list(api) for each in watches.all))
-                following += [asyncio.create_task(each.follow(api)) for each in watches.all]
-                following.append(asyncio.create_task(keep_provisioning(api, watches.claims)))
-                yield (
-                    api,
-                    Reclaim(api, watches, quiet, workloads, startup=self._options.startup, seed=self._number),
-                    watches,
-                )
-            finally:
-                for each in following:
-                    each.cancel()
-                await asyncio.gather(*following, return_exceptions=True)
-                self.notes |= {f"{each}: the rehearsal did not wait for it any longer" for each in quiet.impatient}
-                await api.close()
-
-    def _note_other_schedulers(self, watches: Watches) -> None:
-        names = {pod.spec.schedulerName for pod in watches.pods if pod.lives} - {
-            None,
-            "",
-            *self._cluster.scheduler_names,
-        }
-        self.notes |= {f"scheduler {name}: it is not here, so Pods that name it stay pending" for name in names}
+    api = await Api.connect(cluster.kubeconfig)
+    watches = Watches(api)
+    workloads = Workloads(watches, options.bundle)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(api.close)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        await stack.enter_async_context(watches.running())
+        stack.enter_context(provisioning(api, watches.claims))
+        quiet = Quiet(cluster, watches, session)
+        reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=seed)
+        await _create(api, applied)
+        await reclaim.begin()
+        contents = await cluster.contents() if options.runs > 1 else []
+        before = Before(watches, workloads, loss.nodes)
+        await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in options.grown])
+        outcome = outcome_of(before, reclaim, watches)
+        outcome.notes |= {f"{each}: the rehearsal did not wait for it any longer" for each in quiet.impatient}
+        named = {pod.spec.schedulerName or "" for pod in watches.pods.values() if pod.lives}
+        for name in named - {"", *cluster.scheduler_names}:
+            outcome.notes.add(f"scheduler {name}: it is not here, so Pods that name it stay pending")
+        return outcome, contents
 
 
-async def _create(api: Api, snapshot: ClusterSnapshot) -> None:
-    """Create what is to be applied. Raises CannotJudgeError."""
+async def _create(api: Api, applied: Iterable[Manifest]) -> None:
+    """Create what is to be applied. Raise CannotJudgeError."""
     gate = asyncio.Semaphore(_TOGETHER)
 
-    async def create(value: JSON, written: Manifest | None) -> None:
-        kind = kind_of_object(value)
-        if kind is None:
-            return
-        path = kind.collection(value["apiVersion"], value["metadata"].get("namespace", ""))
+    async def create(manifest: Manifest, kind: RehearsedKind) -> None:
+        value = manifest.value
+        path = kind.collection(value["apiVersion"], manifest.namespace)
         async with gate:
             try:
                 await api.write("POST", path, value, _ANSWER)
             except ApiError as error:
-                name = value["metadata"].get("name", "")
-                where = "spotgate rehearse" if written is None else f"{written.file}:{written.line}"
-                raise CannotJudgeError(f"{where}: the API server refuses {value['kind']} {name}: {error}") from None
+                where = f"{manifest.file}:{manifest.line}" if manifest.line else manifest.file
+                raise CannotJudgeError(
+                    f"{where}: the API server refuses {value['kind']} {manifest.name}: {error}"
+                ) from None
 
-    # In the order of kinds: a Pod needs its PriorityClass.
-    for kind in KINDS:
-        await asyncio.gather(
-            *(
-                create(value, written)
-                for value, written in zip(snapshot.applied, snapshot.sources, strict=True)
-                if kind_of_object(value) is kind
-            )
-        )
+    by_kind: dict[RehearsedKind, list[Manifest]] = {kind: [] for kind in KINDS}
+    for each in applied:
+        if (kind := kind_of_object(each.value)) is not None:
+            by_kind[kind].append(each)
+    for kind, manifests in by_kind.items():  # in this order: a Pod needs its PriorityClass
+        await asyncio.gather(*(create(each, kind) for each in manifests))

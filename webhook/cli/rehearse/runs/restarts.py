@@ -5,7 +5,6 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
 import msgspec
 
 from webhook.cli.rehearse.inputs.resources import JOB, POD
@@ -37,19 +36,15 @@ async def originals(api: Api, members: Iterable[SeenPod]) -> list[JSON]:
     paths: dict[str, None] = {}
     for pod in members:
         owner, namespace = pod.controller, pod.metadata.namespace
-        if owner is not None and owner.group_kind == (JOB.group, JOB.kind):
+        if owner is not None and (owner.group, owner.kind) == (JOB.group, JOB.kind):
             paths[f"{JOB.collection('batch/v1', namespace)}/{owner.name}"] = None
-        elif owner is None or owner.group_kind not in CONTROLLED_HERE:
-            paths[f"{POD.collection('v1', namespace)}/{pod.metadata.name}"] = None
-    found = []
-    for path in paths:
-        async with api.get(path, aiohttp.ClientTimeout(total=_ANSWER)) as response:
-            found.append(_as_created(msgspec.json.decode(await response.read())))
-    return found
+        elif owner is None or (owner.group, owner.kind) not in CONTROLLED_HERE:
+            paths[pod.path] = None
+    return [_as_created(msgspec.json.decode(await api.read(path, _ANSWER))) for path in paths]
 
 
 async def recreate(api: Api, objects: Iterable[JSON]) -> None:
-    """Delete what is left of these objects, and create them. Raises ApiError."""
+    """Delete what is left of these objects, and create them. Raise ApiError."""
     for each in objects:
         kind = JOB if each["kind"] == JOB.kind else POD
         collection = kind.collection(each["apiVersion"], each["metadata"]["namespace"])

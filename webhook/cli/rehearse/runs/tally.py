@@ -4,122 +4,144 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cli.rehearse.inputs.nodes import pool_of_node
-from webhook.cli.rehearse.inputs.selection import is_spot
+import msgspec
+from msgspec import structs
+
+from webhook.cli.rehearse.inputs.resources import requests_of
 from webhook.cli.rehearse.result import (
+    FIGURES,
     JOB_FAILED,
     NO_SCHEDULER,
+    Capacity,
     Figure,
     PoolCapacity,
     RehearsalSummary,
     WorkloadResult,
 )
-from webhook.cli.rehearse.runs.workloads import requests_of
-from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from webhook.capacity.providers.provider import Provider
-    from webhook.cli.rehearse.inputs.resources import JSON
-    from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.cli.rehearse.result import ReclaimEvent
-    from webhook.cli.rehearse.runs.quiet import Quiet
+    from webhook.cli.rehearse.inputs.nodes import RehearsedNode
+    from webhook.cli.rehearse.result import ReclaimEvent, WorkloadKey
     from webhook.cli.rehearse.runs.reclaim import Reclaim
     from webhook.cli.rehearse.runs.watching import SeenPod, Watches
-    from webhook.cli.rehearse.runs.workloads import WorkloadKey, Workloads
+    from webhook.cli.rehearse.runs.workloads import Workloads
 
 _HOUR: Final = 3600
 _REASONS: Final = 5
 """Reasons of one workload: Pods that are alike are pending for the same."""
 
 
-@dataclass(slots=True)
-class RunOutcome:
-    """Hold what one run has seen, by workload.
+class WorkloadRun(msgspec.Struct):
+    """Hold what one run has seen of a workload; the fields are those of `WorkloadResult`.
 
-    Attributes:
-        replicas, lost, moved, pending, killed, lowest: numbers of Pods.
-        below: seconds that a budget of its was not met; NaN if the disruption controller can't count it.
-        hours: GPU-hours of work that are lost.
-        budgets: the PodDisruptionBudget of each.
-        reasons: what there is to say.
-        events: what happened when.
-        requested: what Pods request on each pool's Nodes, by resource, before and after.
+    ``seconds_below_budget`` is NaN if the disruption controller can't count its budget.
     """
 
-    replicas: Counter[WorkloadKey] = field(default_factory=Counter)
-    lost: Counter[WorkloadKey] = field(default_factory=Counter)
-    moved: Counter[WorkloadKey] = field(default_factory=Counter)
-    pending: Counter[WorkloadKey] = field(default_factory=Counter)
-    killed: Counter[WorkloadKey] = field(default_factory=Counter)
-    lowest: dict[WorkloadKey, int] = field(default_factory=dict)
-    below: dict[WorkloadKey, float] = field(default_factory=dict)
-    hours: dict[WorkloadKey, float] = field(default_factory=dict)
-    budgets: dict[WorkloadKey, str] = field(default_factory=dict)
-    reasons: dict[WorkloadKey, list[str]] = field(default_factory=lambda: defaultdict(list))
-    events: list[ReclaimEvent] = field(default_factory=list)
-    requested: tuple[dict[str, Counter[str]], dict[str, Counter[str]]] = ({}, {})
+    replicas: int = 0
+    lost: int = 0
+    moved: float = 0
+    pending: float = 0
+    killed_early: float = 0
+    lowest_ready: float = 0
+    seconds_below_budget: float = 0
+    work_lost_gpu_hours: float = 0
+    budget: str = ""
+    reasons: list[str] = []
+
+    def add_reason(self, reason: str) -> None:
+        """Add a reason, unless it is there or there are enough."""
+        if reason and reason not in self.reasons and len(self.reasons) < _REASONS:
+            self.reasons.append(reason)
+
+    @property
+    def touched(self) -> bool:
+        """Return whether the reclaim does anything to the workload."""
+        return bool(self.lost or self.moved or self.pending > 0 or self.killed_early or self.work_lost_gpu_hours)
+
+
+class RunOutcome(msgspec.Struct):
+    """Hold what one run has seen.
+
+    Attributes:
+        workloads: what it has seen of each.
+        events: what happened when.
+        before, after: what Pods request on each Node, by resource.
+        notes: what it could not rehearse.
+    """
+
+    workloads: defaultdict[WorkloadKey, WorkloadRun]
+    events: list[ReclaimEvent]
+    before: Mapping[str, Counter[str]]
+    after: Mapping[str, Counter[str]]
+    notes: set[str] = set()
 
 
 class Before:
-    """The Pods as they were before the reclaim.
+    """Hold the Pods as they were before the reclaim.
 
     Args:
         watches: the cluster at that moment.
-        quiet: knows their budgets.
         workloads: knows whose they are.
         lost: the names of the lost Nodes.
     """
 
-    def __init__(self, watches: Watches, quiet: Quiet, workloads: Workloads, lost: Collection[str]) -> None:
-        living = [pod for pod in watches.pods if pod.lives]
-        self.running = {pod.metadata.uid: workloads.of(pod) for pod in living if pod.node}
-        self.waiting = Counter(workloads.of(pod).workload for pod in living if not pod.node)
+    def __init__(self, watches: Watches, workloads: Workloads, lost: Collection[str]) -> None:
+        living = [(pod, workloads.of(pod)) for pod in watches.pods.values() if pod.lives]
+        self.running = {known.uid: known for pod, known in living if pod.node}
+        self.waiting = [known for pod, known in living if not pod.node]
         self.lost = [known for known in self.running.values() if known.node in lost]
-        self.requested = _requested(living)
+        self.requested = _requested(pod for pod, _ in living)
         self.budgets: dict[WorkloadKey, set[tuple[str, str]]] = defaultdict(set)
-        for pod in living:
-            self.budgets[workloads.of(pod).workload].update(quiet.covering(pod))
+        for pod, known in living:
+            self.budgets[known.workload].update(watches.covering(pod))
 
 
-def outcome_of(before: Before, played: Reclaim, watches: Watches, workloads: Workloads) -> RunOutcome:
+def outcome_of(before: Before, played: Reclaim, watches: Watches) -> RunOutcome:
     """Return what a run has seen."""
-    outcome = RunOutcome(lowest=played.lowest, events=played.events)
-    outcome.replicas.update(known.workload for known in before.running.values())
-    outcome.lost.update(known.workload for known in before.lost)
-    outcome.killed.update(played.known[uid].workload for uid in played.killed)
-    after = [pod for pod in watches.pods if pod.lives]
-    _count_pods(before, outcome, after, workloads)
-    outcome.requested = (before.requested, _requested(after))
-    _count_budgets(before, played, watches, outcome)
-    _count_lost_work(before, played, outcome)
-    _say_what_is_not_made_again(before, outcome, after, watches, workloads)
-    for event in played.events:
-        for workload in outcome.lost:
-            # Otherwise it has only made the drain go step by step, as it is to.
-            if event.name == "blocked" and workload.identity == event.workload and outcome.killed[workload]:
-                _add(outcome.reasons[workload], event.text)
-    return outcome
+    runs: defaultdict[WorkloadKey, WorkloadRun] = defaultdict(WorkloadRun)
+    for known in before.running.values():
+        runs[known.workload].replicas += 1
+    for known in before.lost:
+        runs[known.workload].lost += 1
+    for known in before.waiting:
+        runs[known.workload].pending -= 1
+    for known in played.workloads.known.values():
+        runs[known.workload].killed_early += known.killed
+    for workload, number in played.lowest.items():
+        runs[workload].lowest_ready = number
+    after = [pod for pod in watches.pods.values() if pod.lives]
+    _count_pods(before, runs, after, played.workloads)
+    _count_budgets(before, played, watches, runs)
+    _count_lost_work(before, played, runs)
+    _say_what_is_not_made_again(before, runs, after, played.workloads, watches)
+    blocked = {event.workload: event.text for event in reversed(played.events) if event.name == "blocked"}
+    for workload, run in runs.items():
+        # Otherwise it has only made the drain go step by step, as it is to.
+        if run.lost and run.killed_early:
+            run.add_reason(blocked.get(workload.identity, ""))
+    return RunOutcome(runs, played.events, before.requested, _requested(after))
 
 
-def _count_pods(before: Before, outcome: RunOutcome, after: Iterable[SeenPod], workloads: Workloads) -> None:
+def _count_pods(
+    before: Before, runs: Mapping[WorkloadKey, WorkloadRun], after: Iterable[SeenPod], workloads: Workloads
+) -> None:
     """Count who moved and who waits. A gang of which one Pod waits waits as a whole."""
     waiting_gangs = {workloads.of(pod).gang for pod in after if not pod.node} - {None}
     for pod in after:
         known = workloads.of(pod)
+        run = runs[known.workload]
         if not pod.node:
-            outcome.pending[known.workload] += 1
-            _add(outcome.reasons[known.workload], _why_pending(pod))
+            run.pending += 1
+            run.add_reason(_why_pending(pod))
         elif known.gang in waiting_gangs:
-            outcome.pending[known.workload] += 1
-            _add(outcome.reasons[known.workload], "its gang does not run: it needs all of its Pods")
+            run.pending += 1
+            run.add_reason("its gang does not run: it needs all of its Pods")
         elif known.uid not in before.running and not known.leaves:
-            outcome.moved[known.workload] += 1
-    outcome.pending.subtract(before.waiting)
+            run.moved += 1
 
 
 def _why_pending(pod: SeenPod) -> str:
@@ -129,159 +151,122 @@ def _why_pending(pod: SeenPod) -> str:
     return scheduled.message
 
 
-def _count_budgets(before: Before, played: Reclaim, watches: Watches, outcome: RunOutcome) -> None:
+def _count_budgets(before: Before, played: Reclaim, watches: Watches, runs: Mapping[WorkloadKey, WorkloadRun]) -> None:
     for workload, keys in before.budgets.items():
-        if not keys:
-            continue
-        outcome.budgets[workload] = ", ".join(sorted(name for _, name in keys))
-        outcome.below[workload] = max(float(played.below[key]) for key in keys)
+        run = runs[workload]
+        run.budget = ", ".join(sorted(name for _, name in keys))
+        run.seconds_below_budget = max((float(played.below[key]) for key in keys), default=0)
         for key in keys:
-            if (seen := watches.budgets.items.get(key)) and (why := seen.status.uncountable):
-                outcome.below[workload] = math.nan
-                _add(outcome.reasons[workload], f"PodDisruptionBudget {key[1]} can't be counted: {why}")
+            if (seen := watches.budgets.get(key)) and (why := seen.status.uncountable):
+                run.seconds_below_budget = math.nan
+                run.add_reason(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
 
 
-def _count_lost_work(before: Before, played: Reclaim, outcome: RunOutcome) -> None:
+def _count_lost_work(before: Before, played: Reclaim, runs: Mapping[WorkloadKey, WorkloadRun]) -> None:
     stopped = {known.uid: known for known in before.lost if not known.leaves}
     for members in played.broken.values():
         stopped |= {known.uid: known for known in members}
-    killed_gangs = {played.known[uid].gang for uid in played.killed} - {None}
-    for uid, known in stopped.items():
-        killed = uid in played.killed or known.gang in killed_gangs
+    killed_gangs = {known.gang for known in played.workloads.known.values() if known.killed} - {None}
+    for known in stopped.values():
+        killed = known.killed or known.gang in killed_gangs
         seconds = known.unsaved_if_killed if killed else known.unsaved
-        hours = known.gpus * seconds / _HOUR
-        outcome.hours[known.workload] = outcome.hours.get(known.workload, 0.0) + hours
+        runs[known.workload].work_lost_gpu_hours += known.gpus * seconds / _HOUR
 
 
 def _say_what_is_not_made_again(
-    before: Before, outcome: RunOutcome, after: Iterable[SeenPod], watches: Watches, workloads: Workloads
+    before: Before,
+    runs: Mapping[WorkloadKey, WorkloadRun],
+    after: Iterable[SeenPod],
+    workloads: Workloads,
+    watches: Watches,
 ) -> None:
     there = Counter(workloads.of(pod).workload for pod in after)
-    for workload in outcome.lost:
-        if there[workload] >= outcome.replicas[workload] or all(
-            known.leaves for known in before.lost if known.workload == workload
-        ):
+    for workload in {known.workload for known in before.lost if not known.leaves}:
+        run = runs[workload]
+        if there[workload] >= run.replicas:
             continue
-        job = watches.jobs.items.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
+        job = watches.jobs.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
         failed = job.condition("Failed") if job is not None else None
         if failed is not None:
-            _add(outcome.reasons[workload], f"{JOB_FAILED}: {failed.reason}: {failed.message}")
+            run.add_reason(f"{JOB_FAILED}: {failed.reason}: {failed.message}")
         elif workload.kind == "Pod":
-            _add(outcome.reasons[workload], "nothing makes this Pod again")
+            run.add_reason("nothing makes this Pod again")
 
 
-def _add(reasons: list[str], reason: str) -> None:
-    if reason and reason not in reasons and len(reasons) < _REASONS:
-        reasons.append(reason)
-
-
-def workload_results(runs: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:
+def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:
     """Return the workloads that the reclaim touches, with the figures of all runs."""
-    touched = {
-        workload
-        for run in runs
-        for workload in (
-            *run.lost,
-            *run.moved,
-            *(+run.pending),
-            *run.killed,
-            *(each for each, hours in run.hours.items() if hours),
-        )
-    }
     results = []
-    for workload in sorted(touched):
-
-        def over(figure: Callable[[RunOutcome], float], runs: Sequence[RunOutcome] = runs) -> Figure:
-            return Figure.over([max(figure(run), 0) for run in runs])
-
-        reasons: list[str] = []
-        for run in runs:
-            for reason in run.reasons.get(workload, ()):
-                _add(reasons, reason)
+    for workload in {key for outcome in outcomes for key in outcome.workloads}:
+        runs = [outcome.workloads[workload] for outcome in outcomes]
+        if not any(each.touched for each in runs):
+            continue
+        summed = WorkloadRun()
+        for reason in (reason for each in runs for reason in each.reasons):
+            summed.add_reason(reason)
+        figures: dict[str, Any] = {
+            name: Figure.over([max(getattr(each, name), 0) for each in runs]) for name in FIGURES
+        }
         results.append(
             WorkloadResult(
-                api_version=workload.api_version,
-                kind=workload.kind,
-                namespace=workload.namespace,
-                name=workload.name,
-                replicas=max(run.replicas[workload] for run in runs),
-                lost=max(run.lost[workload] for run in runs),
-                moved=over(lambda run, key=workload: run.moved[key]),  # type: ignore[misc]
-                pending=over(lambda run, key=workload: run.pending[key]),  # type: ignore[misc]
-                killed_early=over(lambda run, key=workload: run.killed[key]),  # type: ignore[misc]
-                lowest_ready=over(lambda run, key=workload: run.lowest.get(key, 0)),  # type: ignore[misc]
-                seconds_below_budget=over(lambda run, key=workload: run.below.get(key, 0.0)),  # type: ignore[misc]
-                reasons=tuple(reasons),
-                work_lost_gpu_hours=over(lambda run, key=workload: round(run.hours.get(key, 0.0), 3)),  # type: ignore[misc]
-                budget=next((run.budgets[workload] for run in runs if workload in run.budgets), ""),
+                **structs.asdict(workload),
+                replicas=max(each.replicas for each in runs),
+                lost=max(each.lost for each in runs),
+                budget=next((each.budget for each in runs if each.budget), ""),
+                reasons=tuple(summed.reasons),
+                **figures,
             )
         )
     return tuple(sorted(results, key=lambda each: (-(each.pending.max or 0), -(each.lost or 0), each.identity)))
 
 
-def summary_of(runs: Sequence[RunOutcome]) -> RehearsalSummary:
+def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
     """Return the figures of all workloads together."""
     return RehearsalSummary(
-        moved=Figure.over([run.moved.total() for run in runs]),
-        pending=Figure.over([(+run.pending).total() for run in runs]),
-        killed_early=Figure.over([run.killed.total() for run in runs]),
-        work_lost_gpu_hours=Figure.over([round(sum(run.hours.values()), 3) for run in runs]),
+        **{
+            name: Figure.over(
+                [sum(max(getattr(each, name), 0) for each in outcome.workloads.values()) for outcome in outcomes]
+            )
+            for name in RehearsalSummary.__struct_fields__
+        }
     )
 
 
 def capacity_by_pool(
-    snapshot: ClusterSnapshot,
-    lost: Collection[str],
-    grown: Sequence[JSON],
-    providers: Mapping[str, Provider],
-    requested: tuple[Mapping[str, Counter[str]], Mapping[str, Counter[str]]],
+    nodes: Iterable[RehearsedNode], lost: Collection[str], grown: Sequence[RehearsedNode], outcome: RunOutcome
 ) -> tuple[PoolCapacity, ...]:
     """Return the capacity of each pool before and after the reclaim.
 
     Args:
-        snapshot: the cluster before it.
+        nodes: those before it.
         lost: the names of the lost Nodes.
         grown: the Nodes that came.
-        providers: by name.
-        requested: what Pods request on each Node, before and after.
+        outcome: what one run has seen.
     """
-    pools: dict[str, list[JSON]] = defaultdict(list)
-    for node in (*snapshot.nodes, *grown):
-        found = pool_of_node(node["metadata"]["labels"], providers)
-        pools[found[0] if found else ""].append(node)
-    new = {node["metadata"]["name"] for node in grown}
-    results = []
-    for name, nodes in sorted(pools.items()):
-        before = [node for node in nodes if node["metadata"]["name"] not in new]
-        after = [node for node in nodes if node["metadata"]["name"] not in lost]
-        results.append(
-            PoolCapacity(
-                name=name,
-                spot=any(is_spot(node, snapshot.pools, providers) for node in nodes),
-                before=len(before),
-                after=len(after),
-                allocatable_before=_offered(before),
-                allocatable_after=_offered(after),
-                requested_before=_sum(requested[0], before),
-                requested_after=_sum(requested[1], after),
-            )
+    pools: dict[str, tuple[list[RehearsedNode], list[RehearsedNode]]] = defaultdict(lambda: ([], []))
+    for node in nodes:
+        pools[node.pool_name][0].append(node)
+        if node.name not in lost:
+            pools[node.pool_name][1].append(node)
+    for node in grown:
+        pools[node.pool_name][1].append(node)
+    return tuple(
+        PoolCapacity(
+            name,
+            any(each.spot for each in (*before, *after)),
+            _capacity(before, outcome.before),
+            _capacity(after, outcome.after),
         )
-    return tuple(results)
+        for name, (before, after) in sorted(pools.items())
+    )
 
 
-def _offered(nodes: Iterable[JSON]) -> dict[str, float]:
-    total: Counter[str] = Counter()
+def _capacity(nodes: Sequence[RehearsedNode], requested: Mapping[str, Counter[str]]) -> Capacity:
+    offered: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
     for node in nodes:
-        for resource, amount in node["status"]["allocatable"].items():
-            total[resource] += float(amount_of(amount) or 0)  # type: ignore[assignment]
-    return dict(total)
-
-
-def _sum(requested: Mapping[str, Counter[str]], nodes: Iterable[JSON]) -> dict[str, float]:
-    total: Counter[str] = Counter()
-    for node in nodes:
-        total.update(requested.get(node["metadata"]["name"], {}))
-    return dict(total)
+        offered.update(node.allocatable)
+        asked.update(requested.get(node.name, {}))
+    return Capacity(len(nodes), offered, asked)
 
 
 def _requested(pods: Iterable[SeenPod]) -> dict[str, Counter[str]]:
@@ -289,13 +274,6 @@ def _requested(pods: Iterable[SeenPod]) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         if pod.node:
-            resources = {
-                name
-                for each in pod.spec.containers
-                if each.resources is not None
-                for name in (each.resources.requests or each.resources.limits or {})
-            }
-            for name in resources:
-                found[pod.node][name] += requests_of(pod.spec.containers, name)  # type: ignore[assignment]
+            found[pod.node].update(requests_of(pod.spec))
             found[pod.node]["pods"] += 1
     return found

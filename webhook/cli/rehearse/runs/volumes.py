@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
 import msgspec
 
 from webhook.capacity.providers.machines import ZONE_LABEL
-from webhook.cli.rehearse.inputs.storage_classes import PROVISIONER
+from webhook.cli.rehearse.inputs.snapshot import PROVISIONER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator, Mapping
 
     from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.cli.rehearse.runs.watching import SeenClaim
@@ -25,24 +25,28 @@ _WANTED: Final = "volume.kubernetes.io/storage-provisioner"
 _MADE: Final = "rehearse.spotgate.dev/provisioned"
 
 
-async def keep_provisioning(api: Api, claims: Iterable[SeenClaim]) -> None:
-    """Make the volumes that claims wait for, until cancelled: the scheduler holds a Pod until its volume is there."""
-    while True:
-        await _provision(api, claims)
-        await asyncio.sleep(_PAUSE)
+@contextlib.contextmanager
+def provisioning(api: Api, claims: Mapping[tuple[str, str], SeenClaim]) -> Iterator[None]:
+    """Make the volumes that claims wait for, while the block runs: the scheduler holds Pods until theirs are there."""
+
+    async def provision() -> None:
+        while True:
+            await _provision(api, claims)
+            await asyncio.sleep(_PAUSE)
+
+    task = asyncio.create_task(provision())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
-async def _provision(api: Api, claims: Iterable[SeenClaim]) -> None:
-    waiting = [
-        each
-        for each in claims
-        if not each.spec.get("volumeName")
-        and _WANTED in each.metadata.annotations
-        and _MADE not in each.metadata.annotations
-    ]
-    for claim in waiting:
-        node = claim.metadata.annotations.get(_SELECTED, "")
-        zone = await _zone_of(api, node) if node else ""
+async def _provision(api: Api, claims: Mapping[tuple[str, str], SeenClaim]) -> None:
+    for claim in list(claims.values()):
+        annotations = claim.metadata.annotations or {}
+        if claim.spec.get("volumeName") or _WANTED not in annotations or _MADE in annotations:
+            continue
+        zone = await _zone_of(api, annotations[_SELECTED]) if _SELECTED in annotations else ""
         await api.write("POST", "/api/v1/persistentvolumes", _volume(claim, zone), _ANSWER)
         path = f"/api/v1/namespaces/{claim.metadata.namespace}/persistentvolumeclaims/{claim.metadata.name}"
         made = {"metadata": {"annotations": {_MADE: ""}}}
@@ -50,8 +54,7 @@ async def _provision(api: Api, claims: Iterable[SeenClaim]) -> None:
 
 
 async def _zone_of(api: Api, node: str) -> str:
-    async with api.get(f"/api/v1/nodes/{node}", aiohttp.ClientTimeout(total=_ANSWER)) as response:
-        value = msgspec.json.decode(await response.read())
+    value = msgspec.json.decode(await api.read(f"/api/v1/nodes/{node}", _ANSWER))
     return str(value["metadata"].get("labels", {}).get(ZONE_LABEL, ""))
 
 

@@ -4,104 +4,87 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from contextlib import asynccontextmanager
+from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import aiohttp
 import msgspec
 
+from webhook.cli.rehearse.inputs.resources import RehearsedPodSpec  # noqa: TC001 - msgspec reads the annotations
 from webhook.cluster.api import ApiError
-from webhook.kube.pod import PodSpec
+from webhook.cluster.mirror import Mirror, Pace
+from webhook.cluster.source import WatchedResource
+from webhook.kube.disruption import budget_from
+from webhook.kube.pod import ObjectMeta, OwnerReference, Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator
 
     from webhook.cluster.api import Api
+    from webhook.kube.disruption import DisruptionBudget
 
-
-class _Named(Protocol):
-    metadata: SeenMetadata
-
-
-T = TypeVar("T", bound="_Named")
+T = TypeVar("T")
 READY: Final = "rehearse.spotgate.dev/ready"
 STOPPED: Final = "rehearse.spotgate.dev/stopped"
 """Annotations of Pods by which the clock tells KWOK (stages.yaml) that they are ready, and that they have stopped."""
 
-_PAGE: Final = 1000
-_ANSWER: Final = 60.0
+_PACE: Final = Pace(first=0.2, answer=60)
 """Seconds for a list: ten thousand Pods on a busy machine."""
 
+_POLL: Final = 0.05
 
-class SeenReference(msgspec.Struct):
-    """A reference to an owner, with its UID."""
 
-    kind: str
-    name: str
-    apiVersion: str = ""
+class SeenReference(OwnerReference, frozen=True):
+    """Name an owner, with its UID."""
+
     uid: str = ""
-    controller: bool | None = None
-
-    @property
-    def group_kind(self) -> tuple[str, str]:
-        """Group and kind."""
-        return self.apiVersion.rpartition("/")[0], self.kind
 
 
-class SeenMetadata(msgspec.Struct):
-    """The metadata that is looked at."""
+class SeenMetadata(ObjectMeta):
+    """Hold the metadata that is looked at. With the version every change of an object is one."""
 
-    name: str = ""
-    namespace: str = ""
     uid: str = ""
     generation: int = 0
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    creationTimestamp: str | None = None
+    resourceVersion: str = ""
     deletionTimestamp: str | None = None
-    ownerReferences: list[SeenReference] = []
+    ownerReferences: list[SeenReference] | None = None  # type: ignore[assignment]
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name."""
+        """Return namespace and name."""
         return self.namespace, self.name
+
+    @property
+    def controller(self) -> SeenReference | None:
+        """Return the owner that manages the object."""
+        return next((each for each in self.ownerReferences or () if each.controller), None)
 
 
 class SeenCondition(msgspec.Struct):
-    """A condition of a status."""
+    """Hold a condition of a status."""
 
     type: str
     status: str = ""
     reason: str = ""
     message: str = ""
-    lastTransitionTime: str | None = None
+    lastTransitionTime: datetime | None = None
 
 
-class SeenPodStatus(msgspec.Struct):
-    """The status of a Pod."""
+class SeenStatus(msgspec.Struct):
+    """Hold the status of a Pod, or what the controller of a workload has seen."""
 
     phase: str = ""
     conditions: list[SeenCondition] = []
-    startTime: str | None = None
+    observedGeneration: int = 0
+    succeeded: int = 0
 
 
-class SeenSchedulingGroup(msgspec.Struct):
-    """The PodGroup that a Pod is scheduled with."""
-
-    podGroupName: str = ""
-
-
-class SeenPodSpec(PodSpec):
-    """The spec of a Pod, with what only a rehearsal reads."""
-
-    schedulingGroup: SeenSchedulingGroup | None = None
-
-
-class SeenPod(msgspec.Struct):
-    """A Pod as it is now."""
+class SeenPod(Pod):
+    """Hold a Pod as it is now."""
 
     metadata: SeenMetadata
-    spec: SeenPodSpec
-    status: SeenPodStatus = msgspec.field(default_factory=SeenPodStatus)
+    spec: RehearsedPodSpec
+    status: SeenStatus = msgspec.field(default_factory=SeenStatus)
 
     @property
     def node(self) -> str:
@@ -123,10 +106,6 @@ class SeenPod(msgspec.Struct):
         """Return whether it runs or is to run."""
         return not (self.terminating or self.finished)
 
-    def condition(self, name: str) -> SeenCondition | None:
-        """Return a condition by its type."""
-        return next((each for each in self.status.conditions if each.type == name), None)
-
     @property
     def ready(self) -> bool:
         """Return whether it is ready and is to go on."""
@@ -134,9 +113,13 @@ class SeenPod(msgspec.Struct):
         return self.lives and found is not None and found.status == "True"
 
     @property
-    def controller(self) -> SeenReference | None:
-        """Return the owner that manages it."""
-        return next((each for each in self.metadata.ownerReferences if each.controller), None)
+    def path(self) -> str:
+        """Return where the API server has it."""
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+
+    def condition(self, name: str) -> SeenCondition | None:
+        """Return a condition by its type."""
+        return next((each for each in self.status.conditions if each.type == name), None)
 
 
 class SeenOwnerSpec(msgspec.Struct):
@@ -146,23 +129,19 @@ class SeenOwnerSpec(msgspec.Struct):
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool | None = None
-    backoffLimit: int | None = None
-
-
-class SeenOwnerStatus(msgspec.Struct):
-    """Say what the controller of a workload has seen."""
-
-    observedGeneration: int = 0
-    succeeded: int = 0
-    conditions: list[SeenCondition] = []
 
 
 class SeenOwner(msgspec.Struct):
-    """A workload as it is now."""
+    """Hold a workload as it is now."""
 
     metadata: SeenMetadata
     spec: SeenOwnerSpec = msgspec.field(default_factory=SeenOwnerSpec)
-    status: SeenOwnerStatus = msgspec.field(default_factory=SeenOwnerStatus)
+    status: SeenStatus = msgspec.field(default_factory=SeenStatus)
+
+    @property
+    def replicas(self) -> int:
+        """Return how many Pods it wants."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
 
     def condition(self, *names: str) -> SeenCondition | None:
         """Return the first of these conditions that holds."""
@@ -176,17 +155,16 @@ class SeenBudgetStatus(msgspec.Struct):
     currentHealthy: int = 0
     desiredHealthy: int = 0
     disruptionsAllowed: int = 0
-    expectedPods: int = 0
     conditions: list[SeenCondition] = []
 
     @property
     def uncountable(self) -> str:
-        """Say why the disruption controller can't tell how many Pods there should be; empty if it can."""
+        """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
         return next((each.message for each in self.conditions if each.reason == "SyncFailed"), "")
 
 
 class SeenBudget(msgspec.Struct):
-    """A PodDisruptionBudget as it is now."""
+    """Hold a PodDisruptionBudget as it is now."""
 
     metadata: SeenMetadata
     spec: dict[str, Any]
@@ -194,123 +172,76 @@ class SeenBudget(msgspec.Struct):
 
 
 class SeenClaim(msgspec.Struct):
-    """A PersistentVolumeClaim as it is now."""
+    """Hold a PersistentVolumeClaim as it is now."""
 
     metadata: SeenMetadata
     spec: dict[str, Any]
 
 
-class Watched(Generic[T]):
-    """The objects of one resource, as far as its watch has told."""
-
-    def __init__(self, path: str, type_: type[T], changed: Callable[[], None]) -> None:
-        self.path = path
-        self.items: dict[tuple[str, str], T] = {}
-        self._changed = changed
-        self._page = msgspec.json.Decoder(_page_of(type_))
-        self._item = msgspec.json.Decoder(type_)
-        self._version = ""
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.items.values())
-
-    async def list(self, api: Api) -> None:
-        """Read everything anew. Raises ApiError."""
-        items: dict[tuple[str, str], T] = {}
-        after = ""
-        while True:
-            path = f"{self.path}?limit={_PAGE}{after}"
-            async with api.get(path, aiohttp.ClientTimeout(total=_ANSWER)) as response:
-                page = self._page.decode(await response.read())
-            items |= {each.metadata.key: each for each in page.items}
-            if not page.metadata.continue_:
-                break
-            after = f"&continue={page.metadata.continue_}"
-        self.items, self._version = items, page.metadata.resourceVersion
-        self._changed()
-
-    async def follow(self, api: Api) -> None:
-        """Keep current until cancelled."""
-        while True:
-            try:
-                await self._watch(api)
-            except ApiError:
-                await asyncio.sleep(0.2)
-                await self.list(api)
-
-    async def _watch(self, api: Api) -> None:
-        path = f"{self.path}?watch=1&resourceVersion={self._version}&allowWatchBookmarks=true"
-        async with api.get(path, aiohttp.ClientTimeout(total=None)) as response:
-            rest = b""
-            async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        event = _events.decode(line)
-        if event.type == "ERROR":
-            raise ApiError("the watch ended")
-        if event.type == "BOOKMARK":
-            return
-        item = self._item.decode(event.object)
-        if event.type == "DELETED":
-            self.items.pop(item.metadata.key, None)
-        else:
-            self.items[item.metadata.key] = item
-        self._changed()
-
-
-class _ListMeta(msgspec.Struct):
-    resourceVersion: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-def _page_of(type_: type[T]) -> Any:  # noqa: ANN401 - a type that is made here
-    return msgspec.defstruct("Page", [("items", list[type_]), ("metadata", _ListMeta)])  # type: ignore[valid-type]
-
-
-class _WatchEvent(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-_events: Final = msgspec.json.Decoder(_WatchEvent)
-
-
 class Watches:
-    """All that a rehearsal watches.
+    """Hold all that a rehearsal watches.
 
     Attributes:
         changed: when anything did last, by the machine's clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, api: Api) -> None:
         self.changed = time.monotonic()
-        self.pods = Watched("/api/v1/pods", SeenPod, self._touch)
-        self.budgets = Watched("/apis/policy/v1/poddisruptionbudgets", SeenBudget, self._touch)
-        self.deployments = Watched("/apis/apps/v1/deployments", SeenOwner, self._touch)
-        self.replica_sets = Watched("/apis/apps/v1/replicasets", SeenOwner, self._touch)
-        self.replication_controllers = Watched("/api/v1/replicationcontrollers", SeenOwner, self._touch)
-        self.stateful_sets = Watched("/apis/apps/v1/statefulsets", SeenOwner, self._touch)
-        self.daemon_sets = Watched("/apis/apps/v1/daemonsets", SeenOwner, self._touch)
-        self.jobs = Watched("/apis/batch/v1/jobs", SeenOwner, self._touch)
-        self.claims = Watched("/api/v1/persistentvolumeclaims", SeenClaim, self._touch)
+        self._api = api
+        self._mirrors: list[Mirror[Any]] = []
+        self.pods = self._watch("", "pods", SeenPod)
+        self.budgets = self._watch("policy", "poddisruptionbudgets", SeenBudget)
+        self.deployments = self._watch("apps", "deployments", SeenOwner)
+        self.replica_sets = self._watch("apps", "replicasets", SeenOwner)
+        self.replication_controllers = self._watch("", "replicationcontrollers", SeenOwner)
+        self.stateful_sets = self._watch("apps", "statefulsets", SeenOwner)
+        self.daemon_sets = self._watch("apps", "daemonsets", SeenOwner)
+        self.jobs = self._watch("batch", "jobs", SeenOwner)
+        self.claims = self._watch("", "persistentvolumeclaims", SeenClaim)
+        self._compiled: dict[tuple[str, str], DisruptionBudget] = {}
+        self._covering: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def _watch(self, group: str, resource: str, type_: type[T]) -> dict[tuple[str, str], T]:
+        decoder = msgspec.json.Decoder(type_)
+        source = WatchedResource(group=group, resource=resource, read=lambda _, raw: decoder.decode(raw))
+        mirror = Mirror(self._api, source, _PACE, self._touch)
+        self._mirrors.append(mirror)
+        return mirror.items
 
     def _touch(self) -> None:
         self.changed = time.monotonic()
 
-    @property
-    def all(self) -> tuple[Watched[Any], ...]:
-        """All of them."""
-        return (
-            self.pods,
-            self.budgets,
-            self.deployments,
-            self.replica_sets,
-            self.replication_controllers,
-            self.stateful_sets,
-            self.daemon_sets,
-            self.jobs,
-            self.claims,
-        )
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep current while the block runs; it begins when all that is there is known. Raise ApiError."""
+        following = [asyncio.create_task(each.run()) for each in self._mirrors]
+        try:
+            deadline = time.monotonic() + _PACE.answer
+            while unknown := [each for each in self._mirrors if not each.known]:
+                if time.monotonic() > deadline:
+                    raise ApiError(f"{unknown[0].source} can't be watched: {unknown[0].problem}")
+                await asyncio.sleep(_POLL)
+            yield
+        finally:
+            for each in following:
+                each.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
+
+    def covering(self, pod: SeenPod) -> tuple[tuple[str, str], ...]:
+        """Return namespace and name of the budgets that cover a Pod."""
+        found = self._covering.get(pod.metadata.uid)
+        if found is None:
+            if len(self._compiled) != len(self.budgets):
+                self._compiled = {key: _compiled(each) for key, each in self.budgets.items()}
+            found = tuple(
+                key
+                for key, budget in self._compiled.items()
+                if key[0] == pod.metadata.namespace and budget.covers(pod.labels)
+            )
+            self._covering[pod.metadata.uid] = found
+        return found
+
+
+def _compiled(budget: SeenBudget) -> DisruptionBudget:
+    """Return the budget with its selector."""
+    return budget_from({"metadata": {"name": budget.metadata.name}, "spec": budget.spec})

@@ -1,0 +1,84 @@
+"""The objects that describe a cluster, from files or as read from it, with changes merged into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from webhook.cli.exits import CannotJudgeError
+from webhook.documents.model import merge_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.manifests.objects import Manifest
+
+Identity = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSource:
+    """Hold the objects that describe a cluster.
+
+    Attributes:
+        manifests: the objects.
+        live: they were read from a cluster: only what changes add gets Nodes, and no StorageClass is made.
+        notes: what could not be read, a sentence each.
+        version: of its API server; None: there is none.
+        sizes: how many Nodes a new pool gets, by kind, namespace and name.
+        rolled_out: the workloads, also by name, whose pod template was changed.
+    """
+
+    manifests: Sequence[Manifest]
+    live: bool = False
+    notes: Sequence[str] = ()
+    version: str | None = None
+    sizes: Mapping[Identity, Callable[[Pool], int]] = field(default_factory=dict)
+    rolled_out: frozenset[Identity] = frozenset()
+
+    def with_changes(self, changes: Iterable[Manifest], size: Callable[[Pool], int]) -> ClusterSource:
+        """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new.
+
+        Args:
+            changes: manifests, whole or as merge patches.
+            size: returns how many Nodes a new pool gets.
+        """
+        manifests = list(self.manifests)
+        places = {key_of(each): place for place, each in enumerate(manifests) if each.name}
+        sizes, rolled_out = dict(self.sizes), set(self.rolled_out)
+        for change in changes:
+            place = places.get(key_of(change))
+            if place is None:
+                manifests.append(change)
+                sizes[key_of(change)[1:]] = size
+                continue
+            before = manifests[place]
+            after = merge_patch(before.value, change.value)
+            if generation := after["metadata"].get("generation"):  # else its controller seems to have seen the change
+                after["metadata"] = {**after["metadata"], "generation": generation + 1}
+            manifests[place] = structs.replace(before, value=after)
+            if (after.get("spec") or {}).get("template") != (before.value.get("spec") or {}).get("template"):
+                rolled_out.add(key_of(change)[1:])
+        return replace(self, manifests=manifests, sizes=sizes, rolled_out=frozenset(rolled_out))
+
+
+def key_of(manifest: Manifest) -> tuple[str, str, str, str]:
+    """Return the group, kind, namespace and name of an object."""
+    return (manifest.group, manifest.kind, manifest.namespace or "default", manifest.name)
+
+
+def expect_no_duplicates(manifests: Iterable[Manifest]) -> None:
+    """Raise CannotJudgeError if an object is there twice: the API server has one, and it matters which."""
+    first: dict[tuple[str, ...], Manifest] = {}
+    for each in manifests:
+        if not each.name:
+            continue
+        there = first.setdefault(key_of(each), each)
+        if there is not each and there.value != each.value:
+            raise CannotJudgeError(
+                f"{each.file}:{each.line}: {each.kind} {each.name} is there twice, also at {there.file}:{there.line}: "
+                "leave out one of them, or rename it"
+            )

@@ -1,0 +1,55 @@
+"""The clock of a reclaim: what is going to happen at which second after the notice, and in which order."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from enum import IntEnum
+from typing import TypeAlias
+
+Action: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class Rank(IntEnum):
+    """Order what happens in one second."""
+
+    CORDON = 1
+    DRAIN = 2
+    READY = 3
+    STOP = 4
+    GROW = 5
+    KILL = 6
+    REMOVE = 7
+    ANEW = 8
+
+
+class Clock:
+    """Hold what is going to happen.
+
+    Attributes:
+        now: the second after the notice.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._due: list[tuple[float, Rank, int, Action]] = []
+        self._order = itertools.count()
+
+    def at(self, seconds: float, rank: Rank, action: Action) -> None:
+        """Plan an action."""
+        heapq.heappush(self._due, (seconds, rank, next(self._order), action))
+
+    @property
+    def next(self) -> float | None:
+        """Return the second in which something happens next, or None."""
+        return self._due[0][0] if self._due else None
+
+    def due(self) -> Iterator[tuple[Rank, list[Action]]]:
+        """Yield the actions of this second, those of one rank together; also those that they plan for it."""
+        while self.next == self.now:
+            rank = self._due[0][1]
+            together = []
+            while self._due and self._due[0][:2] == (self.now, rank):
+                together.append(heapq.heappop(self._due)[3])
+            yield rank, together
