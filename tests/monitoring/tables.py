@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import yaml
+from msgspec.structs import replace
 
-from tests.server.harness import AUTHORITY, review
+from tests.server.harness import LOOPBACK, PAIR, Known, bundle_of, review
+from webhook.bundle import Bundle
 from webhook.context import Phase
 from webhook.decision import Decision, Finding, Outcome
+from webhook.index import Index
+from webhook.policy.common import ExemptSpec
+from webhook.policy.match import Exemption
 from webhook.review import decode_review
-from webhook.server.lifecycle import Stop
-from webhook.server.metrics import Metrics
+from webhook.server.app import Snapshot
+from webhook.server.lifecycle import Replica
+from webhook.server.limits import LIMITS
 from webhook.server.ops import OpsPort
-from webhook.server.status import Ending, Overview, PolicyInfo, Reload, Status
+from webhook.server.reload import Reload, Reloader
+from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+    from webhook.server.follow import LiveCluster
+    from webhook.server.self_managed import SelfManaged
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "manifests" / "monitoring" / "rules.yaml"
@@ -30,36 +42,38 @@ _UNITS: Final = {"_timestamp_seconds": "Unix time", "_seconds": "seconds", "_inf
 
 def full_registry() -> CollectorRegistry:
     """Return the metrics of a replica on a live cluster to which everything has happened: each has a value."""
-    metrics = Metrics()
+    return asyncio.run(_full_registry())
+
+
+async def _full_registry() -> CollectorRegistry:
+    (policy,) = bundle_of().policies
+    exemption = Exemption(
+        ExemptSpec.model_validate({"users": ["anna"], "reason": "until then", "expires": "2100-01-01"}),
+        "exempt[0]",
+        "p.yaml:1",
+    )
+    index = Index([replace(policy, exemptions=(exemption,))], (), {}, "spotgate-system")
+    snapshot = Snapshot(Bundle(index=index, hash="hash", documents=()), Known())
+    certificate = ServingCertificate(PAIR)
+    certificate.trusted, certificate.trust_expiry = True, _YEAR
+    cluster = SimpleNamespace(waits_for=str, silence=lambda: 30.0)
+    managed = SimpleNamespace(waits_for="", last_look=Reload.first(), authority_expiry=_YEAR)
+    with LOOPBACK.bind() as listener:
+        replica = Replica(
+            listener,
+            certificate,
+            Reloader(lambda: snapshot, ()),
+            LIMITS,
+            cast("LiveCluster", cluster),
+            managed=cast("SelfManaged", managed),
+        )
     finding = Finding(policy="p", id="test/x", outcome=Outcome.AUDIT, reason="", would_deny=True)
     decision = Decision(findings=(finding,), unknown=1)
-    metrics.decided(decode_review(review()), Phase.VALIDATE, decision, 0.001, authenticated=True)
+    replica.metrics.decided(decode_review(review()), Phase.VALIDATE, decision, 0.001, authenticated=True)
     for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
-        metrics.count(counter, "a reason")
-    OpsPort(_status, _overview, metrics.registry, Stop())
-    return metrics.registry
-
-
-def _status() -> Status:
-    return Status(
-        ready=True,
-        bundle="hash",
-        policies=(PolicyInfo("p", "Test", "audit"),),
-        endings=(Ending(0, "p", "exempt[0]"),),
-        reloads={"policies": Reload.first()},
-        certificate=AUTHORITY,
-        certificate_expiry=_YEAR.timestamp(),
-        certificate_trusted=True,
-        authority_expiry=_YEAR,
-        trust_expiry=_YEAR,
-        connections=1,
-        in_flight=1,
-        cluster_silence=30,
-    )
-
-
-def _overview() -> Overview:
-    raise NotImplementedError
+        replica.metrics.count(counter, "a reason")
+    OpsPort(replica)
+    return replica.metrics.registry
 
 
 def metric_table() -> str:

@@ -269,7 +269,7 @@ class Served(Client):
         self.loop = asyncio.get_running_loop()
         self._stop = Stop()
         self.replica = Replica(listener, self.certificate, self.reloader, limits, callers=self._callers)
-        ops = OpsPort(self.replica.status, self.replica.overview, self.replica.metrics.registry, self._stop)
+        ops = OpsPort(self.replica)
         runner = await ops.start(ops_listener)
         self.loop.call_soon(self._started.set)
         await self.replica.run(self._stop)

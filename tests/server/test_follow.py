@@ -171,10 +171,10 @@ async def test_while_the_cluster_is_unknown_it_answers_but_is_not_ready(tmp_path
     reloader = Reloader(lambda: snapshot("first"), (tmp_path,))
     replica = Replica(listener, ServingCertificate(PAIR), reloader, SHORT, LiveCluster(api))
     run = asyncio.create_task(replica.run(stop))
-    await until(lambda: "closed" in replica.status().waits_for)
+    await until(lambda: "closed" in replica.waits_for)
     assert (await asyncio.to_thread(Client(listener.getsockname()[1], 0).post)).allowed
-    assert not replica.status().ready
+    assert not replica.ready
     api.open.set()
-    await until(lambda: replica.status().ready)
+    await until(lambda: replica.ready)
     stop.soon()
     await run

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-import socket
+from datetime import UTC, datetime, time
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
@@ -18,9 +18,9 @@ from webhook.server.metrics import Metrics
 from webhook.server.peers import Peers
 from webhook.server.recorder import Recorder
 from webhook.server.request_reader import Callers
-from webhook.server.status import Overview, PolicyInfo, Status, endings
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Coroutine
     from pathlib import Path
     from typing import Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from webhook.server.app import Snapshot
     from webhook.server.follow import LiveCluster
     from webhook.server.limits import Limits
-    from webhook.server.reload import Reloader
+    from webhook.server.reload import Reload, Reloader
     from webhook.server.self_managed import SelfManaged
     from webhook.server.tls import ServingCertificate
 
@@ -56,8 +56,22 @@ class Stop:
         loop.add_signal_handler(signal.SIGINT, self.soon)
 
 
+class Ending(NamedTuple):
+    """Say when an exemption from a policy ends (Unix time); ``exemption`` is ``exempt[0]`` or ``Exemption team-a``."""
+
+    time: float
+    policy: str
+    exemption: str
+
+
 class Replica:
-    """A webhook on a listening socket. Made inside a running loop.
+    """Serve a webhook on a listening socket. Made inside a running loop.
+
+    Attributes:
+        webhook: answers the reviews.
+        metrics: what it counts.
+        certificate: that it serves with.
+        reloader: of policies and files of state.
 
     Args:
         listener: listening and non-blocking.
@@ -86,57 +100,59 @@ class Replica:
         peers = Peers()
         self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
         self.webhook = Webhook(reloader.snapshot, self.metrics, limits, peers, callers or Callers(), self._recorder)
-        self._certificate = certificate
+        self.certificate = certificate
         self._managed = managed
-        self._reloader = reloader
+        self.reloader = reloader
         self._limits = limits
         self._cluster = cluster
         self._serving = False
         server = Server(self.webhook.handle, self.metrics, limits, peers)
         self._acceptor = Acceptor(listener, server, lambda: certificate.context)
 
-    def status(self) -> Status:
-        """Return the state of the replica now."""
-        bundle = self.webhook.snapshot.bundle
-        waits_for = (
+    @property
+    def waits_for(self) -> str:
+        """Return what keeps it from being ready: something to be read of a live cluster, or its certificate."""
+        return (
             (self._cluster.waits_for() if self._cluster is not None else "")
             or (self._managed.waits_for if self._managed is not None else "")
-            or self._certificate.waits_for
-        )
-        return Status(
-            ready=self._serving and not self.webhook.stopping and not waits_for,
-            waits_for=waits_for,
-            bundle=bundle.hash,
-            policies=tuple(PolicyInfo(policy.name, policy.kind, str(policy.enforcement)) for policy in bundle.policies),
-            policies_removed=self._reloader.removed,
-            endings=endings(bundle.policies),
-            reloads={
-                "policies": self._reloader.last_reload,
-                "certificate": self._certificate.last_reload,
-                **({"renewal": self._managed.last_look} if self._managed is not None else {}),
-            },
-            authority_expiry=self._managed.authority_expiry if self._managed is not None else None,
-            trust_expiry=self._certificate.trust_expiry,
-            certificate=self._certificate.served,
-            certificate_expiry=self._certificate.expiry.timestamp(),
-            certificate_trusted=self._certificate.trusted,
-            connections=len(self._acceptor),
-            in_flight=self.webhook.in_flight,
-            cluster_silence=self._cluster.silence() if self._cluster is not None else None,
+            or self.certificate.waits_for
         )
 
-    def overview(self) -> Overview:
-        """Return what the operators' page shows, as it is now."""
-        snapshot = self.webhook.snapshot
-        return Overview(
-            status=self.status(),
-            replica=socket.gethostname(),
-            view=snapshot.state.view(),
-            needs_budgets=any(policy.needs.budgets for policy in snapshot.bundle.policies),
-            findings=self.metrics.findings(),
-            found=tuple(self.webhook.found),
-            last=tuple(self.webhook.last),
+    @property
+    def ready(self) -> bool:
+        """Return whether it answers reviews, knows the cluster and is not stopping."""
+        return self._serving and not self.webhook.stopping and not self.waits_for
+
+    @property
+    def reloads(self) -> dict[str, Reload]:
+        """Return the last reloads by what was loaded; ``renewal`` is that of self-managed certificates."""
+        reloads = {"policies": self.reloader.last_reload, "certificate": self.certificate.last_reload}
+        return reloads | ({"renewal": self._managed.last_look} if self._managed is not None else {})
+
+    @property
+    def endings(self) -> list[Ending]:
+        """Return the ends of all exemptions that have one, the earliest first. An exemption includes its last day."""
+        return sorted(
+            Ending(datetime.combine(exemption.expires, time(), UTC).timestamp() + 86400, policy.name, exemption.name)
+            for policy in self.webhook.snapshot.bundle.policies
+            for exemption in policy.exemptions
+            if exemption.expires is not None
         )
+
+    @property
+    def connections(self) -> int:
+        """Return the number of open connections, handshakes included."""
+        return len(self._acceptor)
+
+    @property
+    def authority_expiry(self) -> datetime | None:
+        """Return when the CA expires that signs the certificate, UTC. Return None if something else signs."""
+        return self._managed.authority_expiry if self._managed is not None else None
+
+    @property
+    def cluster_silence(self) -> float | None:
+        """Return the seconds since a live cluster was last heard of, or None if there is none."""
+        return self._cluster.silence() if self._cluster is not None else None
 
     async def run(self, stop: Stop) -> None:
         """Serve until told to stop, then stop."""
@@ -149,7 +165,7 @@ class Replica:
         use, following, bundles = self._use, [], None
         if self._cluster is not None:
             use, bundles = self._cluster.offer, self._cluster.ca_bundles
-            following = [self._cluster.run(self._reloader.snapshot, self._use)]
+            following = [self._cluster.run(self.reloader.snapshot, self._use)]
         if self._managed is not None:
             bundles = self._managed.look
         async with asyncio.TaskGroup() as group:
@@ -158,9 +174,9 @@ class Replica:
                 for work in (
                     self._acceptor.accept(),
                     self._acceptor.sweep(),
-                    self._certificate.watch(self._limits.certificate_poll, bundles, self._acceptor.retire),
+                    self.certificate.watch(self._limits.certificate_poll, bundles, self._acceptor.retire),
                     *following,
-                    self._reloader.watch(use, self._limits.policy_poll),
+                    self.reloader.watch(use, self._limits.policy_poll),
                 )
             ]
             self._serving = True

@@ -114,11 +114,11 @@ class Metrics(Collector):
         return outcome
 
     def findings(self) -> dict[str, Counter[str]]:
-        """Return the findings so far, by policy."""
+        """Return the findings so far, by policy. Safe in a thread."""
         by_policy: dict[str, Counter[str]] = defaultdict(Counter)
-        for (policy, _, _, outcome), number in self._counts["findings"].items():
+        for (policy, _, _, outcome), number in dict(self._counts["findings"]).items():
             by_policy[policy][outcome] += number
-        for (policy, *_), number in self._counts["would_deny"].items():
+        for (policy, *_), number in dict(self._counts["would_deny"]).items():
             by_policy[policy][WOULD_DENY] += number
         return by_policy
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -19,12 +20,11 @@ from webhook import __version__
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client import Metric
 
-    from webhook.server.lifecycle import Stop
-    from webhook.server.status import Overview, Status
+    from webhook.server.lifecycle import Replica
 
 
 _PAGE_SECONDS: Final = 1.0
@@ -39,30 +39,14 @@ _PAGE_HEADERS: Final = {
 
 
 class OpsPort:
-    """The operators' port.
+    """Serve the operators' port of a replica. The gauges of its state are added to its metrics."""
 
-    Args:
-        status: returns the server's state.
-        overview: returns what the page shows.
-        registry: of the counters; the gauges of the state are added to it.
-        stop: once it is wanted, the server is not ready.
-    """
-
-    def __init__(
-        self,
-        status: Callable[[], Status],
-        overview: Callable[[], Overview],
-        registry: CollectorRegistry,
-        stop: Stop,
-    ) -> None:
-        self._stop = stop
-        self._status = status
-        self._overview = overview
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
         self._page, self._page_policy = "", ""
         self._page_ends = 0.0
         self._rendering = asyncio.Lock()
-        self._registry = registry
-        registry.register(_States(status))
+        replica.metrics.registry.register(_States(replica))
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
@@ -81,7 +65,7 @@ class OpsPort:
         async with self._rendering:
             if monotonic() >= self._page_ends:
                 # In a thread: reviews are answered meanwhile.
-                self._page, self._page_policy = await asyncio.to_thread(_render, self._overview())
+                self._page, self._page_policy = await asyncio.to_thread(_render, self._replica)
                 self._page_ends = monotonic() + _PAGE_SECONDS
             headers = {**_PAGE_HEADERS, "Content-Security-Policy": f"{self._page_policy}; frame-ancestors 'none'"}
             return web.Response(text=self._page, content_type="text/html", headers=headers)
@@ -95,79 +79,86 @@ class OpsPort:
         return web.Response(status=503, text=f"{why_not}\n") if why_not else web.Response(text="ok\n")
 
     def _why_not_ready(self) -> str:
-        if self._stop.wanted.is_set():
+        if self._replica.webhook.stopping:
             return "stopping"
-        status = self._status()
-        if status.ready:
+        if self._replica.ready:
             return ""
-        return f"not ready: {status.waits_for}" if status.waits_for else "not ready"
+        return f"not ready: {self._replica.waits_for}" if self._replica.waits_for else "not ready"
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = generate_latest(self._registry)
+        body = generate_latest(self._replica.metrics.registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _version(self, _: web.Request) -> web.Response:
-        status = self._status()
+        bundle = self._replica.webhook.snapshot.bundle
         version = {
             "program": "spotgate",
             "version": __version__,
-            "bundle": status.bundle,
-            "policies": status.policies,
-            "certificate": status.certificate.decode(),
+            "bundle": bundle.hash,
+            "policies": [
+                {"name": each.name, "kind": each.kind, "enforcement": str(each.enforcement)} for each in bundle.policies
+            ],
+            "certificate": self._replica.certificate.served.decode(),
         }
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
 
-def _render(overview: Overview) -> tuple[str, str]:
+def _render(replica: Replica) -> tuple[str, str]:
     # The template engine is 40 ms and some MB that a replica of which nobody asks for the page need not have.
     from webhook.server.overview import render  # noqa: PLC0415
 
-    return render(overview)
+    return render(replica)
 
 
 class _States(Collector):
-    """The server's state as gauges."""
+    """Show the state of a replica as gauges."""
 
-    def __init__(self, status: Callable[[], Status]) -> None:
-        self._status = status
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they are now."""
-        status = self._status()
-        yield _gauge("ready", "1 if it answers reviews, and knows what it needs for that.", status.ready)
-        yield _gauge("connections", "Open connections.", status.connections)
-        yield _gauge("in_flight", "Reviews being judged.", status.in_flight)
-        yield _gauge("bundle_info", "1 for the bundle in force.", {status.bundle: 1}, "hash")
-        in_force = Counter(policy.enforcement for policy in status.policies)
+        replica = self._replica
+        bundle, certificate, reloads = replica.webhook.snapshot.bundle, replica.certificate, replica.reloads
+        yield _gauge("ready", "1 if it answers reviews, and knows what it needs for that.", replica.ready)
+        yield _gauge("connections", "Open connections.", replica.connections)
+        yield _gauge("in_flight", "Reviews being judged.", replica.webhook.in_flight)
+        yield _gauge("bundle_info", "1 for the bundle in force.", {bundle.hash: 1}, "hash")
+        in_force = Counter(str(policy.enforcement) for policy in bundle.policies)
         yield _gauge("policies", "Policies in force.", in_force, "enforcement")
         yield CounterMetricFamily(
-            "spotgate_policies_removed", "Policies that a reload put out of force.", value=status.policies_removed
+            "spotgate_policies_removed", "Policies that a reload put out of force.", value=replica.reloader.removed
         )
-        if ends := {(each.policy, each.exemption): each.time for each in status.endings}:
+        if ends := {(each.policy, each.exemption): each.time for each in replica.endings}:
             yield _gauge("exemption_expiry_timestamp_seconds", "When an exemption ends.", ends, "policy", "exemption")
-        success = {what: reload.success for what, reload in status.reloads.items()}
-        when = {what: reload.last_success for what, reload in status.reloads.items()}
+        success = {what: reload.success for what, reload in reloads.items()}
+        when = {what: reload.last_success for what, reload in reloads.items()}
         yield _gauge("last_reload_success", "1 if what changed last is in force.", success, "what")
         yield _gauge(
             "last_reload_timestamp_seconds", "When an attempt to load or renew it last succeeded.", when, "what"
         )
-        if status.cluster_silence is not None:
-            yield _gauge(
+        optional = (
+            (
                 "cluster_silence_seconds",
                 "Since the cluster was last heard of, for the resource of which that is longest ago.",
-                status.cluster_silence,
-            )
-        if status.certificate_trusted is not None:
-            trusted = status.certificate_trusted
-            yield _gauge("certificate_trusted", "1 if the caBundles in force verify what is served.", trusted)
-        expiry = status.certificate_expiry
-        yield _gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.", expiry)
-        if status.authority_expiry is not None:
-            expiry = status.authority_expiry.timestamp()
-            yield _gauge("ca_expiry_timestamp_seconds", "When the CA expires that spotgate signs with.", expiry)
-        if status.trust_expiry is not None:
-            expiry = status.trust_expiry.timestamp()
-            yield _gauge("ca_bundle_expiry_timestamp_seconds", "When a caBundle in force trusts nothing more.", expiry)
+                replica.cluster_silence,
+            ),
+            ("certificate_trusted", "1 if the caBundles in force verify what is served.", certificate.trusted),
+            ("certificate_expiry_timestamp_seconds", "When the served certificate expires.", certificate.expiry),
+            (
+                "ca_expiry_timestamp_seconds",
+                "When the CA expires that spotgate signs with.",
+                replica.authority_expiry,
+            ),
+            (
+                "ca_bundle_expiry_timestamp_seconds",
+                "When a caBundle in force trusts nothing more.",
+                certificate.trust_expiry,
+            ),
+        )
+        for name, meaning, value in optional:
+            if value is not None:
+                yield _gauge(name, meaning, value.timestamp() if isinstance(value, datetime) else value)
 
 
 def _gauge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -19,10 +20,12 @@ from webhook.server.app import OF_ANY_KIND, WITH_FINDINGS
 from webhook.server.metrics import WOULD_DENY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
-    from webhook.server.status import Overview, Status
+    from webhook.cluster.protocol import ClusterView
+    from webhook.server.lifecycle import Replica
 
 _POOLS: Final = 500
 """Pools that are shown: a page of some 300 KB. `kubectl` lists the others."""
@@ -92,55 +95,58 @@ class PoolRow(msgspec.Struct, frozen=True):
     unread: str
 
 
-def render(overview: Overview) -> tuple[str, str]:
+def render(replica: Replica) -> tuple[str, str]:
     """Return the page, and its Content-Security-Policy for the header. That takes milliseconds."""
-    pools = overview.view.pools or ()
+    snapshot = replica.webhook.snapshot
+    view = snapshot.state.view()
+    pools = view.pools or ()
     html = page(
         "overview.html",
         style=_STYLE,
         version=__version__,
-        replica=overview.replica,
-        status=overview.status,
-        view=overview.view,
+        replica=replica,
+        name=socket.gethostname(),
+        bundle=snapshot.bundle,
+        view=view,
         now=_when(time.time()),
         when=_when,
         left=_left,
-        unknown=[*_not_in_force(overview.status), *_unknown(overview)],
-        policies=list(_policies(overview)),
+        unknown=[*_not_in_force(replica), *_unknown(replica, snapshot.bundle, view)],
+        policies=list(_policies(snapshot.bundle, replica.metrics.findings())),
         COUNTED=_COUNTED,
         SHOWN=_SHOWN,
         capacities=Counter(str(pool.capacity) for pool in pools),
         pools=list(map(_row, pools[:_POOLS])),
         unshown=max(0, len(pools) - _POOLS),
-        node_groups=list(map(_row, overview.view.node_groups[:_POOLS])),
-        certificates=list(_certificates(overview.status)),
-        found=overview.found[::-1],
-        last=overview.last[::-1],
+        node_groups=list(map(_row, view.node_groups[:_POOLS])),
+        certificates=list(_certificates(replica)),
+        found=tuple(replica.webhook.found)[::-1],
+        last=tuple(replica.webhook.last)[::-1],
         WITH_FINDINGS=WITH_FINDINGS,
         OF_ANY_KIND=OF_ANY_KIND,
     )
     return html, content_policy(style=_STYLE)
 
 
-def _not_in_force(status: Status) -> Iterator[Unknown]:
+def _not_in_force(replica: Replica) -> Iterator[Unknown]:
     """Yield what the replica waits for, could not take over, or can't be trusted with."""
-    if status.waits_for:
-        yield Unknown("This replica is not ready", status.waits_for)
-    for what, reload in status.reloads.items():
+    if replica.waits_for:
+        yield Unknown("This replica is not ready", replica.waits_for)
+    for what, reload in replica.reloads.items():
         if not reload.success:
             why = f"what came after {_when(reload.last_success)} could not be used; the last good one is in force"
             yield Unknown(f"New: {what}", why, "the log has the mistake")
-    if status.certificate_trusted is False:
+    if replica.certificate.trusted is False:
         yield Unknown("Trust", "the caBundles in force do not verify the certificate", "run `spotgate certs check`")
-    elif status.certificate_trusted is None:
+    elif replica.certificate.trusted is None:
         yield Unknown("Trust", "no caBundle is known, so nothing says whether the API server trusts the certificate")
 
 
-def _unknown(overview: Overview) -> Iterator[Unknown]:
+def _unknown(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator[Unknown]:
     """Yield what the replica does not know of the cluster."""
-    status, view = overview.status, overview.view
-    if status.cluster_silence is not None and status.cluster_silence > _STALE:
-        why = f"the cluster was last heard of {status.cluster_silence:.0f} s ago, and may have changed"
+    silence = replica.cluster_silence
+    if silence is not None and silence > _STALE:
+        why = f"the cluster was last heard of {silence:.0f} s ago, and may have changed"
         yield Unknown("The cluster as it is now", why, "the log has what the API server answered")
     if view.pools is None:
         yield Unknown("Node pools", view.why_unknown, view.remedy)
@@ -151,8 +157,8 @@ def _unknown(overview: Overview) -> Iterator[Unknown]:
         vague = sum(pool.capacity is CapacityType.UNKNOWN for pool in view.pools)
         if vague:
             yield Unknown("Capacity", f"{vague} of {len(view.pools)} node pools do not say whether they are spot")
-    if overview.needs_budgets and view.budgets is None:
-        remedy = "" if status.cluster_silence is None else "the log has what the API server answered"
+    if any(policy.needs.budgets for policy in bundle.policies) and view.budgets is None:
+        remedy = "" if silence is None else "the log has what the API server answered"
         yield Unknown("PodDisruptionBudgets", "they have not been read", remedy)
     versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}
     for what, version in versions.items():
@@ -160,11 +166,11 @@ def _unknown(overview: Overview) -> Iterator[Unknown]:
             yield Unknown(what, f"nothing tells it: taken for {'.'.join(map(str, ASSUMED_VERSION))}")
 
 
-def _policies(overview: Overview) -> Iterator[PolicyRow]:
+def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[PolicyRow]:
     """Yield the policies in force, then those of which only findings are left, and the engine."""
-    left = dict(overview.findings)
-    for policy in overview.status.policies:
-        yield PolicyRow(policy.name, policy.kind, policy.enforcement, left.pop(policy.name, Counter()))
+    left = dict(findings)
+    for policy in bundle.policies:
+        yield PolicyRow(policy.name, policy.kind, str(policy.enforcement), left.pop(policy.name, Counter()))
     for name, counts in sorted(left.items()):
         yield PolicyRow(name, "of the engine" if name == ENGINE else "no longer in force", "", counts)
 
@@ -190,17 +196,21 @@ def _size(pool: Pool) -> str:
     return ", ".join(filter(None, (nodes, f"autoscaled {most}")))
 
 
-def _certificates(status: Status) -> Iterator[tuple[str, float, str]]:
+def _certificates(replica: Replica) -> Iterator[tuple[str, float, str]]:
     """Yield what ends, when, and what is to be said of it."""
-    served = x509.load_pem_x509_certificates(status.certificate)[0]
+    served = x509.load_pem_x509_certificates(replica.certificate.served)[0]
     names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     shown = ", ".join(map(str, (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.IPAddress))))
     begins = _when(served.not_valid_before_utc.timestamp())
-    yield "the certificate that is served", status.certificate_expiry, f"for {shown}; valid from {begins}"
-    if status.authority_expiry is not None:
-        yield "the CA that signs it", status.authority_expiry.timestamp(), ""
-    if status.trust_expiry is not None:
-        yield "the first caBundle in force", status.trust_expiry.timestamp(), "trusts nothing more after that"
+    yield "the certificate that is served", replica.certificate.expiry.timestamp(), f"for {shown}; valid from {begins}"
+    if replica.authority_expiry is not None:
+        yield "the CA that signs it", replica.authority_expiry.timestamp(), ""
+    if replica.certificate.trust_expiry is not None:
+        yield (
+            "the first caBundle in force",
+            replica.certificate.trust_expiry.timestamp(),
+            "trusts nothing more after that",
+        )
 
 
 def _when(seconds: float) -> str:

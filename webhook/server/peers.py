@@ -66,7 +66,7 @@ class Peers:
 
     def connections(self) -> int:
         """Return the number of open connections, of all peers."""
-        return sum(map(len, self._peers.values()))
+        return sum(map(len, list(self._peers.values())))  # a page is rendered in a thread
 
     def handshakes(self) -> list[asyncio.Task[None]]:
         """Return all handshakes that are not done."""

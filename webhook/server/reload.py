@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from watchfiles import awatch
 
 from webhook.context import Context, Phase, utc_now
@@ -21,7 +23,6 @@ from webhook.policy.errors import PolicyErrors
 from webhook.response import respond
 from webhook.review import decode_review
 from webhook.server.log import log, where
-from webhook.server.status import Reload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -47,6 +48,22 @@ def self_test(bundle: Bundle) -> None:
     for phase in Phase:
         context = Context(phase=phase, now=utc_now())
         respond(_SAMPLE.uid, decide(_SAMPLE, bundle.index, context), phase)
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """Hold the result of the last attempt to load changed files, and the Unix time of the last success, or the start."""
+
+    success: bool
+    last_success: float
+
+    @classmethod
+    def first(cls) -> Reload:
+        """Return the result of a start that succeeded just now."""
+        return cls(success=True, last_success=time.time())
+
+    def then(self, *, success: bool) -> Reload:
+        """Return the result of the next attempt, which ended just now."""
+        return Reload(success, time.time() if success else self.last_success)
 
 
 class Reloader:

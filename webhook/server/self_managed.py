@@ -34,7 +34,7 @@ from webhook.cluster.installation import (
 )
 from webhook.context import utc_now
 from webhook.server.log import log
-from webhook.server.status import Reload
+from webhook.server.reload import Reload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -246,7 +246,7 @@ async def _serve(
         callers=callers,
         managed=managed,
     )
-    runner = await OpsPort(replica.status, replica.overview, replica.metrics.registry, stop).start(ops_listener)
+    runner = await OpsPort(replica).start(ops_listener)
     await replica.run(stop)
     await runner.cleanup()
     return 0

@@ -13,7 +13,7 @@ from certs.verify import CertificateProblem, client_authorities, verify, verify_
 from webhook.cluster.api import ApiError
 from webhook.context import utc_now
 from webhook.server.log import log
-from webhook.server.status import Reload
+from webhook.server.reload import Reload
 
 if TYPE_CHECKING:
     import ssl
