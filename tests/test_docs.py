@@ -13,7 +13,7 @@ import yaml
 
 import webhook.rules
 from webhook import bundle
-from webhook.cli import destination, main, output
+from webhook.cli import main, output
 from webhook.findings import FindingText
 
 ROOT = Path(__file__).parents[1]
@@ -64,7 +64,7 @@ def test_an_output_format_is_a_module_that_is_found_by_looking(
     module, _ = blocks("docs/adding-an-output-format.md", "python")
     (tmp_path / "markdown.py").write_text(module)
     monkeypatch.setattr(output, "__path__", [*output.__path__, str(tmp_path)])
-    monkeypatch.setattr(destination, "FORMATS", (*output.FORMATS, "markdown"))
+    monkeypatch.setattr(output, "FORMATS", (*output.FORMATS, "markdown"))
     try:
         assert main(["check", "-o", "markdown", str(ROOT / "examples/deployment-misspelt-qos-label.yaml")]) == 1
     finally:

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from webhook.text import printable
 
 if TYPE_CHECKING:
@@ -51,6 +53,11 @@ def plain(lines: Iterable[Line]) -> str:
     """
     texts = ("".join(printable(text) for text, _ in line).rstrip() for line in lines)
     return "\n".join(text.replace("::", ": :", 1) if text.lstrip().startswith("::") else text for text in texts)
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON for programs, and for people who look at it."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def counted(number: int, what: str) -> str:

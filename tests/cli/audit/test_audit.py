@@ -20,7 +20,7 @@ from webhook.cli.audit.progress import OLD, Progress
 from webhook.cli.audit.reading import Listed, listed_resources
 from webhook.cli.audit.reports import AT_MOST, TEXT_AT_MOST, report_kinds, reports_of
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.report.model import ObjectReport, Report, Result
+from webhook.cli.report import ObjectReport, Report, Result
 from webhook.cluster.discovery import ServedResource
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.disruption import GROUP, RESOURCE
@@ -157,7 +157,7 @@ def report(*results: Result, fail_on: str = "deny") -> Report:
         ObjectReport(file=each.file, line=0, kind="Pod", namespace=each.namespace, name=each.name, results=[each])
         for each in results
     ]
-    return Report.of(objects, [], skipped=0, fail_on=fail_on)
+    return Report(objects=objects, fail_on=fail_on)
 
 
 def test_only_namespaces_where_something_fails_get_a_report() -> None:

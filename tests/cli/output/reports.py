@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from webhook.cli.judging.additions import Addition
-from webhook.cli.report.model import ObjectReport, PolicyTitle, PolicyWarning, Report, Result, Unreadable
+from webhook.cli.report import ObjectReport, PolicyTitle, Report, Result
 from webhook.findings import finding_texts
+from webhook.policy.errors import Problem
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -67,15 +67,11 @@ def judged(draw: st.DrawFn) -> ObjectReport:
 def reports(draw: st.DrawFn) -> Report:
     """Return a report of some objects, some of which would be changed, of what could not be read, and of warnings."""
     objects = draw(st.lists(judged(), max_size=5))
-    problem = {"file": names, "line": st.integers(0, 9), "column": st.integers(0, 9), "field": texts, "message": texts}
-    report = Report.of(
-        objects,
-        [],
+    problems = st.builds(Problem, names, st.integers(0, 9), st.integers(0, 9), texts, texts)
+    return Report(
+        objects=objects,
         skipped=draw(st.integers(0, 2)),
         policies=draw(st.lists(policies, max_size=3, unique_by=lambda each: each.name)),
-    )
-    return replace(
-        report,
-        unreadable=draw(st.lists(st.builds(Unreadable, **problem), max_size=2)),
-        warnings=draw(st.lists(st.builds(PolicyWarning, **problem), max_size=2)),
+        unreadable=draw(st.lists(problems, max_size=2)),
+        warnings=draw(st.lists(problems, max_size=2)),
     )

@@ -15,8 +15,7 @@ from tests.cli.conftest import POD, POLICIES, SPOT_POD, SPOT_POOL
 from tests.cli.output.test_output import FINDING, judged
 from webhook.cli.output import github as output_github
 from webhook.cli.output import policyreport as output_policyreport
-from webhook.cli.report.build import team_of
-from webhook.cli.report.model import Report
+from webhook.cli.report import Report, team_of
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:
@@ -181,13 +180,13 @@ def test_what_users_wrote_is_no_command_of_its_own(run: Run) -> None:
 
 def test_github_gets_the_first_finding_of_each_id_before_the_second_of_any() -> None:
     results = [replace(FINDING, line=line, id=name) for line, name in enumerate(("a", "a", "b", "a", "c"), start=1)]
-    lines = output_github.render(Report.of([judged(*results)], [], skipped=0)).splitlines()
+    lines = output_github.render(Report(objects=[judged(*results)])).splitlines()
     assert [line.partition("line=")[2][0] for line in lines] == ["1", "3", "5", "2", "4"]
 
 
 def test_github_is_told_what_it_does_not_show() -> None:
     many = [judged(*[replace(FINDING, outcome=outcome) for outcome in ["deny"] * 11 + ["warn"] * 10 + ["audit"] * 12])]
-    lines = output_github.render(Report.of(many, [], skipped=0)).splitlines()
+    lines = output_github.render(Report(objects=many)).splitlines()
     assert len(lines) == 33 + 1
     assert lines[-1] == "GitHub shows 10 errors, warnings and notices each: 3 more are only here."
 
@@ -196,7 +195,7 @@ def test_github_is_told_what_it_does_not_show() -> None:
 
 
 def test_a_report_is_the_same_to_kubectl_whatever_an_object_is_called() -> None:
-    text = output_policyreport.render(Report.of([judged(replace(FINDING, name="y", policy="1e3"))], [], skipped=0))
+    text = output_policyreport.render(Report(objects=[judged(replace(FINDING, name="y", policy="1e3"))]))
     (document,) = read_documents(text.encode(), "report.yaml")
     report: Any = document.value
     (result,) = report["results"]
@@ -222,7 +221,7 @@ def test_a_report_is_for_each_namespace_and_takes_back_what_an_older_one_said(ru
 
 def test_what_is_too_much_for_one_report_goes_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_policyreport, "_AT_MOST", 2)
-    report = Report.of([judged(*[FINDING] * 5)], [], skipped=0)
+    report = Report(objects=[judged(*[FINDING] * 5)])
     text = output_policyreport.render(report)
     reports = list(yaml.safe_load_all(text))
     assert [each["metadata"]["name"] for each in reports] == ["spotgate-check", "spotgate-check-2", "spotgate-check-3"]

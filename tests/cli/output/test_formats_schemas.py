@@ -24,7 +24,7 @@ from webhook.cli.output import sarif as output_sarif
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from webhook.cli.report.model import Report
+    from webhook.cli.report import Report
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_any_reports_are_policy_reports_and_count_what_they_hold(
     assert len(results) == len(report.results) + len(report.unreadable)
     for document in documents:
         assert sum(document["summary"].values()) == len(document["results"])
-    messages = sorted(each.reason for each in report.results) + sorted(each.message for each in report.unreadable)
+    messages = sorted(each.reason for each in report.results) + sorted(each.text for each in report.unreadable)
     assert sorted(result["message"] for result in results) == sorted(messages)
 
 

@@ -7,15 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
+from webhook.cli.judging.additions import addition_of
 from webhook.cli.output import table as output_table
-from webhook.cli.report.model import ObjectReport, Patch, Report, Result
+from webhook.cli.report import ObjectReport, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,17 +41,10 @@ FINDING = Result(
     field='metadata.labels["a/b"]',
     fix="write:\nlabels:\n  a: b",
 )
-PATCH = Patch(
-    file="deploy/web.yaml",
-    line=1,
-    kind="Pod",
-    namespace="team-a",
-    name="web",
-    patch=[
-        {"op": "add", "path": "/spec/terminationGracePeriodSeconds", "value": 60},
-        {"op": "add", "path": "/spec/nodeSelector/a~1b", "value": "c"},
-        {"op": "add", "path": "/spec/tolerations/-", "value": {"key": "spot", "operator": "Exists"}},
-    ],
+PATCH: tuple[dict[str, Any], ...] = (
+    {"op": "add", "path": "/spec/terminationGracePeriodSeconds", "value": 60},
+    {"op": "add", "path": "/spec/nodeSelector/a~1b", "value": "c"},
+    {"op": "add", "path": "/spec/tolerations/-", "value": {"key": "spot", "operator": "Exists"}},
 )
 
 
@@ -58,6 +52,10 @@ def judged(*results: Result) -> ObjectReport:
     return ObjectReport(
         file="deploy/web.yaml", line=1, kind="Pod", namespace="team-a", name="web", results=list(results)
     )
+
+
+def changed(report: ObjectReport) -> ObjectReport:
+    return replace(report, patch=PATCH, additions=tuple(map(addition_of, PATCH)))
 
 
 def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -68,7 +66,7 @@ def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_and_fix(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert shown(Report.of([judged(FINDING), judged(), judged()], [], skipped=2), capsys) == [
+    assert shown(Report(objects=[judged(FINDING), judged(), judged()], skipped=2), capsys) == [
         "deploy/web.yaml:12  deny  Pod team-a/web  labels  reserved-labels/reserved",
         '    the label is wrong (at metadata.labels["a/b"])',
         f"    {FINDING.detail}",
@@ -81,7 +79,7 @@ def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_a
 
 
 def report_of(*results: Result) -> Report:
-    return Report.of([judged(each) for each in results], [PATCH] * len(results), skipped=0)
+    return Report(objects=[changed(judged(each)) for each in results])
 
 
 def test_findings_with_the_same_id_are_one_entry_with_their_first_places_and_one_fix() -> None:
@@ -124,7 +122,7 @@ def test_denials_are_shown_first() -> None:
 
 
 def test_what_would_be_injected_is_shown_field_by_field(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(Report.of([judged()], [PATCH], skipped=0), capsys) == [
+    assert shown(Report(objects=[changed(judged())]), capsys) == [
         "spotgate would inject:",
         "  deploy/web.yaml:1  Pod team-a/web",
         "    spec.terminationGracePeriodSeconds: 60",
@@ -152,7 +150,7 @@ def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:
         Result(**{**{name: getattr(FINDING, name) for name in FINDING.__struct_fields__}, "outcome": outcome})
         for outcome in ("warn", "deny", "audit", "indeterminate", "warn")
     ]
-    last = shown(Report.of([judged(*results)], [], skipped=0), capsys)[-1]
+    last = shown(Report(objects=[judged(*results)]), capsys)[-1]
     assert last == "1 object: 1 deny, 2 warn, 1 indeterminate, 1 audit"
 
 

@@ -15,7 +15,7 @@ from tests.cli.output.test_output import FINDING, judged
 from tests.golden import formats
 from webhook.cli import main
 from webhook.cli.output import html as output_html
-from webhook.cli.report.model import ObjectReport, Report, Result
+from webhook.cli.report import ObjectReport, Report, Result
 from webhook.text import printable
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_everything_is_in_the_page_without_its_script(report: Report) -> None:
         for said in (result.reason, result.detail, result.fix, result.field):
             assert "\n".join(map(printable, said.split("\n"))).replace("\r", "\n") in text
     for problem in (*report.unreadable, *report.warnings):
-        assert printable(problem.message) in text.replace("\n", " ")
+        assert printable(problem.text) in text.replace("\n", " ")
     changed = [each for each in report.objects if each.additions]
     assert len(page.places) == len(report.results) + len(changed)
 
@@ -157,7 +157,7 @@ def test_a_browser_runs_nothing_that_users_write(tmp_path: Path, browse: Callabl
         for each in results
     ]
     file = tmp_path / "report.html"
-    file.write_text(output_html.render(Report.of(objects, [], skipped=0)))
+    file.write_text(output_html.render(Report(objects=objects)))
     seen = browse(file, "q=script")
     assert seen.console == []
     assert f"<output>2 of {len(HOSTILE)} findings</output>" in seen.dom
@@ -180,7 +180,7 @@ def test_ten_thousand_findings_open_and_are_searched(tmp_path: Path, browse: Cal
         for number in range(10_000)
     ]
     file = tmp_path / "report.html"
-    file.write_text(output_html.render(Report.of(objects, [], skipped=0)))
+    file.write_text(output_html.render(Report(objects=objects)))
     seen = browse(file, "q=app-999 wrong")
     assert seen.console == []
     assert "<output>11 of 10000 findings</output>" in seen.dom

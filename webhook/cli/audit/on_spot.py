@@ -14,7 +14,7 @@ from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
 from webhook.capacity.providers.nodes import provider_of
 from webhook.cli.explain.timeline import timeline_of
-from webhook.cli.report.model import ReclaimRisk, RiskReason
+from webhook.cli.report import ReclaimRisk, RiskReason
 from webhook.cluster.source import metadata_of
 from webhook.kube.affinity import Tristate
 from webhook.kube.pod_decoding import decode_pod

@@ -13,7 +13,7 @@ import msgspec
 
 from webhook.cli.audit.on_spot import SpotState
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.report.model import ObjectReport  # noqa: TC001 - msgspec reads the annotations
+from webhook.cli.report import ObjectReport  # noqa: TC001 - msgspec reads the annotations
 from webhook.cli.writing import write_whole
 
 if TYPE_CHECKING:

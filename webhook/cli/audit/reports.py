@@ -25,7 +25,7 @@ from webhook.cluster.pages import pages
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
-    from webhook.cli.report.model import Report
+    from webhook.cli.report import Report
     from webhook.cluster.discovery import ServedResource
 
 JSON = dict[str, Any]

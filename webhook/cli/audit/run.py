@@ -16,7 +16,7 @@ from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.judging.session import Judgements
-from webhook.cli.report.build import object_reports
+from webhook.cli.report import object_reports
 from webhook.cluster.api import ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.reading import read_cluster, refusals
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cli.audit.on_spot import Identity, SpotNode
-    from webhook.cli.report.model import ObjectReport, ReclaimRisk
+    from webhook.cli.report import ObjectReport, ReclaimRisk
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
 
@@ -208,7 +208,7 @@ class _Judging:
         self._saved.judged += len(judged)
         self.problems += [judgement.problem for _, judgement in judged if judgement.problem is not None]
         reports = object_reports(Judgements(self._bundle, judged, [], 0, self._view))
-        self._saved.objects += [report for report, _ in reports if report.results]
+        self._saved.objects += [report for report in reports if report.results]
 
     def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
         """Judge an object. Return None if it is being deleted, the platform's, or judged with what owns it."""

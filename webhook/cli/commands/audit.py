@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from webhook.cli.connection import add_connection, connected, missing_rules
-from webhook.cli.destination import Output, add_output, clash_of, write_report
-from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.exits import CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies, resource_name
-from webhook.cli.report.build import policy_titles
-from webhook.cli.report.model import Report
+from webhook.cli.output import add_output, outputs_of, write_report
+from webhook.cli.report import report_of
 from webhook.cli.terminal import complain
-from webhook.context import utc_now
-from webhook.lint import warnings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from webhook.bundle import Bundle
     from webhook.cli.audit.run import Audited
+    from webhook.cli.report import Report
     from webhook.cluster.api import Api
 
 DESCRIPTION: Final = """\
@@ -90,23 +85,12 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Judge the objects of the cluster and report the findings."""
-    outputs = options.output or [Output("table")]
-    if problem := clash_of(outputs) or _contradiction(options):
-        raise CannotJudgeError(f"error: {problem}")
+    outputs = outputs_of(options)
+    if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
+        raise CannotJudgeError("error: --in-cluster and --kubeconfig both say which cluster; give one of them")
     bundle = read_policies(options.policies, cluster=options.cluster)
     audited, report = connected("audit", options, lambda api: _audit(api, options, bundle))
-    unwritten = [problem for each in outputs if (problem := write_report(report, each))]
-    if audited.problems or unwritten:
-        sys.stdout.flush()
-        complain(*map(str, sorted(audited.problems)), *unwritten, *missing_rules(audited.forbidden))
-        return CANNOT_JUDGE
-    return FOUND if any(map(report.fails, report.results)) else FINE
-
-
-def _contradiction(options: Namespace) -> str:
-    if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
-        return "--in-cluster and --kubeconfig both say which cluster; give one of them"
-    return ""
+    return write_report(report, outputs, missing_rules(audited.forbidden))
 
 
 async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited, Report]:
@@ -114,18 +98,8 @@ async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited,
     from webhook.cli.audit.run import audit  # noqa: PLC0415
 
     audited = await audit(api, bundle, options.namespace, options.cluster, options.resume)
-    report = Report.of(
-        audited.objects,
-        [],
-        audited.problems,
-        skipped=0,
-        policies=policy_titles(bundle),
-        warnings=warnings(bundle, utc_now().date()),
-        fail_on=options.fail_on,
-        verbose=options.verbose,
-    )
-    summary = replace(report.summary, documents=audited.judged)
-    report = replace(report, summary=summary, on_spot=audited.on_spot)
+    fine = audited.judged - len(audited.objects)
+    report = report_of(bundle, audited.objects, audited.problems, options, fine=fine, on_spot=audited.on_spot)
     if options.write_reports and not audited.problems:
         written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
         complain(f"reports: {written} applied, {deleted} deleted")

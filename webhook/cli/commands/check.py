@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.destination import Output, add_output, clash_of, write_report
-from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge_each
 from webhook.cli.options import add_inputs, add_operation, add_rendered
-from webhook.cli.output import format_named
-from webhook.cli.report.build import object_reports, policy_titles
-from webhook.cli.report.model import Report
-from webhook.cli.terminal import complain
-from webhook.context import utc_now
-from webhook.lint import warnings
+from webhook.cli.output import add_output, format_named, outputs_of, write_report
+from webhook.cli.report import object_reports, report_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -92,23 +85,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Judge the manifests and report the findings."""
     take_project_file(options)
-    outputs = options.output or [Output("table")]
-    if problem := clash_of(outputs):
-        raise CannotJudgeError(f"error: {problem}")
-    judged = judge_each(options, object_reports, trace=any(format_named(each.format).timelines for each in outputs))
-    report = Report.of(
-        [each for each, _ in judged.objects],
-        [patch for _, patch in judged.objects if patch is not None],
-        judged.problems,
-        skipped=judged.skipped,
-        policies=policy_titles(judged.bundle),
-        warnings=warnings(judged.bundle, utc_now().date()),
-        fail_on=options.fail_on,
-        verbose=options.verbose,
-    )
-    unwritten = [problem for each in outputs if (problem := write_report(report, each))]
-    if judged.problems or unwritten:
-        sys.stdout.flush()
-        complain(*map(str, sorted(judged.problems)), *unwritten)
-        return CANNOT_JUDGE
-    return FOUND if any(map(report.fails, report.results)) else FINE
+    outputs = outputs_of(options)
+    judged = judge_each(options, object_reports, trace=any(format_named(name).timelines for name, _ in outputs))
+    report = report_of(judged.bundle, judged.objects, judged.problems, options, skipped=judged.skipped)
+    return write_report(report, outputs)

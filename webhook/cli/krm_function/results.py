@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from webhook.cli.judging.additions import addition_of
-from webhook.cli.report.model import named
+from webhook.cli.report import named
 from webhook.decision import Outcome
 from webhook.text import printable
 

@@ -13,13 +13,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.output import Format
-from webhook.cli.report.repository import repository_paths
 from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webhook.cli.report.model import Report, Result
+    from webhook.cli.report import Report, Result
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
 _SHOWN_AT_MOST: Final = 10
@@ -31,17 +30,16 @@ _IN_PROPERTIES: Final = str.maketrans({"%": "%25", ":": "%3A", ",": "%2C"})
 
 def render(report: Report) -> str:
     """Return a command for each finding, each unreadable file and each warning."""
-    paths = repository_paths(report.files)
-    unread = [
-        _command("error", paths[each.file], each.line, each.column, "can't be judged", each.message)
-        for each in report.unreadable
+    paths = report.paths
+    lines = [
+        _command(name, paths[each.file], each.line, each.column, title, each.text)
+        for name, title, problems in (
+            ("error", "can't be judged", report.unreadable),
+            ("warning", "spotgate policies", report.warnings),
+        )
+        for each in problems
     ]
-    about_policies = [
-        _command("warning", paths[each.file], each.line, each.column, "spotgate policies", each.message)
-        for each in report.warnings
-    ]
-    found = (_annotation(each, paths[each.file]) for each in _first_of_each(report.results))
-    lines = [*unread, *about_policies, *found]
+    lines += [_annotation(each, paths[each.file]) for each in _first_of_each(report.results)]
     counts = Counter(line.partition(" ")[0] for line in lines)
     hidden = sum(count - _SHOWN_AT_MOST for count in counts.values() if count > _SHOWN_AT_MOST)
     if hidden:
@@ -53,10 +51,10 @@ def _first_of_each(results: Sequence[Result]) -> list[Result]:
     """Return the findings with the first of each id before the second of any: GitHub shows few of them."""
     seen: Counter[str] = Counter()
     order = []
-    for index, result in enumerate(results):
-        order.append((seen[result.id], index, result))
+    for result in results:
+        order.append((seen[result.id], result))
         seen[result.id] += 1
-    return [result for *_, result in sorted(order, key=itemgetter(0, 1))]
+    return [result for _, result in sorted(order, key=itemgetter(0))]
 
 
 def _annotation(result: Result, path: str) -> str:

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from webhook.cli.output import Format
-from webhook.cli.report.fingerprints import fingerprints
-from webhook.cli.report.repository import repository_paths
+from webhook.cli.report import fingerprints
+from webhook.cli.terminal import as_json
 
 if TYPE_CHECKING:
-    from webhook.cli.report.model import Report, Result
+    from webhook.cli.report import Report, Result
 
 _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "minor", "audit": "info"}
 
 
 def render(report: Report) -> str:
     """Return a JSON array of the findings and of the files that could not be read."""
-    paths = repository_paths(report.files)
+    paths = report.paths
     unread = [
         _issue(
             "unreadable",
-            f"can't be judged: {each.message}",
+            f"can't be judged: {each.text}",
             f"{paths[each.file]}:{each.line}:{each.column}",
             "blocker",
             paths[each.file],
@@ -37,7 +35,7 @@ def render(report: Report) -> str:
         _issue(each.id, _description(each), fingerprint, _SEVERITIES[each.outcome], paths[each.file], each.line)
         for each, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
     ]
-    return msgspec.json.format(msgspec.json.encode([*unread, *found]), indent=2).decode()
+    return as_json([*unread, *found])
 
 
 def _description(result: Result) -> str:

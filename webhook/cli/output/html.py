@@ -6,7 +6,7 @@ Findings with the same reason are one entry with many places, and so are equal p
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from markupsafe import Markup
@@ -15,17 +15,18 @@ from msgspec.structs import replace
 from webhook.cli.explain import timeline_svg
 from webhook.cli.explain.html import as_field
 from webhook.cli.output import Format
-from webhook.cli.report.build import NOBODY
+from webhook.cli.report import NOBODY, PolicyTitle, alike, title_of
 from webhook.cli.terminal import counted
 from webhook.pages import page
 from webhook.pages.drawing import STYLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from webhook.cli.explain.timeline import ReclaimTimeline
     from webhook.cli.judging.additions import Addition
-    from webhook.cli.report.model import ObjectReport, Report, Result
+    from webhook.cli.report import ObjectReport, Report, Result
+
+    Found = tuple[ObjectReport, Result]
 
 OUTCOMES: Final = ("deny", "warn", "indeterminate", "audit")
 _MEANINGS: Final = {
@@ -43,13 +44,8 @@ _ROWS: Final = 12
 _DRAWN_AT_MOST: Final = 30
 
 
-class Place(msgspec.Struct, frozen=True):
-    """The place of an object.
-
-    Attributes:
-        where: file and line.
-        field: field of the object; may be empty.
-    """
+class Place(NamedTuple):
+    """Hold the place of an object: its title, namespace and team, file and line, and maybe a field of it."""
 
     title: str
     namespace: str
@@ -58,74 +54,12 @@ class Place(msgspec.Struct, frozen=True):
     field: str = ""
 
 
-class Variant(msgspec.Struct, frozen=True):
-    """Places with the same detail and fix."""
-
-    detail: str
-    fix: str
-    places: list[Place]
-
-
-class Group(msgspec.Struct, frozen=True):
-    """The findings with one id, outcome and reason.
-
-    Attributes:
-        detail: if it is the same everywhere; the variants have none then.
-    """
-
-    id: str
-    outcome: str
-    reason: str
-    detail: str
-    variants: list[Variant]
-
-    @property
-    def places(self) -> list[Place]:
-        """The places of all variants."""
-        return [place for variant in self.variants for place in variant.places]
-
-
-class PolicyFindings(msgspec.Struct, frozen=True):
-    """The findings of a policy, denials first."""
-
-    name: str
-    kind: str
-    about: str
-    groups: list[Group]
-
-
-class Row(msgspec.Struct, frozen=True):
-    """The number of findings of each outcome of a policy, namespace or team."""
-
-    name: str
-    counts: Counter[str]
-
-
-class Drawing(msgspec.Struct, frozen=True):
-    """The picture of a timeline, and the places of its objects."""
-
-    picture: Markup
-    places: list[Place]
-
-
-class Injection(msgspec.Struct, frozen=True):
-    """The same additions to some objects.
-
-    Attributes:
-        fields: names of the fields that are added.
-    """
-
-    fields: list[str]
-    additions: tuple[Addition, ...]
-    places: list[Place]
-
-
 def render(report: Report) -> str:
     """Return the report as a page."""
     found = [(each, result) for each in report.objects for result in each.results]
     parts = _parts(report, found)
     drawn = _drawn(report)
-    counts = msgspec.to_builtins(report.summary)
+    counts = report.summary
     return page(
         "check.html",
         style=STYLE,
@@ -139,8 +73,8 @@ def render(report: Report) -> str:
         unreadable=report.unreadable,
         warnings=report.warnings,
         policies=parts,
-        opened=sum(len(part.groups) for part in parts) <= _OPEN_AT_MOST,
-        by_policy=_rows(found, lambda pair: pair[1].policy),
+        opened=sum(len(part["groups"]) for part in parts) <= _OPEN_AT_MOST,
+        by_policy=_rows(found, _policy),
         by_namespace=_rows(found, lambda pair: pair[0].namespace or NOBODY),
         by_team=_rows(found, lambda pair: pair[0].team),
         namespaces=sorted({each.namespace or NOBODY for each in report.objects}),
@@ -153,98 +87,85 @@ def render(report: Report) -> str:
 
 
 def _verdict(report: Report) -> str:
-    summary = report.summary
     denied = sum(any(result.outcome == "deny" for result in each.results) for each in report.objects)
     if denied:
-        return f"{denied} of {counted(summary.documents, 'object')} would be denied"
+        return f"{denied} of {counted(report.summary['documents'], 'object')} would be denied"
     if report.unreadable:
         return "Not everything could be judged"
-    if summary.warn or summary.indeterminate or summary.audit:
-        return "Nothing would be denied"
-    return "No findings"
+    return "Nothing would be denied" if report.results else "No findings"
 
 
 def _summary(report: Report) -> str:
-    summary = report.summary
     files = len({each.file for each in report.objects})
-    parts = [f"{counted(summary.documents, 'object')} in {counted(files, 'file')}"]
-    if summary.patched:
-        parts.append(f"{summary.patched} would be changed by the webhook")
-    if summary.skipped:
-        parts.append(f"{summary.skipped} skipped")
+    parts = [f"{counted(report.summary['documents'], 'object')} in {counted(files, 'file')}"]
+    if report.patched:
+        parts.append(f"{len(report.patched)} would be changed by the webhook")
+    if report.skipped:
+        parts.append(f"{report.skipped} skipped")
     return "; ".join(parts)
 
 
-def _rows(found: list[tuple[ObjectReport, Result]], name_of: Callable[[tuple[ObjectReport, Result]], str]) -> list[Row]:
-    counts: dict[str, Counter[str]] = {}
-    for pair in found:
-        counts.setdefault(name_of(pair), Counter())[pair[1].outcome] += 1
-    rows = [Row(name, each) for name, each in counts.items()]
-    return sorted(rows, key=lambda row: (*(-row.counts[outcome] for outcome in OUTCOMES), row.name))
+def _rows(found: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:
+    """Return the number of findings of each outcome by policy, namespace or team, most denials first."""
+    rows = [(name, Counter(each.outcome for _, each in pairs)) for name, pairs in alike(found, name_of).items()]
+    return sorted(rows, key=lambda row: (*(-row[1][outcome] for outcome in OUTCOMES), row[0]))
 
 
-def _parts(report: Report, found: list[tuple[ObjectReport, Result]]) -> list[PolicyFindings]:
-    groups: dict[str, dict[tuple[str, str, str], dict[tuple[str, str], Variant]]] = {}
-    for each, result in found:
-        variants = groups.setdefault(result.policy, {}).setdefault((result.id, result.outcome, result.reason), {})
-        said = (result.detail, result.fix)
-        variants.setdefault(said, Variant(*said, [])).places.append(_place(each, result.line, result.field))
+def _policy(found: Found) -> str:
+    return found[1].policy
+
+
+def _parts(report: Report, found: list[Found]) -> list[dict[str, Any]]:
+    """Return the policies with findings, each with groups of findings of the same id, outcome and reason."""
     titles = {title.name: title for title in report.policies}
-    parts = []
-    for row in _rows(found, lambda pair: pair[1].policy):
-        title = titles.get(row.name)
-        parts.append(
-            PolicyFindings(
-                name=row.name,
-                kind=title.kind if title else "",
-                about=title.about if title else "",
-                groups=sorted(
-                    (_group(*key, list(variants.values())) for key, variants in groups[row.name].items()),
-                    key=lambda group: OUTCOMES.index(group.outcome),
-                ),
-            )
-        )
+    by_policy = alike(found, _policy)
+    parts: list[dict[str, Any]] = []
+    for name, _ in _rows(found, _policy):
+        title = titles.get(name) or PolicyTitle(name=name, kind="", about="")
+        groups = alike(by_policy[name], lambda pair: (pair[1].id, pair[1].outcome, pair[1].reason))
+        ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
+        parts.append({**msgspec.structs.asdict(title), "groups": ordered})
     return parts
 
 
-def _group(id_: str, outcome: str, reason: str, variants: list[Variant]) -> Group:
-    details = {variant.detail for variant in variants}
-    if len(details) > 1:
-        return Group(id_, outcome, reason, "", variants)
-    return Group(id_, outcome, reason, details.pop(), [replace(variant, detail="") for variant in variants])
-
-
-def _drawn(report: Report) -> list[Drawing]:
-    places: dict[ReclaimTimeline, list[Place]] = {}
-    for each in report.objects:
-        for timeline in each.cut_off:
-            places.setdefault(replace(timeline, where=""), []).append(_place(each, each.line, timeline.where))
-    return [
-        Drawing(Markup(timeline_svg.element(_title(timeline, found), timeline)), found)  # noqa: S704 - it escapes
-        for timeline, found in places.items()
+def _group(found: list[Found]) -> dict[str, Any]:
+    """Return one entry: a detail that is the same everywhere, and variants by detail and fix with their places."""
+    first = found[0][1]
+    variants: list[dict[str, Any]] = [
+        {"detail": detail, "fix": fix, "places": [_place(each, result.line, result.field) for each, result in pairs]}
+        for (detail, fix), pairs in alike(found, lambda pair: (pair[1].detail, pair[1].fix)).items()
     ]
+    detail = first.detail if all(each["detail"] == first.detail for each in variants) else ""
+    places = [place for each in variants for place in each["places"]]
+    return {
+        **{name: getattr(first, name) for name in ("id", "outcome", "reason")},
+        "detail": detail,
+        "variants": [each | {"detail": "" if detail else each["detail"]} for each in variants],
+        "places": places,
+    }
 
 
-def _title(timeline: ReclaimTimeline, places: list[Place]) -> str:
-    what = places[0].title if len(places) == 1 else f"{len(places)} workloads"
-    return f"{what}, on {timeline.provider}"
+def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
+    """Return the picture of each timeline, and the places of its objects."""
+    found = [(_place(each, each.line, line.where), line) for each in report.objects for line in each.cut_off]
+    drawn = []
+    for timeline, pairs in alike(found, lambda pair: replace(pair[1], where="")).items():
+        what = pairs[0][0].title if len(pairs) == 1 else f"{len(pairs)} workloads"
+        picture = timeline_svg.element(f"{what}, on {timeline.provider}", timeline)
+        drawn.append((Markup(picture), [place for place, _ in pairs]))  # noqa: S704 - it escapes
+    return drawn
 
 
-def _injected(report: Report) -> list[Injection]:
-    alike: dict[bytes, Injection] = {}
-    for each in report.objects:
-        if each.additions:
-            names = list(dict.fromkeys(added.name for added in each.additions))
-            key = msgspec.json.encode(each.additions)
-            alike.setdefault(key, Injection(names, each.additions, [])).places.append(_place(each, each.line))
-    return list(alike.values())
+def _injected(report: Report) -> list[tuple[tuple[Addition, ...], list[Place]]]:
+    """Return what is added to objects, and the places of the objects to which the same is added."""
+    changed = [each for each in report.objects if each.additions]
+    groups = alike(changed, lambda each: msgspec.json.encode(each.additions)).values()
+    return [(group[0].additions, [_place(each, each.line) for each in group]) for group in groups]
 
 
 def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
-    name = f"{judged.namespace}/{judged.name}" if judged.namespace else judged.name
-    return Place(
-        f"{judged.kind} {name}".rstrip(), judged.namespace or NOBODY, judged.team, f"{judged.file}:{line}", field
-    )
+    where = f"{judged.file}:{line}"
+    return Place(title_of(judged), judged.namespace or NOBODY, judged.team, where, field)
 
 
 FORMAT: Final = Format(

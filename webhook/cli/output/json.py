@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.cli.output import Format
+from webhook.cli.report import problem_members
+from webhook.cli.terminal import as_json
 
 if TYPE_CHECKING:
-    from webhook.cli.report.model import Report, Result, Unreadable
+    from webhook.cli.report import Report, Result
+
+_OF_OBJECTS: Final = ("file", "line", "kind", "namespace", "name", "patch")
 
 
 def render(report: Report) -> str:
@@ -18,22 +22,22 @@ def render(report: Report) -> str:
     ``unreadable`` and ``warnings`` are left out if they are empty, ``onSpot`` if no live cluster was asked.
     """
     shown: dict[str, Any] = {
-        "results": [_documented(each) for each in report.results],
-        "patches": report.patches,
+        "results": list(map(_result, report.results)),
+        "patches": [{name: getattr(each, name) for name in _OF_OBJECTS} for each in report.patched],
         "summary": report.summary,
     }
     if report.unreadable:
-        shown["unreadable"] = [_documented(each) for each in report.unreadable]
+        shown["unreadable"] = list(map(problem_members, report.unreadable))
     if report.warnings:
-        shown["warnings"] = [_documented(each) for each in report.warnings]
+        shown["warnings"] = list(map(problem_members, report.warnings))
     if report.on_spot is not None:
         shown["onSpot"] = report.on_spot
-    return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+    return as_json(shown)
 
 
-def _documented(found: Result | Unreadable) -> dict[str, Any]:
+def _result(result: Result) -> dict[str, Any]:
     """Return the documented members: all but the column."""
-    members: dict[str, Any] = msgspec.to_builtins(found)
+    members: dict[str, Any] = msgspec.to_builtins(result)
     del members["column"]
     return members
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from webhook.cli.output import Format
+from webhook.cli.report import title_of
 from webhook.decision import Outcome
 
 if TYPE_CHECKING:
-    from webhook.cli.report.model import Report, Result
+    from webhook.cli.report import Report, Result
 
 _NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 """Characters that XML 1.0 can't write."""
@@ -27,12 +28,11 @@ def render(report: Report) -> str:
         suite = suites.get(each.file)
         if suite is None:
             suite = suites[each.file] = SubElement(root, "testsuite", name=xml_text(each.file))
-        name = f"{each.kind} {each.namespace}/{each.name}" if each.namespace else f"{each.kind} {each.name}"
-        _case(suite, xml_text(each.file), xml_text(name), each.results, report)
+        _case(suite, xml_text(each.file), xml_text(title_of(each)), each.results, report)
     for problem in report.unreadable:
         suite = SubElement(root, "testsuite", name=xml_text(problem.file), tests="1", failures="0", errors="1")
         case = SubElement(suite, "testcase", name="can be judged", classname=xml_text(problem.file), time="0")
-        error = SubElement(case, "error", message=xml_text(problem.message), type="unreadable")
+        error = SubElement(case, "error", message=xml_text(problem.text), type="unreadable")
         error.text = xml_text(f"{problem.file}:{problem.line}:{problem.column}")
     for suite in suites.values():
         _count(suite)

@@ -24,7 +24,8 @@ from webhook.documents.yaml_writer import dump_documents
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.report.model import Report, Result, Unreadable
+    from webhook.cli.report import Report, Result
+    from webhook.policy.errors import Problem
 
 JSON = dict[str, Any]
 
@@ -72,12 +73,7 @@ def _reports(name: str, namespace: str, results: list[JSON]) -> Iterator[JSON]:
 
 
 def result_of(result: Result, category: str) -> JSON:
-    """Return a finding as a result of a report.
-
-    Args:
-        result: the finding.
-        category: the kind of its policy, or empty.
-    """
+    """Return a finding as a result of a report; ``category`` is the kind of its policy."""
     verdict, severity = _RESULTS[result.outcome]
     resource = {
         "apiVersion": result.api_version,
@@ -107,7 +103,7 @@ def result_of(result: Result, category: str) -> JSON:
     }
 
 
-def _unread(problem: Unreadable) -> JSON:
+def _unread(problem: Problem) -> JSON:
     properties = {"file": problem.file, "line": str(problem.line or ""), "field": problem.field}
     return {
         "source": _SOURCE,
@@ -115,7 +111,7 @@ def _unread(problem: Unreadable) -> JSON:
         "result": "error",
         "severity": "info",
         "scored": False,
-        "message": problem.message,
+        "message": problem.text,
         "properties": _without_empty(properties),
     }
 

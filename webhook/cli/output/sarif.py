@@ -12,17 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-import msgspec
-
 from webhook import __version__
 from webhook.cli.output import Format
-from webhook.cli.report.fingerprints import fingerprints
-from webhook.cli.report.repository import repository_paths
+from webhook.cli.report import fingerprints, title_of
+from webhook.cli.terminal import as_json
 from webhook.findings import as_markdown, finding_texts, page_of
 from webhook.manifests.files import STDIN
 
 if TYPE_CHECKING:
-    from webhook.cli.report.model import Report, Result, Unreadable
+    from webhook.cli.report import Report, Result
+    from webhook.policy.errors import Problem
 
 JSON = dict[str, Any]
 
@@ -36,7 +35,7 @@ def render(report: Report) -> str:
     found = list(dict.fromkeys(result.id for result in report.results))
     rules = [_rule(finding_id) for finding_id in found]
     numbers = {finding_id: number for number, finding_id in enumerate(found)}
-    paths = repository_paths(report.files)
+    paths = report.paths
     results = [
         _result(result, numbers[result.id], fingerprint, paths[result.file])
         for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
@@ -57,8 +56,7 @@ def render(report: Report) -> str:
         ],
         "results": results,
     }
-    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
+    return as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(finding_id: str) -> JSON:
@@ -76,20 +74,18 @@ def _rule(finding_id: str) -> JSON:
     }
 
 
-def _unread(problem: Unreadable, path: str) -> JSON:
+def _unread(problem: Problem, path: str) -> JSON:
     return {
         "level": "error",
-        "message": {"text": problem.message},
+        "message": {"text": problem.text},
         "locations": [_location(path, problem.line, problem.column)],
     }
 
 
 def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
-    name = f"{result.namespace}/{result.name}" if result.namespace else result.name
+    name = title_of(result)
     location = _location(path, result.line, result.column)
-    location["logicalLocations"] = [
-        {"fullyQualifiedName": f"{result.kind} {name} {result.field}".rstrip(), "kind": "object"}
-    ]
+    location["logicalLocations"] = [{"fullyQualifiedName": f"{name} {result.field}".rstrip(), "kind": "object"}]
     return {
         "ruleId": result.id,
         "ruleIndex": rule,
@@ -101,22 +97,17 @@ def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
             "policy": result.policy,
             "outcome": result.outcome,
             "field": result.field,
-            "object": f"{result.kind} {name}",
+            "object": name,
         },
     }
 
 
 def _location(path: str, line: int, column: int) -> JSON:
-    physical: JSON = {"artifactLocation": _artifact(path)}
+    artifact = {"uri": "stdin"} if path == STDIN else {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
+    physical: JSON = {"artifactLocation": artifact}
     if line:
         physical["region"] = {"startLine": line, "startColumn": max(column, 1)}
     return {"physicalLocation": physical}
-
-
-def _artifact(path: str) -> JSON:
-    if path == STDIN:
-        return {"uri": "stdin"}
-    return {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
 
 
 FORMAT: Final = Format(

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.cli import terminal
-from webhook.cli.judging.additions import addition_of
 from webhook.cli.output import Format
-from webhook.cli.report.model import named
+from webhook.cli.report import alike, named, title_of
 from webhook.cli.terminal import counted, plain
-from webhook.policy.errors import Problem
 from webhook.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sized
 
-    from webhook.cli.report.model import Patch, ReclaimRisk, Report, Result
+    from webhook.cli.report import ObjectReport, ReclaimRisk, Report, Result
     from webhook.cli.terminal import Line
 
 _PLAIN: Final = ""
@@ -49,10 +47,11 @@ def _lines(report: Report) -> Iterator[Line]:
     for results in _grouped(report):
         yield from _finding(results[0]) if len(results) == 1 else _group(results)
         yield []
-    if report.patches:
+    if report.patched:
         yield [("spotgate would inject:", _STRONG)]
-        for patches in _alike(report):
-            yield from _patch(patches)
+        key = id if report.verbose else _added
+        for changed in alike(report.patched, key).values():
+            yield from _injected(changed)
         yield []
     if report.on_spot is not None:
         yield from _on_spot(report.on_spot, verbose=report.verbose, all_read=not report.unreadable)
@@ -63,30 +62,20 @@ def _grouped(report: Report) -> Iterable[list[Result]]:
     """Return the findings of each policy, id and outcome, denials first; with ``--verbose`` each by itself."""
     if report.verbose:
         return ([result] for result in report.results)
-    groups: dict[tuple[str, str, str], list[Result]] = {}
-    for result in report.results:
-        groups.setdefault((result.outcome, result.policy, result.id), []).append(result)
+    groups = alike(report.results, lambda result: (result.outcome, result.policy, result.id))
     order = list(_STYLES)
     return sorted(groups.values(), key=lambda results: order.index(results[0].outcome))
 
 
-def _alike(report: Report) -> Iterable[list[Patch]]:
-    """Return the patches that add the same; with ``--verbose`` each by itself."""
-    if report.verbose:
-        return ([patch] for patch in report.patches)
-    groups: dict[bytes, list[Patch]] = {}
-    for patch in report.patches:
-        groups.setdefault(msgspec.json.encode(patch.patch), []).append(patch)
-    return groups.values()
+def _added(changed: ObjectReport) -> bytes:
+    return msgspec.json.encode(changed.additions)
 
 
 def _unreadable(report: Report) -> Iterator[Line]:
     if not report.unreadable:
         return
     yield [("can't be judged:", _STRONG)]
-    for each in report.unreadable:
-        problem = Problem(each.file, each.line, each.column, each.field, each.message)
-        yield [(f"  {problem}", _PLAIN)]
+    yield from ([(f"  {problem}", _PLAIN)] for problem in report.unreadable)
     yield []
 
 
@@ -119,9 +108,7 @@ def _group(results: list[Result]) -> Iterator[Line]:
         (f"  {len(results)} x {named(first.policy, first.id)}: ", _STRONG),
         (f"{', '.join(places[:_LISTED])}{_more(places)}", _PLAIN),
     ]
-    reasons: dict[str, list[Result]] = {}
-    for each in results:
-        reasons.setdefault(each.reason, []).append(each)
+    reasons = alike(results, lambda each: each.reason)
     at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
     for reason, its in islice(reasons.items(), _LISTED):
         where = f": {_place(its[0])}{f' and {len(its) - 1} more' if len(its) > 1 else ''}" if len(reasons) > 1 else ""
@@ -141,13 +128,12 @@ def _more(things: Sized) -> str:
     return f" and {len(things) - _LISTED} more; {_ALL}" if len(things) > _LISTED else ""
 
 
-def _patch(patches: list[Patch]) -> Iterator[Line]:
-    for patch in patches[:_LISTED]:
-        yield [("  ", _PLAIN), (_place(patch), _STRONG), (f"  {_object(patch)}", _PLAIN)]
-    if more := _more(patches):
+def _injected(changed: list[ObjectReport]) -> Iterator[Line]:
+    for each in changed[:_LISTED]:
+        yield [("  ", _PLAIN), (_place(each), _STRONG), (f"  {_object(each)}", _PLAIN)]
+    if more := _more(changed):
         yield [(f" {more}", _PLAIN)]
-    for operation in patches[0].patch:
-        added = addition_of(operation)
+    for added in changed[0].additions:
         yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
 
 
@@ -157,42 +143,40 @@ def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> 
     of = counted(len(workloads), "workload")
     known = "" if all_read else ", as far as the cluster could be read"
     yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{known}", _STRONG)]
-    groups: dict[object, list[ReclaimRisk]] = {}
-    for each in at_risk:
-        key = each if verbose else [(reason.id, reason.reason) for reason in each.reasons]
-        groups.setdefault(msgspec.json.encode(key), []).append(each)
-    for alike in groups.values():
-        for each in alike[:_LISTED]:
+    for group in alike(at_risk, id if verbose else _reasons).values():
+        for each in group[:_LISTED]:
             where = f" on {', '.join(each.pools)}" if each.pools else ""
             yield [(f"  {_object(each)}", _STRONG), (f": {counted(each.pods, 'Pod')}{where}", _PLAIN)]
-        if more := _more(alike):
+        if more := _more(group):
             yield [(f" {more}", _PLAIN)]
-        yield from ([(f"    {reason.reason}  ", _PLAIN), (reason.id, _FAINT)] for reason in alike[0].reasons)
+        yield from ([(f"    {reason.reason}  ", _PLAIN), (reason.id, _FAINT)] for reason in group[0].reasons)
     yield []
+
+
+def _reasons(risk: ReclaimRisk) -> tuple[tuple[str, str], ...]:
+    return tuple((reason.id, reason.reason) for reason in risk.reasons)
 
 
 def _totals(report: Report) -> Line:
     summary = report.summary
-    skipped = f", {summary.skipped} skipped" if summary.skipped else ""
-    line = [(f"{counted(summary.documents, 'object')}{skipped}: ", _PLAIN)]
-    counts = [(outcome, getattr(summary, outcome)) for outcome in _STYLES]
-    found = [(f"{number} {outcome}", _STYLES[outcome]) for outcome, number in counts if number]
+    skipped = f", {report.skipped} skipped" if report.skipped else ""
+    line = [(f"{counted(summary['documents'], 'object')}{skipped}: ", _PLAIN)]
+    found = [(f"{summary[outcome]} {outcome}", style) for outcome, style in _STYLES.items() if summary[outcome]]
     if report.unreadable:
         found.append((f"{len(report.unreadable)} can't be judged", _UNREADABLE))
     for index, piece in enumerate(found or [("no findings", _PLAIN)]):
         line += [(", ", _PLAIN), piece] if index else [piece]
-    if summary.patched:
-        line.append((f"; {counted(summary.patched, 'object')} would be changed", _PLAIN))
+    if report.patched:
+        line.append((f"; {counted(summary['patched'], 'object')} would be changed", _PLAIN))
     return line
 
 
-def _place(about: Result | Patch) -> str:
+def _place(about: Result | ObjectReport) -> str:
     return f"{about.file}:{about.line}" if about.line else about.file
 
 
-def _object(about: Result | Patch | ReclaimRisk) -> str:
-    name = f"{about.namespace}/{about.name}" if about.namespace else about.name
-    return printable(f"{about.kind} {name}".rstrip())
+def _object(about: Result | ObjectReport | ReclaimRisk) -> str:
+    return printable(title_of(about))
 
 
 def _indented(text: str, style: str) -> Iterator[Line]:
